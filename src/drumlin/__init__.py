@@ -1,23 +1,114 @@
-"""Drumlin: a commit-log platform that speaks the Kafka wire protocol."""
+"""Drumlin: a commit-log platform that speaks the Kafka wire protocol.
+
+`drumlin.connect("127.0.0.1:9092")` gives a `Client` of any Kafka cluster. What else a program
+needs is importable from here as well: what calls return, and the errors that they raise.
+"""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.version import __version__
 
 if TYPE_CHECKING:
     from drumlin import security as security
+    from drumlin.client.appender import AppendReport as AppendReport
+    from drumlin.client.client import Client as Client
     from drumlin.client.client import connect as connect
+    from drumlin.client.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
+    from drumlin.client.consumer import Consumer as Consumer
+    from drumlin.client.consumer import topic_of as topic_of
+    from drumlin.client.errors import AuthenticationFailed as AuthenticationFailed
+    from drumlin.client.errors import BrokerUnreachable as BrokerUnreachable
+    from drumlin.client.errors import BufferFull as BufferFull
+    from drumlin.client.errors import ClientError as ClientError
+    from drumlin.client.errors import CommitFailed as CommitFailed
+    from drumlin.client.errors import CorruptData as CorruptData
+    from drumlin.client.errors import DeliveryFailed as DeliveryFailed
+    from drumlin.client.errors import LogEndsEarly as LogEndsEarly
+    from drumlin.client.errors import LogTruncated as LogTruncated
+    from drumlin.client.errors import MembershipEnded as MembershipEnded
+    from drumlin.client.errors import NoCommittedOffset as NoCommittedOffset
+    from drumlin.client.errors import NotAuthorized as NotAuthorized
+    from drumlin.client.errors import OffsetOutOfRange as OffsetOutOfRange
+    from drumlin.client.errors import RequestRefused as RequestRefused
+    from drumlin.client.errors import RequestTimedOut as RequestTimedOut
+    from drumlin.client.errors import TopicExists as TopicExists
+    from drumlin.client.errors import Undecodable as Undecodable
+    from drumlin.client.errors import UnknownTopic as UnknownTopic
+    from drumlin.client.open_batch import Delivered as Delivered
+    from drumlin.client.open_batch import Delivery as Delivery
+    from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
+    from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
+    from drumlin.client.transactions.errors import ProducerFenced as ProducerFenced
+    from drumlin.client.transactions.errors import TransactionAborted as TransactionAborted
+    from drumlin.client.transactions.errors import TransactionCommitted as TransactionCommitted
+    from drumlin.client.transactions.errors import TransactionError as TransactionError
+    from drumlin.client.transactions.errors import TransactionFailed as TransactionFailed
+    from drumlin.client.transactions.errors import TransactionOver as TransactionOver
+    from drumlin.client.transactions.errors import TransactionTimedOut as TransactionTimedOut
+    from drumlin.client.transactions.errors import UnknownTransaction as UnknownTransaction
+    from drumlin.client.transactions.transaction import Transaction as Transaction
+    from drumlin.client.writer import Writer as Writer
 
-__all__ = ["__version__", "connect", "security"]
+#: Where public names are defined. They are imported when they are asked for: the client needs
+#: Arrow, and the broker and the command line must not pay for that.
+_DEFINED_IN: Final = {
+    "drumlin.client.appender": ("AppendReport",),
+    "drumlin.client.client": ("Client", "connect"),
+    "drumlin.client.committed_offsets": ("OffsetAndMetadata",),
+    "drumlin.client.consumer": ("Consumer", "topic_of"),
+    "drumlin.client.errors": (
+        "AuthenticationFailed",
+        "BrokerUnreachable",
+        "BufferFull",
+        "ClientError",
+        "CommitFailed",
+        "CorruptData",
+        "DeliveryFailed",
+        "LogEndsEarly",
+        "LogTruncated",
+        "MembershipEnded",
+        "NoCommittedOffset",
+        "NotAuthorized",
+        "OffsetOutOfRange",
+        "RequestRefused",
+        "RequestTimedOut",
+        "TopicExists",
+        "Undecodable",
+        "UnknownTopic",
+    ),
+    "drumlin.client.open_batch": ("Delivered", "Delivery"),
+    "drumlin.client.transactions.errors": (
+        "NothingToEnd",
+        "OutcomeUnknown",
+        "ProducerFenced",
+        "TransactionAborted",
+        "TransactionCommitted",
+        "TransactionError",
+        "TransactionFailed",
+        "TransactionOver",
+        "TransactionTimedOut",
+        "UnknownTransaction",
+    ),
+    "drumlin.client.transactions.transaction": ("Transaction",),
+    "drumlin.client.writer": ("Writer",),
+}
+_MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
+
+__all__ = [
+    "__version__",
+    "security",
+    *sorted(_MODULES),
+]
 
 
 def __getattr__(name: str) -> Any:
-    # The client needs Arrow; the broker and the command line must not pay for that.
-    if name == "connect":
-        from drumlin.client.client import connect
-
-        return connect
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     if name == "security":
         return importlib.import_module("drumlin.security")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import drumlin
+import drumlin.client.errors
 from client.flaky_log import FlakyLog
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
@@ -72,13 +76,18 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
     (TypeError, "partition 7: expected the name of a column", append(partition=7)),
     (ValueError, "no column 'p' for partition: there are ['value']", append(partition="p")),
     (TypeError, "value 3: expected the name of a column", append(value=3)),
-    (TypeError, "data is a dict: expected a pyarrow", lambda client: client.append({}, "t")),
-    (TypeError, "configs['retention.ms'] 5: expected a string", created({"retention.ms": 5})),
-    (
-        TypeError,
-        "changes['retention.ms'] 5: expected a string",
-        lambda client: client.set_topic_configs("t", {"retention.ms": 5}),
-    ),
+    (TypeError, "data is a int: expected a pyarrow", lambda client: client.append(5, "t")),
+    (ValueError, "encode 'avro': expected one of 'json'", append(encode="avro")),
+    (ValueError, "decode 'text': expected one of 'utf8', 'json'",
+     lambda client: client.read("t", decode="text")),
+    (ValueError, "decode 'text': expected one of 'utf8', 'json'",
+     lambda client: client.consumer("t", decode="text")),
+    (TypeError, "configs['retention.ms'] []: expected a string, a number or a bool",
+     created({"retention.ms": []})),
+    (TypeError, "configs: key 5: expected a string", created({5: "x"})),
+    (TypeError, "changes['retention.ms'] b'5': expected a string, a number or a bool",
+     lambda client: client.set_topic_configs("t", {"retention.ms": b"5"})),
+    (TypeError, "topic 5: expected a string", lambda client: client.create_topic(5)),
     (TypeError, "bootstrap ['a:9092']: expected a string", lambda _: drumlin.connect(["a:9092"])),
     (TypeError, "topic 5: expected a string", lambda client: client.writer(5)),
     (TypeError, "topic 5: expected a string", lambda client: client.append(TABLE, 5)),
@@ -99,13 +108,25 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Client], object]]] = [
      append(compresion="zstd", foo=3)),
     (TypeError, "read() has no option 'isolaton': did you mean 'isolation'?",
      lambda client: client.read("t", isolaton="read_committed")),
-    (TypeError, "read_batches() has no option 'x': it has columns, headers,",
+    (TypeError, "read_batches() has no option 'x': it has columns, decode, headers,",
      lambda client: client.read_batches("t", x=1)),
     (TypeError, "read_range() has no option 'x'",
      lambda client: client.read_range("t", 0, 0, 1, x=1)),
     (TypeError, "writer() has no option 'linger': did you mean 'linger_ms'?", writer(linger=5)),
-    (TypeError, "consumer() has no option 'group_id'",
+    (TypeError, "consumer() has no option 'group_id': it is called 'group' here",
      lambda client: client.consumer("t", group_id="g")),
+    (TypeError, "consumer() has no option 'auto_offset_reset': it is called 'start' here",
+     lambda client: client.consumer("t", auto_offset_reset="earliest")),
+    (TypeError, "consumer() has no option 'client_rack': it is called 'rack' here",
+     lambda client: client.consumer("t", client_rack="a")),
+    (TypeError, "writer() has no option 'batch_size': it is called 'batch_bytes' here",
+     writer(batch_size=1)),
+    (TypeError, "append() has no option 'value_serializer': it is called 'encode' here",
+     append(value_serializer=str)),
+    (TypeError, "connect() has no option 'bootstrap_servers': it is called 'bootstrap' here",
+     lambda _: drumlin.connect("a:9092", bootstrap_servers="a:9092")),
+    (TypeError, "connect() has no option 'timeout_ms': did you mean 'call_timeout_ms'?",
+     lambda _: drumlin.connect("a:9092", timeout_ms=5)),
     (ValueError, "retries -1: expected 0 to", writer(retries=-1)),
     (TypeError, "retries 'x': expected a whole number", append(retries="x")),
     (ValueError, "batch_bytes 0: expected 1 to", append(batch_bytes=0)),
@@ -159,6 +180,56 @@ def test_a_small_batch_has_room_for_one_record(log: FlakyLog, lone_client: Clien
     for batch_bytes in (1, 60, 61, 62):
         lone_client.append(pa.table({"value": [b"x" * 300] * 3}), "t", batch_bytes=batch_bytes)
     assert [header.record_count for header in log.headers] == [1] * 12
+
+
+def test_configs_of_every_kind(client: Client, topic: str) -> None:
+    client.set_topic_configs(
+        topic, {"retention.ms": 86_400_000, "preallocate": True, "min.cleanable.dirty.ratio": 0.25}
+    )
+    configs = client.topic_configs(topic)
+    assert configs["retention.ms"].value == "86400000"
+    assert configs["preallocate"].value == "true"
+    assert configs["min.cleanable.dirty.ratio"].value == "0.25"
+    client.set_topic_configs(topic, {"retention.ms": None})
+    assert client.topic_configs(topic)["retention.ms"].is_default
+
+
+def test_objects_say_what_they_are(log: FlakyLog, lone_client: Client) -> None:
+    assert repr(lone_client) == f"<drumlin.Client of {lone_client.bootstrap}>"
+    with lone_client.writer("t") as writer:
+        assert repr(writer) == "<drumlin.Writer to 't'>"
+        delivery = writer.send(b"x", partition=1)
+        assert repr(delivery) == "<drumlin.Delivery to topic 't' partition 1, on its way>"
+    assert repr(writer) == "<drumlin.Writer to 't', closed>"
+    assert repr(delivery) == "<drumlin.Delivery to topic 't' partition 1, offset 0>"
+    consumer = lone_client.consumer(assign=[("t", 0)])
+    assert repr(consumer) == "<drumlin.Consumer without a group>"
+    lone_client.close()
+    assert repr(lone_client) == f"<drumlin.Client of {lone_client.bootstrap}, closed>"
+
+
+def test_public_names() -> None:
+    """They are found by completion, can be imported, and type checkers see them all."""
+    assert {"connect", "Client", "ClientError", "TopicExists", "topic_of"} <= set(dir(drumlin))
+    for name in drumlin.__all__:
+        assert getattr(drumlin, name) is not None
+    source = Path(drumlin.__file__).read_text("utf-8")
+    assert set(re.findall(r"import \w+ as (\w+)", source)) == {*drumlin.__all__} - {"__version__"}
+    errors = [each for each in vars(drumlin.client.errors).values() if is_public_error(each)]
+    assert {each.__name__ for each in errors} <= set(drumlin.__all__)
+
+
+def is_public_error(each: object) -> bool:
+    return isinstance(each, type) and issubclass(each, drumlin.ClientError)
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    program = (
+        "import sys, drumlin; dir(drumlin);"
+        "print({'asyncio', 'numpy', 'pyarrow', 'numba', 'drumlin.client'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_editors_know_the_options() -> None:

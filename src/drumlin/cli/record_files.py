@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from drumlin.cli import output
+from drumlin.client.tables import as_text, rows_as_json
 
 PARQUET: Final = frozenset({".parquet"})
 ARROW: Final = frozenset({".arrow", ".feather"})
@@ -60,22 +60,8 @@ def as_records(batch: pa.RecordBatch, key: str | None, value: str | None) -> pa.
     key = key or ("key" if "key" in names else None)
     value = value or ("value" if "value" in names else None)
     if key is not None:
-        columns["key"] = _as_bytes(batch[key])
-    columns["value"] = _as_bytes(batch[value]) if value else _as_json(batch)
+        columns["key"] = as_text(batch[key])
+    columns["value"] = as_text(batch[value]) if value else rows_as_json(batch)
     if value == "value":  # the file is one of records, perhaps of our own making
         columns |= {name: batch[name] for name in ("timestamp", "headers") if name in names}
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _as_bytes(column: Any) -> Any:
-    if pa.types.is_binary(column.type):
-        return column
-    return column.cast(pa.string()).cast(pa.binary())
-
-
-def _as_json(batch: pa.RecordBatch) -> Any:
-    return pa.array([_encode_row(row) for row in batch.to_pylist()], pa.binary())
-
-
-def _encode_row(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, default=str, ensure_ascii=False).encode()

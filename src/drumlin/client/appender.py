@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drumlin.client import arguments
+from drumlin.client import arguments, tables
 from drumlin.client.arguments import Acks
 from drumlin.client.deliveries import (
     BUFFER_BYTES,
@@ -34,6 +34,7 @@ from drumlin.client.partitioning import (
     partitions_needed,
     rows_by_partition,
 )
+from drumlin.client.tables import Encode, TableLike
 from drumlin.records import kernels
 from drumlin.records.columns import RecordColumns
 
@@ -47,6 +48,7 @@ class AppendOptions(TypedDict, total=False):
 
     key: str | None
     value: str
+    encode: Encode
     headers: str | None
     timestamp: str | None
     partition: str | TablePartitioner | None
@@ -93,13 +95,13 @@ class _Columns(NamedTuple):
 def append(
     thread: LoopThread,
     target: Target,
-    data: pa.Table | pa.RecordBatch,
+    data: TableLike,
     topic: str,
     options: AppendOptions,
 ) -> AppendReport:
     """See `Client.append`."""
-    _check(data, options)
-    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    _check(options)
+    table = tables.as_table(data)
     columns = _columns_of(table, options)
     partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
     if table.nbytes >= _KERNELS_FROM_BYTES:
@@ -136,19 +138,18 @@ def _rules(options: AppendOptions) -> DeliveryRules:
     )
 
 
-def _check(data: object, options: AppendOptions) -> None:
+def _check(options: AppendOptions) -> None:
     """
     Raises:
         TypeError, ValueError: what is handed in makes no sense.
     """
-    if not isinstance(data, pa.Table | pa.RecordBatch):
-        expected = "expected a pyarrow Table or RecordBatch"
-        raise TypeError(f"data is a {type(data).__name__}: {expected}")
     arguments.known_options("append", options, AppendOptions.__annotations__)
     for role in ("key", "value", "headers", "timestamp"):
         name = options.get(role)
         if name is not None and not isinstance(name, str):
             raise TypeError(f"{role} {arguments.shown(name)}: expected the name of a column")
+    if "encode" in options:
+        arguments.one_of("encode", options["encode"], tables.ENCODINGS)
     chosen = options.get("partition")
     if chosen is not None and not isinstance(chosen, str) and not callable(chosen):
         expected = "expected the name of a column of partition numbers, or a function"
@@ -170,10 +171,25 @@ def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
             raise ValueError(f"no column {name!r} for {role}: there are {table.column_names}")
         return table.column(name)
 
+    keys = column("key")
+    if options.get("encode") == "json":
+        # Of a table of anything, headers and timestamps are only what is named so.
+        headers, timestamps = (
+            column(role) if options.get(role) else None for role in ("headers", "timestamp")
+        )
+        texts = None if keys is None else tables.as_text(keys)
+        named = column("value") if "value" in options else None
+        return _Columns(tables.as_json(table, named), texts, headers, timestamps)
     values = column("value")
     if values is None:
-        raise ValueError(f"no column 'value': name one of {table.column_names} with value=")
-    return _Columns(values, column("key"), column("headers"), column("timestamp"))
+        raise ValueError(
+            f"no column 'value': name one of {table.column_names} with value=, "
+            'or write whole rows with encode="json"'
+        )
+    tables.check_writable("value", options.get("value", "value"), values)
+    if keys is not None:
+        tables.check_writable("key", options.get("key") or "key", keys)
+    return _Columns(values, keys, column("headers"), column("timestamp"))
 
 
 def _assigned(

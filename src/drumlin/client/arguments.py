@@ -30,6 +30,33 @@ _ACKS: Final[dict[Acks, int]] = {
     1: 1,
     0: 0,
 }
+#: What configuration keys may be set to.
+ConfigValue = str | int | float | bool
+
+#: What Kafka's clients call an option, and what it may be called here, by call.
+_KAFKAS_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    "auto_commit_interval_ms": ("commit_interval_ms",),
+    "auto_offset_reset": ("start",),
+    "batch_size": ("batch_bytes",),
+    "bootstrap_servers": ("bootstrap",),
+    "buffer_memory": ("buffer_bytes",),
+    "client_rack": ("client_rack", "rack"),
+    "compression_type": ("compression",),
+    "enable_auto_commit": ("commit_interval_ms=None",),
+    "fetch_max_wait_ms": ("max_wait_ms",),
+    "group_id": ("group",),
+    "group_protocol": ("protocol",),
+    "group_remote_assignor": ("server_assignor",),
+    "isolation_level": ("isolation",),
+    "key_deserializer": ("decode",),
+    "max_partition_fetch_bytes": ("max_bytes_per_batch",),
+    "max_poll_records": ("max_records",),
+    "partition_assignment_strategy": ("assignors",),
+    "sasl_mechanism": ("security",),
+    "security_protocol": ("security",),
+    "value_deserializer": ("decode",),
+    "value_serializer": ("encode",),
+}
 _SHOWN_MAX: Final = 80
 _BATCH_BYTES_MAX: Final = 1 << 30
 _RETRIES_MAX: Final = 2**31 - 1
@@ -45,16 +72,27 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 
-def known_options(call: str, given: Iterable[str], known: Collection[str]) -> None:
-    """
+def known_options(
+    call: str, given: Iterable[str], known: Collection[str], parameters: Collection[str] = ()
+) -> None:
+    """`parameters` are those of the call beside its options.
+
     Raises:
         TypeError: an option that `call` does not have, as Python says of any function.
     """
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"
-            raise TypeError(f"{call}() has no option {name!r}: {hint}")
+            raise TypeError(
+                f"{call}() has no option {name!r}: {_hint(name, [*known, *parameters])}"
+            )
+
+
+def _hint(name: str, names: Collection[str]) -> str:
+    here = [each for each in _KAFKAS_NAMES.get(name, ()) if each.partition("=")[0] in names]
+    if here:
+        return f"it is called {here[0]!r} here"
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(names))}"
 
 
 def acks_number(acks: object) -> int:
@@ -127,10 +165,23 @@ def no_text(name: str, value: object) -> None:
         raise TypeError(f"{name} {shown(value)}: expected a list of strings, or a set")
 
 
-def texts(name: str, values: Mapping[str, object]) -> None:
-    """All values are strings, as configurations have them."""
+def config_values(name: str, values: Mapping[str, object]) -> dict[str, str]:
+    """Configuration values as brokers have them: 5 as "5", True as "true".
+
+    Raises:
+        TypeError: a key is no string, or a value is neither a string nor a number nor a bool.
+    """
+    texts = {}
     for key, value in values.items():
-        text(f"{name}[{shown(key)}]", value)
+        text(f"{name}: key", key)
+        if isinstance(value, bool):
+            texts[key] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            texts[key] = str(value)
+        else:
+            expected = "expected a string, a number or a bool"
+            raise TypeError(f"{name}[{shown(key)}] {shown(value)}: {expected}")
+    return texts
 
 
 def as_bytes(name: str, value: object) -> bytes | None:

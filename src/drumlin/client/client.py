@@ -9,37 +9,30 @@ cross a fork, and it refuses to be pickled: a worker process opens its own with 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import NoReturn, Self, Unpack
+from typing import Never, NoReturn, Self
 from uuid import UUID
 
-import pyarrow as pa
-
-from drumlin.client import admin, arguments, group_admin, log_samples, log_sizes, offsets, reader
+from drumlin.client import admin, arguments, group_admin, log_samples, log_sizes, offsets
 from drumlin.client.admin import TopicDescription
-from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.arguments import ConfigValue
 from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.consumer import Consumer
-from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
-from drumlin.client.deliveries import DeliveryRules
-from drumlin.client.errors import ClientError, TopicExists, translated
+from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.group_admin import GroupDescription
 from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
-from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import Place, ReadOptions
-from drumlin.client.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.transactions.calls import TransactionCalls
-from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
+from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.security import Security
-from drumlin.records import kernels
 
 
 def connect(
@@ -54,6 +47,7 @@ def connect(
     check: bool = True,
     client_rack: str = "",
     security: Security | Mapping[str, str] | None = None,
+    **unknown: Never,
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
@@ -64,6 +58,8 @@ def connect(
         call_timeout_ms: how long one call may take, retries included; by default as long as one
             answer. If it is longer, a broker that hangs does not cost a call all of its time.
         connect_timeout_ms: how long one broker may take to accept a connection.
+        retry_backoff_ms, retry_backoff_max_ms: how long to wait before something is tried again,
+            at first and at most.
         check: ask the cluster once before this returns, so that a wrong address shows here and at
             once. Without it the first call connects, and waits for a broker as every call does.
         client_rack: the rack (zone) of this machine, as brokers call it. Where the leader of a
@@ -74,8 +70,9 @@ def connect(
     Raises:
         BrokerUnreachable: none of the brokers answers.
         AuthenticationFailed: a broker is not to be trusted, or refuses the login.
-        ValueError: an option cannot be.
+        TypeError, ValueError: an option does not exist, or cannot have this value.
     """
+    arguments.known_options("connect", unknown, (), inspect.signature(connect).parameters)
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,
@@ -98,12 +95,7 @@ def connect(
     return client
 
 
-def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with translated():
-        yield from batches
-
-
-class Client(TransactionCalls):
+class Client(ReadingCalls, WritingCalls, TransactionCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it."""
 
     def __init__(self, bootstrap: str, options: PeerOptions) -> None:
@@ -142,6 +134,10 @@ class Client(TransactionCalls):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self._thread.is_running else ", closed"
+        return f"<drumlin.Client of {self.bootstrap}{state}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Client holds sockets and a thread: connect anew in the other process")
@@ -192,19 +188,28 @@ class Client(TransactionCalls):
         partitions: int = -1,
         *,
         replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, ConfigValue] | None = None,
         if_not_exists: bool = False,
     ) -> bool:
-        """Create a topic and wait until all its partitions have leaders; -1: broker's default.
+        """Create a topic and wait until all its partitions have leaders.
 
-        With `if_not_exists` one that is there is left as it is, whatever it is like. Tells
-        whether the topic was created.
+        Args:
+            topic: its name.
+            partitions: how many; -1: the broker's default (`num.partitions`).
+            replication_factor: -1: the broker's default (`default.replication.factor`).
+            configs: Kafka's keys, as in {"cleanup.policy": "compact", "retention.ms": 60_000}.
+            if_not_exists: leave a topic of this name as it is, whatever it is like.
+
+        Returns:
+            Whether the topic was created.
 
         Raises:
             TopicExists: it is there already.
+            RequestRefused: the broker does not accept the name, a number or a key.
         """
-        arguments.texts("configs", configs or {})
-        wanted = admin.NewTopic(topic, partitions, replication_factor, dict(configs or {}))
+        arguments.text("topic", topic)
+        texts = arguments.config_values("configs", configs or {})
+        wanted = admin.NewTopic(topic, partitions, replication_factor, texts)
         try:
             self._run(admin.create_topic(self._connections, wanted))
         except TopicExists:
@@ -229,10 +234,12 @@ class Client(TransactionCalls):
         """All configuration keys of a topic: value, and whether it differs from the default."""
         return self._run(admin.topic_configs(self._connections, topic))
 
-    def set_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+    def set_topic_configs(self, topic: str, changes: Mapping[str, ConfigValue | None]) -> None:
         """Set configuration keys of a topic; None returns a key to its default."""
-        arguments.texts("changes", {key: each for key, each in changes.items() if each is not None})
-        self._run(admin.set_topic_configs(self._connections, topic, changes))
+        cleared = {key: None for key, value in changes.items() if value is None}
+        given = {key: value for key, value in changes.items() if value is not None}
+        texts: dict[str, str | None] = {**cleared, **arguments.config_values("changes", given)}
+        self._run(admin.set_topic_configs(self._connections, topic, texts))
 
     # -- offsets -------------------------------------------------------------------------
 
@@ -301,194 +308,3 @@ class Client(TransactionCalls):
         does while the group has members.
         """
         return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))
-
-    # -- reading -------------------------------------------------------------------------
-
-    def read(
-        self,
-        topic: str,
-        partitions: Sequence[int] | None = None,
-        *,
-        start: Place | Mapping[int, Place] = "earliest",
-        end: Place | Mapping[int, Place] = "latest",
-        **options: Unpack[ReadOptions],
-    ) -> pa.Table:
-        """The records from `start` up to, not including, `end`, as one table.
-
-        Offsets are whole numbers; times are aware datetimes. Records come in offset order,
-        partition after partition. An `end` beyond the last record reads what is there.
-
-        `options` are those of `read_range`.
-
-        Raises:
-            UnknownTopic: there is no such topic or partition.
-            OffsetOutOfRange: `start` is a number that the log does not hold (any more).
-        """
-        reader.check_options("read", options)
-        batches = list(self._read(topic, partitions, start, end, options))
-        return pa.Table.from_batches(batches, reader.schema_of(options))
-
-    def read_batches(
-        self,
-        topic: str,
-        partitions: Sequence[int] | None = None,
-        *,
-        start: Place | Mapping[int, Place] = "earliest",
-        end: Place | Mapping[int, Place] = "latest",
-        **options: Unpack[ReadOptions],
-    ) -> Iterator[pa.RecordBatch]:
-        """As `read`, piece by piece: only a few fetches are in memory at a time."""
-        reader.check_options("read_batches", options)
-        return self._read(topic, partitions, start, end, options)
-
-    def _read(
-        self,
-        topic: str,
-        partitions: Sequence[int] | None,
-        start: Place | Mapping[int, Place],
-        end: Place | Mapping[int, Place],
-        options: ReadOptions,
-    ) -> Iterator[pa.RecordBatch]:
-        with translated():
-            isolation = options.get("isolation", "read_uncommitted")
-            ranges = self._run(
-                reader.plan(self._connections, topic, partitions, start, end, isolation)
-            )
-            yield from reader.read_ranges(self._thread, self._connections, ranges, options)
-
-    def read_range(
-        self,
-        topic: str,
-        partition: int,
-        start_offset: int,
-        end_offset: int,
-        **options: Unpack[ReadOptions],
-    ) -> Iterator[pa.RecordBatch]:
-        """The records of one partition with start_offset <= offset < end_offset.
-
-        The low-level way: offsets are taken at their word, nothing is looked up first. Offsets
-        that hold no record (compacted away, markers of transactions) are passed over. Batches
-        have the schema `records.columns.RECORD_SCHEMA` (plus headers, if asked for).
-
-        Args:
-            headers: add the column `headers`.
-            isolation: "read_committed" leaves out records of aborted transactions.
-            columns: the columns wanted; all by default.
-            max_bytes_per_batch: bytes fetched at a time; a batch has 8 MiB at most.
-
-        Raises:
-            OffsetOutOfRange: start_offset is not in the log; names the range that is.
-            LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
-        """
-        reader.check_options("read_range", options)
-        ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
-        return _translated(reader.read_ranges(self._thread, self._connections, ranges, options))
-
-    def read_ranges(
-        self, ranges: Sequence[OffsetRange], **options: Unpack[ReadOptions]
-    ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
-        """As `read_range`, for many ranges, fetching ahead from one to the next.
-
-        Each comes with its batches, which are to be read before the next range is asked for:
-        then they raise a ClientError.
-        What they raise concerns their range alone: the others can be read all the same.
-        """
-        reader.check_options("read_ranges", options)
-        each = reader.read_each_range(self._thread, self._connections, ranges, options)
-        return ((wanted, _translated(batches)) for wanted, batches in each)
-
-    def consumer(
-        self,
-        topics: str | Sequence[str] | re.Pattern[str] | None = None,
-        *,
-        group: str | None = None,
-        assign: Collection[TopicPartition] | None = None,
-        **options: Unpack[ConsumerKeywords],
-    ) -> Consumer:
-        """A consumer that gives what is there and what comes, batch by batch.
-
-        With `topics` and `group` it shares their partitions with the group's other members.
-        Without a group it reads all partitions that the topics have now. With `assign` it
-        reads just these; its offsets are kept in `group`, if that is given.
-
-        Args:
-            topics: names, or a compiled pattern that must match the whole name.
-            assign: partitions as (topic, partition), instead of `topics`.
-            options: see `drumlin.client.consumer.options.ConsumerOptions`.
-
-        Raises:
-            ValueError: options that make no sense.
-        """
-        if (topics is None) == (assign is None):
-            raise ValueError("either topics or assign says what to read")
-        subscription = None if topics is None else Subscription.of(topics)
-        arguments.known_options("consumer", options, ConsumerKeywords.__annotations__)
-        chosen = ConsumerOptions(**options)
-        kernels.load_in_background()
-        with translated():
-            return Consumer(
-                self._thread, self._connections, group, subscription, assign or (), chosen
-            )
-
-    # -- writing -------------------------------------------------------------------------
-
-    def append(
-        self, data: pa.Table | pa.RecordBatch, topic: str, **options: Unpack[AppendOptions]
-    ) -> AppendReport:
-        """Append many records at once; returns when the brokers have acknowledged all.
-
-        Rows keep their order within a partition. By default the producer is idempotent: a
-        retry never writes a record twice.
-
-        Args:
-            key, value, headers, timestamp: the columns to take them from. "key", "headers" and
-                "timestamp" may be missing; a missing timestamp is the time of the call.
-            partition: a column of partition numbers, or a function that is given the data and
-                the number of partitions and returns such a column. By default Kafka's: murmur2
-                of the key, and for null keys one partition a batch.
-            compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            acks: "all" (-1), "leader" (1) or "none" (0); anything but "all" is not idempotent.
-            batch_bytes: the largest record batch; a broker refuses more than
-                `max.message.bytes`, 1 MiB by default.
-            delivery_timeout_ms: how long to go on trying.
-            retries: how often a batch may be sent again; None: as often as there is time. With
-                0 a record is written once at most.
-
-        Raises:
-            UnknownTopic: there is no such topic, and the broker does not create it.
-            DeliveryFailed: a broker refused a batch for good, or time ran out; says which
-                partition, why, and what had been acknowledged before.
-            TypeError, ValueError: data or options that make no sense.
-        """
-        arguments.text("topic", topic)
-        kernels.load_in_background()
-        with translated():
-            return append(self._thread, self._producer, data, topic, options)
-
-    def stream_appender(
-        self,
-        topic: str | None = None,
-        *,
-        encoding: EncodingRules | None = None,
-        delivery: DeliveryRules | None = None,
-    ) -> StreamAppender:
-        """An appender of rows that arrive in pieces, to one topic or to those they name."""
-        kernels.load_in_background()
-        return StreamAppender(
-            self._thread, self._producer, topic, encoding=encoding, delivery=delivery
-        )
-
-    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
-        """A writer for records one by one, which collects them into batches.
-
-        For the options see `drumlin.client.writer.WriterOptions`.
-
-        Raises:
-            TypeError, ValueError: options that make no sense.
-        """
-        arguments.text("topic", topic)
-        arguments.known_options("writer", options, WriterKeywords.__annotations__)
-        chosen = WriterOptions(**options)
-        kernels.load_in_background()
-        with translated():
-            return Writer(self._thread, self._producer, topic, chosen)

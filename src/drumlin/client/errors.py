@@ -108,6 +108,10 @@ class CorruptData(ClientError):
     """What was fetched is no sound record batch: damaged on its way, or in the log."""
 
 
+class Undecodable(ClientError, ValueError):
+    """A key or a value is not what `decode` says: not UTF-8, or no JSON. It names the record."""
+
+
 class DeliveryFailed(ClientError):
     """Records could not be written. `acknowledged` counts those of the same call that were.
 

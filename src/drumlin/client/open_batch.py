@@ -126,6 +126,14 @@ class Delivery:
         self._batch = batch
         self._index = index
 
+    def __repr__(self) -> str:
+        where = f"topic {self._batch.topic!r} partition {self._batch.partition}"
+        if not self.done():
+            return f"<drumlin.Delivery to {where}, on its way>"
+        if self._batch.done.exception() is not None:
+            return f"<drumlin.Delivery to {where}, failed>"
+        return f"<drumlin.Delivery to {where}, offset {self.result().offset}>"
+
     def done(self) -> bool:
         """Whether it is known what became of the record."""
         return self._batch.done.done()

@@ -9,12 +9,13 @@ from typing import Final, Literal, TypedDict
 
 import pyarrow as pa
 
-from drumlin.client import arguments
+from drumlin.client import arguments, tables
 from drumlin.client.errors import CorruptData, OffsetOutOfRange
 from drumlin.client.fetch_room import FetchRoom
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.client.tables import Decode
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records import kernels
@@ -39,6 +40,7 @@ class ReadOptions(TypedDict, total=False):
     columns: Sequence[str]
     isolation: Isolation
     max_bytes_per_batch: int
+    decode: Decode | None
 
 
 def check_options(call: str, options: ReadOptions) -> None:
@@ -50,6 +52,7 @@ def check_options(call: str, options: ReadOptions) -> None:
     arguments.isolation_level(options.get("isolation", "read_uncommitted"))
     size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
     arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
+    tables.check_decode(options.get("decode"))
     schema_of(options)
 
 
@@ -190,7 +193,8 @@ def _read_stream(
         piece = thread.run(stream.next())
         if piece is None:
             return
-        yield from _decode(piece, wanted, options)
+        for batch in _decode(piece, wanted, options):
+            yield tables.decoded(batch, options.get("decode"), wanted.topic)
         connections.memory.give_back(piece.records)
         del piece
 

@@ -244,6 +244,9 @@ class Writer:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<drumlin.Writer to {self._topic!r}{', closed' if self._is_closed else ''}>"
+
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
         """None for whatever partition is filled at the moment."""
         known = self._partitions  # there may be others in a moment

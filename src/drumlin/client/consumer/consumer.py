@@ -275,6 +275,10 @@ class Consumer:
         # What was being worked on when an exception came is not done: it is read again.
         self._close(is_done=kind is None)
 
+    def __repr__(self) -> str:
+        whose = "without a group" if self._group is None else f"of group {self._group!r}"
+        return f"<drumlin.Consumer {whose}{', closed' if self._is_closed else ''}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Consumer belongs to its client and its thread")
 

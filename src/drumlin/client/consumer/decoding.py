@@ -11,6 +11,7 @@ from drumlin.client.consumer.fetch_buffer import Piece
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.errors import CorruptData
 from drumlin.client.reader import schema_of
+from drumlin.client.tables import decoded
 from drumlin.records import kernels
 from drumlin.records.columns import iterate_arrow
 from drumlin.records.errors import CorruptRecord
@@ -31,6 +32,7 @@ def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[De
 
     Raises:
         CorruptData: a batch is damaged.
+        Undecodable: a key or value is not what the option `decode` says.
     """
     topic, partition = piece.place
     schema = schema_of(options.read_options).with_metadata({"topic": topic})
@@ -47,12 +49,13 @@ def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[De
     try:
         for batch in _sliced(batches, options.max_records):
             if waiting is not None:
-                yield Decoded(_selected(waiting, schema), _end_offset(waiting), is_last=False)
+                selected = _selected(waiting, schema, options)
+                yield Decoded(selected, _end_offset(waiting), is_last=False)
             waiting = batch
     except CorruptRecord as error:
         raise CorruptData(f"topic {topic!r} partition {partition}: {error}") from error
-    selected = None if waiting is None else _selected(waiting, schema)
-    yield Decoded(selected, piece.end_offset, is_last=True)
+    last = None if waiting is None else _selected(waiting, schema, options)
+    yield Decoded(last, piece.end_offset, is_last=True)
 
 
 def _sliced(batches: Iterator[pa.RecordBatch], max_records: int | None) -> Iterator[pa.RecordBatch]:
@@ -63,8 +66,9 @@ def _sliced(batches: Iterator[pa.RecordBatch], max_records: int | None) -> Itera
             yield batch.slice(start, step)
 
 
-def _selected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    return batch.select(schema.names).replace_schema_metadata(schema.metadata)
+def _selected(batch: pa.RecordBatch, schema: pa.Schema, options: ConsumerOptions) -> pa.RecordBatch:
+    readable = decoded(batch, options.decode, schema.metadata[b"topic"].decode())
+    return readable.select(schema.names).replace_schema_metadata(schema.metadata)
 
 
 def _end_offset(batch: pa.RecordBatch) -> int:

@@ -15,6 +15,7 @@ from drumlin.client import arguments
 from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.offsets import TopicPartition, timestamp_of
 from drumlin.client.reader import ReadOptions, schema_of
+from drumlin.client.tables import Decode, check_decode
 from drumlin.peer.options import Isolation
 
 #: Which protocol makes the group: that of Kafka's first 15 years, or KIP-848's.
@@ -47,6 +48,7 @@ class ConsumerKeywords(TypedDict, total=False):
     isolation: Isolation
     columns: Sequence[str] | None
     headers: bool
+    decode: Decode | None
     max_records: int | None
     max_bytes_per_batch: int
     buffer_bytes: int
@@ -79,7 +81,8 @@ class ConsumerOptions:
     out_of_range: what to do when the log does not hold the position: it was cleaned away, or
         the log lost its end. Never silently: a warning is logged and `on_reset` called.
     isolation: "read_committed" leaves out what aborted transactions wrote.
-    columns, headers: as in `Client.read`.
+    columns, headers, decode: as in `Client.read`. With decode="json" each batch has its own type
+        of values.
     max_records: at most so many rows in a batch; None for as many as there are.
     max_bytes_per_batch: bytes fetched of a partition at a time.
     buffer_bytes: how much may be fetched ahead; a single record batch may exceed it.
@@ -106,6 +109,7 @@ class ConsumerOptions:
     isolation: Isolation = "read_uncommitted"
     columns: Sequence[str] | None = None
     headers: bool = False
+    decode: Decode | None = None
     max_records: int | None = None
     max_bytes_per_batch: int = 8 << 20
     buffer_bytes: int = 64 << 20
@@ -139,6 +143,7 @@ class ConsumerOptions:
             arguments.numbers_at_least({name: value}, 1)
         for name in ("on_assigned", "on_revoked", "on_lost", "on_reset"):
             arguments.callable_or_none(name, getattr(self, name))
+        check_decode(self.decode)
         schema_of(self.read_options)
 
     @property

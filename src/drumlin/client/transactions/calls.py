@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from drumlin.client import arguments
-from drumlin.client.errors import ClientError, translated
+from drumlin.client.calls import Calls
+from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
@@ -18,28 +19,20 @@ from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.transactions.unended import Unended
 from drumlin.peer.broker_connections import BrokerConnections
 
-T = TypeVar("T")
-
 _TIMEOUT_MAX_MS: Final = 2**31 - 1
 #: How long closing a client may take, if brokers do not answer.
 _CLOSE_LIMIT_MS: Final = 5_000
 
 
-class TransactionCalls:
+class TransactionCalls(Calls):
     """The calls of a `Client` that concern transactions."""
 
     def __init__(
         self, thread: LoopThread, connections: BrokerConnections, producer: Producer
     ) -> None:
-        self._thread = thread
-        self._connections = connections
-        self._producer = producer
+        super().__init__(thread, connections, producer)
         self._timeout_limit = starting.TimeoutLimit(connections)
         self._unended = Unended()
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with translated():
-            return self._thread.run(coroutine)
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
         """Begin a transaction: all of it is seen by read_committed readers, or nothing.

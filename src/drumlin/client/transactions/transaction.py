@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, NoReturn, Self, Unpack
 
-import pyarrow as pa
-
 from drumlin.client import arguments
 from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
@@ -23,6 +21,7 @@ from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.tables import TableLike
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -97,9 +96,7 @@ class Transaction:
 
     # -- writing -------------------------------------------------------------------------
 
-    def append(
-        self, data: pa.Table | pa.RecordBatch, topic: str, **options: Unpack[AppendOptions]
-    ) -> AppendReport:
+    def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
         """As `Client.append`: returns when the brokers have acknowledged all records.
 
         Threads may append side by side, and one of them ends the transaction when all are back.

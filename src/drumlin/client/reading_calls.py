@@ -1,0 +1,176 @@
+"""The calls of a `Client` that read records: tables, batches, ranges and consumers.
+
+They check what the caller hands in before a broker is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Unpack
+
+import pyarrow as pa
+
+from drumlin.client import arguments, reader, tables
+from drumlin.client.calls import Calls
+from drumlin.client.consumer import Consumer
+from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
+from drumlin.client.errors import translated
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.range_stream import OffsetRange
+from drumlin.client.reader import Place, ReadOptions
+from drumlin.records import kernels
+
+
+class ReadingCalls(Calls):
+    """From the log to the caller."""
+
+    def read(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Place | Mapping[int, Place] = "earliest",
+        end: Place | Mapping[int, Place] = "latest",
+        **options: Unpack[ReadOptions],
+    ) -> pa.Table:
+        """The records from `start` up to, not including, `end`, as one table.
+
+        Records come in offset order, partition after partition. Columns are `partition` (int32),
+        `offset` (int64), `timestamp` (UTC, milliseconds), `timestamp_type`, `key` and `value`.
+
+        Args:
+            topic: the topic's name.
+            partitions: their numbers; all by default.
+            start, end: "earliest", "latest", an offset, or an aware datetime; or a dict with one
+                of these for each partition. An `end` beyond the last record reads what is there.
+            decode: "utf8" makes strings of keys and values. "json" parses values, and the column
+                gets the type that they have (a struct, for objects); keys become strings. By
+                default both are bytes.
+            columns: the columns wanted; all by default.
+            headers: add the column `headers`, lists of (key, value).
+            isolation: "read_committed" leaves out records of aborted transactions;
+                "read_uncommitted", the default, reads everything.
+            max_bytes_per_batch: bytes fetched at a time, 8 MiB by default.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
+            OffsetOutOfRange: `start` is a number that the log does not hold (any more).
+            Undecodable: a key or a value is not what `decode` says; it names the record.
+            TypeError, ValueError: an option that does not exist, or cannot have this value.
+        """
+        reader.check_options("read", options)
+        decode = options.pop("decode", None)  # all values together: they make one column
+        batches = list(self._read(topic, partitions, start, end, options))
+        table = pa.Table.from_batches(batches, reader.schema_of(options))
+        return tables.decoded(table, decode, topic)
+
+    def read_batches(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Place | Mapping[int, Place] = "earliest",
+        end: Place | Mapping[int, Place] = "latest",
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """As `read`, piece by piece: only a few fetches are in memory at a time.
+
+        Arguments and errors are those of `read`. With decode="json" each batch has the type that
+        its own values have.
+        """
+        reader.check_options("read_batches", options)
+        return self._read(topic, partitions, start, end, options)
+
+    def _read(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        start: Place | Mapping[int, Place],
+        end: Place | Mapping[int, Place],
+        options: ReadOptions,
+    ) -> Iterator[pa.RecordBatch]:
+        with translated():
+            isolation = options.get("isolation", "read_uncommitted")
+            ranges = self._run(
+                reader.plan(self._connections, topic, partitions, start, end, isolation)
+            )
+            yield from reader.read_ranges(self._thread, self._connections, ranges, options)
+
+    def read_range(
+        self,
+        topic: str,
+        partition: int,
+        start_offset: int,
+        end_offset: int,
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of one partition with start_offset <= offset < end_offset.
+
+        The low-level way: offsets are taken at their word, nothing is looked up first. Offsets
+        that hold no record (compacted away, markers of transactions) are passed over. Batches
+        have the schema `records.columns.RECORD_SCHEMA` (plus headers, if asked for).
+
+        Args:
+            options: decode, columns, headers, isolation and max_bytes_per_batch, as in `read`.
+
+        Raises:
+            OffsetOutOfRange: start_offset is not in the log; names the range that is.
+            LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
+        """
+        reader.check_options("read_range", options)
+        ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
+        return _translated(reader.read_ranges(self._thread, self._connections, ranges, options))
+
+    def read_ranges(
+        self, ranges: Sequence[OffsetRange], **options: Unpack[ReadOptions]
+    ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
+        """As `read_range`, for many ranges, fetching ahead from one to the next.
+
+        Each comes with its batches, which are to be read before the next range is asked for:
+        then they raise a ClientError.
+        What they raise concerns their range alone: the others can be read all the same.
+        """
+        reader.check_options("read_ranges", options)
+        each = reader.read_each_range(self._thread, self._connections, ranges, options)
+        return ((wanted, _translated(batches)) for wanted, batches in each)
+
+    def consumer(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str] | None = None,
+        *,
+        group: str | None = None,
+        assign: Collection[TopicPartition] | None = None,
+        **options: Unpack[ConsumerKeywords],
+    ) -> Consumer:
+        """A consumer that gives what is there and what comes, batch by batch.
+
+        With `topics` and `group` it shares their partitions with the group's other members.
+        Without a group it reads all partitions that the topics have now. With `assign` it
+        reads just these; its offsets are kept in `group`, if that is given.
+
+        Args:
+            topics: names, or a compiled pattern that must match the whole name.
+            assign: partitions as (topic, partition), instead of `topics`.
+            options: see `drumlin.client.consumer.options.ConsumerOptions`.
+
+        Raises:
+            ValueError: options that make no sense.
+        """
+        arguments.known_options(
+            "consumer", options, ConsumerKeywords.__annotations__, ("topics", "group", "assign")
+        )
+        if (topics is None) == (assign is None):
+            raise ValueError("either topics or assign says what to read")
+        subscription = None if topics is None else Subscription.of(topics)
+        chosen = ConsumerOptions(**options)
+        kernels.load_in_background()
+        with translated():
+            return Consumer(
+                self._thread, self._connections, group, subscription, assign or (), chosen
+            )
+
+
+def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with translated():
+        yield from batches

@@ -1,0 +1,91 @@
+"""The calls of a `Client` that write records: tables, rows in pieces, and records one by one.
+
+They check what the caller hands in before a broker is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from drumlin.client import arguments
+from drumlin.client.appender import AppendOptions, AppendReport, append
+from drumlin.client.calls import Calls
+from drumlin.client.deliveries import DeliveryRules
+from drumlin.client.errors import translated
+from drumlin.client.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.tables import TableLike
+from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
+from drumlin.records import kernels
+
+
+class WritingCalls(Calls):
+    """From the caller to the log."""
+
+    def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
+        """Append many records at once; returns when the brokers have acknowledged all.
+
+        Rows keep their order within a partition. By default the producer is idempotent: a
+        retry never writes a record twice.
+
+        Args:
+            data: a pyarrow Table or RecordBatch, a DataFrame of pandas or Polars, a relation of
+                DuckDB, any other object with `__arrow_c_stream__`, a dict of columns, or a list
+                of dicts, one for each record.
+            topic: the topic's name.
+            key, value, headers, timestamp: the columns to take them from. "key", "headers" and
+                "timestamp" may be missing; a missing timestamp is the time of the call. Keys and
+                values are bytes or strings, timestamps milliseconds or Arrow timestamps, headers
+                lists of (key, value).
+            encode: "json" writes whole rows as JSON objects, or the column that `value` names as
+                JSON, and keys of any type as text. `headers` and `timestamp` are then used only
+                if they are named.
+            partition: a column of partition numbers, or a function that is given the data and
+                the number of partitions and returns such a column. By default Kafka's: murmur2
+                of the key, and for null keys one partition a batch.
+            compression: "none", "gzip", "snappy", "lz4" or "zstd".
+            acks: "all" (-1), "leader" (1) or "none" (0); anything but "all" is not idempotent.
+            batch_bytes: the largest record batch, 1,000,000 by default; a broker refuses more
+                than `max.message.bytes`, 1 MiB by default.
+            buffer_bytes: how much may be encoded and not acknowledged, 32 MiB by default.
+            delivery_timeout_ms: how long to go on trying, two minutes by default.
+            retries: how often a batch may be sent again; None: as often as there is time. With
+                0 a record is written once at most.
+
+        Raises:
+            UnknownTopic: there is no such topic, and the broker does not create it.
+            DeliveryFailed: a broker refused a batch for good, or time ran out; says which
+                partition, why, and what had been acknowledged before.
+            TypeError, ValueError: data or options that cannot be.
+        """
+        arguments.text("topic", topic)
+        kernels.load_in_background()
+        with translated():
+            return append(self._thread, self._producer, data, topic, options)
+
+    def stream_appender(
+        self,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> StreamAppender:
+        """An appender of rows that arrive in pieces, to one topic or to those they name."""
+        kernels.load_in_background()
+        return StreamAppender(
+            self._thread, self._producer, topic, encoding=encoding, delivery=delivery
+        )
+
+    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
+        """A writer for records one by one, which collects them into batches.
+
+        For the options see `drumlin.client.writer.WriterOptions`.
+
+        Raises:
+            TypeError, ValueError: options that make no sense.
+        """
+        arguments.text("topic", topic)
+        arguments.known_options("writer", options, WriterKeywords.__annotations__)
+        chosen = WriterOptions(**options)
+        kernels.load_in_background()
+        with translated():
+            return Writer(self._thread, self._producer, topic, chosen)
