@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -16,8 +17,10 @@ import pytest
 import drumlin
 import drumlin.client.errors
 from client.flaky_log import FlakyLog
+from drumlin.client.appender import AppendOptions
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
+from drumlin.client.reader import ReadOptions
 from drumlin.client.writer import WriterKeywords, WriterOptions
 from rig.scripted_broker import ScriptedBroker
 
@@ -239,3 +242,24 @@ def test_editors_know_the_options() -> None:
         (ConsumerKeywords, ConsumerOptions),
     ):
         assert typing.get_type_hints(keywords) == typing.get_type_hints(options)
+
+
+@pytest.mark.parametrize(
+    ("call", "keywords"),
+    [
+        (Client.append, AppendOptions),
+        (Client.read, ReadOptions),
+        (Client.writer, WriterKeywords),
+        (Client.consumer, ConsumerKeywords),
+        (drumlin.connect, {*inspect.signature(drumlin.connect).parameters} - {"unknown"}),
+    ],
+)
+def test_help_lists_all_options(call: Callable[..., object], keywords: Any) -> None:
+    options = getattr(keywords, "__annotations__", keywords)
+    said = inspect.getdoc(call) or ""
+    described = {
+        name.strip()
+        for names in re.findall(r"^    ([a-z_, ]+): ", said, re.MULTILINE)
+        for name in names.split(",")
+    }
+    assert set(options) <= described

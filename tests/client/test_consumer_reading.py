@@ -116,12 +116,16 @@ def test_a_pattern_takes_topics_that_come_later(
             assert consumer.assignment == {(first, 0), (second, 0)}
 
 
-def test_a_topic_that_is_not_there_yet(group_client: Client, group: str) -> None:
+def test_a_topic_that_is_not_there_yet(
+    group_client: Client, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with group_client.consumer([group], group=group, metadata_refresh_ms=100) as consumer:
         assert consumer.poll(300) is None
         group_client.create_topic(group, 1)
         append(group_client, group, [7])
         assert read(consumer, 1) == [7]
+    said = [each.getMessage() for each in caplog.records if "does not exist" in each.getMessage()]
+    assert said == [f"topic '{group}' does not exist; group '{group}' waits for it"]  # once
 
 
 def test_max_records_cuts_batches_and_positions(

@@ -151,24 +151,57 @@ class ReadingCalls(Calls):
 
         Args:
             topics: names, or a compiled pattern that must match the whole name.
+            group: the name of the consumer group; None: nothing is committed.
             assign: partitions as (topic, partition), instead of `topics`.
-            options: see `drumlin.client.consumer.options.ConsumerOptions`.
+            protocol: "classic", or "consumer" for assignment by the broker (KIP-848).
+            assignors: classic only: "range" and "cooperative-sticky", in order of preference.
+            server_assignor: "consumer" only: "uniform" or "range"; None: the broker's choice.
+            group_instance_id: a static member, which keeps its partitions over a restart.
+            rack: where this consumer is, for assignors that look at racks.
+            session_timeout_ms, heartbeat_interval_ms: classic only, 45,000 and 3,000.
+            max_poll_interval_ms: a consumer that does not poll for so long (300,000) loses its
+                partitions; a rebalance waits as long for a member.
+            delivery: "at_least_once" commits a batch when the next one is asked for;
+                "at_most_once" commits it before it is returned.
+            commit_interval_ms: how often, and on `close` (5,000); None: only `commit` does.
+            start: without a committed offset: "earliest", "latest", an aware datetime, or
+                "committed": then `poll` raises `NoCommittedOffset`.
+            out_of_range: where the log does not hold the position: "raise", "earliest", "latest".
+            isolation: "read_committed" leaves out what aborted transactions wrote.
+            columns, headers, decode: as in `read`; by decode="json" each batch has its own type.
+            max_records: the most rows in a batch; None: as many as there are.
+            max_bytes_per_batch: fetched of a partition at a time (8 MiB).
+            buffer_bytes: fetched ahead at most (64 MiB), or a single larger record batch.
+            max_wait_ms: how long a broker may hold a fetch while there is nothing (500).
+            idle_timeout_ms: iteration ends when nothing came for so long; None: never.
+            metadata_refresh_ms: how often to look for new topics and partitions (30,000).
+            on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
+                polling thread. What is lost others may read already; by default `on_revoked`.
+            on_reset: called with (topic, partition), old and new position, by `out_of_range`.
 
         Raises:
-            ValueError: options that make no sense.
+            UnknownTopic: without a group, a topic does not exist. A group waits for it.
+            TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
-        arguments.known_options(
-            "consumer", options, ConsumerKeywords.__annotations__, ("topics", "group", "assign")
-        )
-        if (topics is None) == (assign is None):
-            raise ValueError("either topics or assign says what to read")
-        subscription = None if topics is None else Subscription.of(topics)
-        chosen = ConsumerOptions(**options)
+        chosen, subscription = _consumer_options(topics, assign, options)
         kernels.load_in_background()
         with translated():
             return Consumer(
                 self._thread, self._connections, group, subscription, assign or (), chosen
             )
+
+
+def _consumer_options(
+    topics: str | Sequence[str] | re.Pattern[str] | None,
+    assign: Collection[TopicPartition] | None,
+    options: ConsumerKeywords,
+) -> tuple[ConsumerOptions, Subscription | None]:
+    arguments.known_options(
+        "consumer", options, ConsumerKeywords.__annotations__, ("topics", "group", "assign")
+    )
+    if (topics is None) == (assign is None):
+        raise ValueError("either topics or assign says what to read")
+    return ConsumerOptions(**options), None if topics is None else Subscription.of(topics)
 
 
 def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

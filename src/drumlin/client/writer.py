@@ -64,7 +64,7 @@ OnDelivery = Callable[[Delivered | None, BaseException | None], object]
 
 
 class WriterKeywords(TypedDict, total=False):
-    """The options of `Client.writer`; what they mean stands in `WriterOptions`."""
+    """The options of `Client.writer`, which says what they mean."""
 
     batch_bytes: int
     linger_ms: float
@@ -82,25 +82,7 @@ class WriterKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
-    """Limits and habits of a writer.
-
-    batch_bytes: a batch is closed when it holds this much (before compression).
-    linger_ms: how long a batch waits for more records.
-    max_records: a batch is closed when it holds this many records; None for no such limit.
-    buffer_bytes: how much may be waiting or on its way before `send` waits.
-    max_block_ms: how long `send` waits then before it raises `BufferFull`.
-    delivery_timeout_ms: how long to go on trying to write a batch.
-    metadata_refresh_ms: how often to look whether the topic has more partitions by now.
-    retries: how often a batch may be sent again; None: as often as there is time. With 0 a record
-        is written once at most, and not again if its connection breaks.
-    compression: "none", "gzip", "snappy", "lz4" or "zstd".
-    acks: "all" (-1), "leader" (1) or "none" (0). Only with "all", and retries, brokers tell a
-        record that comes again.
-    partitioner: chooses partitions in place of Kafka's hash of the key.
-    on_delivery: called for each record, in the client's own thread, with what became of it:
-        (Delivered, None) or (None, error). It must return quickly, and not wait for the client.
-        What it raises is logged.
-    """
+    """Limits and habits of a writer; `Client.writer` says what they mean."""
 
     batch_bytes: int = 64 * 1024
     linger_ms: float = 10

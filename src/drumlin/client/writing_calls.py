@@ -69,7 +69,13 @@ class WritingCalls(Calls):
         encoding: EncodingRules | None = None,
         delivery: DeliveryRules | None = None,
     ) -> StreamAppender:
-        """An appender of rows that arrive in pieces, to one topic or to those they name."""
+        """An appender of rows that arrive in pieces, to one topic or to those that they name.
+
+        Args:
+            topic: the topic of all rows; None: each row has a `topic`.
+            encoding: how rows become batches.
+            delivery: acks, retries, and how long and how much of it may be under way.
+        """
         kernels.load_in_background()
         return StreamAppender(
             self._thread, self._producer, topic, encoding=encoding, delivery=delivery
@@ -78,10 +84,34 @@ class WritingCalls(Calls):
     def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
         """A writer for records one by one, which collects them into batches.
 
-        For the options see `drumlin.client.writer.WriterOptions`.
+        Args:
+            topic: the topic's name.
+            batch_bytes: a batch is closed when it holds this much before compression, 64 KiB by
+                default.
+            linger_ms: how long a batch waits for more records, 10 by default.
+            max_records: a batch is closed when it holds this many; None, the default: no limit.
+            buffer_bytes: how much may be waiting or on its way before `send` waits, 32 MiB by
+                default.
+            max_block_ms: how long `send` waits then before it raises `BufferFull`, one minute by
+                default.
+            delivery_timeout_ms: how long to go on trying to write a batch, two minutes by default.
+            metadata_refresh_ms: how often to look whether the topic has more partitions by now,
+                every five minutes by default.
+            retries: how often a batch may be sent again; None, the default: as often as there is
+                time. With 0 a record is written once at most, and not again if its connection
+                breaks.
+            compression: "none" (the default), "gzip", "snappy", "lz4" or "zstd".
+            acks: "all" (-1, the default), "leader" (1) or "none" (0). Only with "all", and
+                retries, brokers recognise a record that is sent again.
+            partitioner: a function of a key and the number of partitions, in place of Kafka's
+                hash of the key.
+            on_delivery: called for each record, in the client's own thread, with
+                (Delivered, None) or (None, error). It must return quickly, and not wait for the
+                client. What it raises is logged.
 
         Raises:
-            TypeError, ValueError: options that make no sense.
+            UnknownTopic: there is no such topic, and the broker does not create it.
+            TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         arguments.text("topic", topic)
         arguments.known_options("writer", options, WriterKeywords.__annotations__)

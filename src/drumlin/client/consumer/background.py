@@ -378,13 +378,17 @@ class Background:
         assert self._subscription is not None
         assert self._protocol is not None
         membership: Any = self._protocol.membership
+        missing: frozenset[str] = frozenset()
         while True:
             pause_s = self._options.metadata_refresh_ms / 1000
             try:
                 wanted = await wanted_topics(self._prompt, self._subscription)
                 topics = wanted | membership.group_topics
                 counts = await partition_counts(self._prompt, topics)
-                if self._subscription.pattern is None and wanted - counts.keys():
+                if self._subscription.pattern is None:
+                    self._warn_of(wanted - counts.keys() - missing)
+                    missing = wanted - counts.keys()
+                if missing:
                     pause_s = min(pause_s, _MISSING_TOPIC_S)
                 membership.topics_changed(wanted, counts)
             except (KafkaError, PeerError) as error:
@@ -394,6 +398,10 @@ class Background:
             self._wake()
             self._something_changed()
             await asyncio.sleep(pause_s)
+
+    def _warn_of(self, missing: frozenset[str]) -> None:
+        for topic in sorted(missing):
+            _log.warning("topic %r does not exist; group %r waits for it", topic, self._group_id)
 
     async def _take_all(self) -> None:
         """All partitions that the topics have now, for a consumer without a group."""

@@ -31,7 +31,7 @@ _STARTS: Final = ("earliest", "latest", "committed")
 
 
 class ConsumerKeywords(TypedDict, total=False):
-    """The options of `Client.consumer`; what they mean stands in `ConsumerOptions`."""
+    """The options of `Client.consumer`, which says what they mean."""
 
     protocol: GroupProtocol
     assignors: Sequence[str]
@@ -63,36 +63,7 @@ class ConsumerKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """Limits and habits of a consumer.
-
-    protocol: "classic", or "consumer" for assignment by the broker (KIP-848).
-    assignors: classic only: names in order of preference; the group takes one that all know.
-    server_assignor: "consumer" only: "uniform" or "range"; None leaves it to the broker.
-    group_instance_id: makes this a static member: it keeps its partitions over a restart.
-    rack: where this consumer is, told to assignors.
-    session_timeout_ms, heartbeat_interval_ms: classic only; the broker decides otherwise.
-    max_poll_interval_ms: who does not poll for so long loses its partitions; also how long
-        the group waits for a member in a rebalance.
-    delivery: "at_least_once" commits what you have come back from; "at_most_once" commits a
-        batch before you get it.
-    commit_interval_ms: how often that is committed; None leaves it to `commit`. A batch counts
-        when the next one is asked for, or on `close`.
-    start: where to begin without a committed offset.
-    out_of_range: what to do when the log does not hold the position: it was cleaned away, or
-        the log lost its end. Never silently: a warning is logged and `on_reset` called.
-    isolation: "read_committed" leaves out what aborted transactions wrote.
-    columns, headers, decode: as in `Client.read`. With decode="json" each batch has its own type
-        of values.
-    max_records: at most so many rows in a batch; None for as many as there are.
-    max_bytes_per_batch: bytes fetched of a partition at a time.
-    buffer_bytes: how much may be fetched ahead; a single record batch may exceed it.
-    max_wait_ms: how long a broker may hold a fetch while there is nothing.
-    idle_timeout_ms: iteration ends when nothing came for so long; None: never.
-    metadata_refresh_ms: how often to look for new topics and partitions.
-    on_assigned, on_revoked, on_lost: told about partitions, in the thread that polls. When
-        `on_lost` is called somebody else may read them already; without it, `on_revoked` is.
-    on_reset: told (topic, partition), old and new position, whenever `out_of_range` moved one.
-    """
+    """Limits and habits of a consumer; `Client.consumer` says what they mean."""
 
     protocol: GroupProtocol = "classic"
     assignors: Sequence[str] = ("range", "cooperative-sticky")
