@@ -60,7 +60,7 @@ def test_server_has_help_without_loading_what_paints_it() -> None:
         "from drumlin.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "print({'typer', 'rich', 'pyarrow', 'numba'} & set(sys.modules))"
+        "print({'rich', 'pyarrow', 'numba'} & set(sys.modules))"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -78,7 +78,7 @@ def test_version(run: Run) -> None:
     [
         (["nonsense"], "drumlin: No such command 'nonsense' (see drumlin --help)"),
         (["topics", "create"], "drumlin topics create: Missing argument 'TOPIC…' "),
-        (["topics", "list", "--nonsense"], "drumlin topics list: No such option: --nonsense "),
+        (["topics", "list", "--nonsense"], "drumlin topics list: No such option '--nonsense' "),
         (["topics", "create", "t", "-c", "x"], "drumlin topics create: Invalid value: 'x' is not"),
         (["topics", "list", "-b", "host:x"], "drumlin: 'host:x' is no broker address"),
     ],
@@ -106,6 +106,34 @@ def test_a_reader_that_has_seen_enough_ends_us_in_silence(tmp_path: Path) -> Non
 
 def test_completion_knows_commands_and_options() -> None:
     shown = drumlin(
-        _DRUMLIN_COMPLETE="complete_bash", COMP_WORDS="drumlin topics de", COMP_CWORD="2"
+        _DRUMLIN_COMPLETE="bash_complete", COMP_WORDS="drumlin topics de", COMP_CWORD="2"
     )
-    assert shown.stdout.split() == ["describe", "delete", "delete-records"]
+    assert shown.stdout.split() == ["plain,delete", "plain,delete-records", "plain,describe"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_printed_for_a_shell(run: Run, shell: str) -> None:
+    assert f"_DRUMLIN_COMPLETE={shell}_complete" in run("completion", shell).out
+
+
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        (["--help"], {"asyncio", "rich", "pyarrow", "numpy", "numba", "pandas", "kio"}),
+        (["topics", "list", "--help"], {"rich", "pyarrow", "numpy", "numba", "pandas"}),
+        (["consume", "--help"], {"rich", "pyarrow", "numpy", "numba", "pandas"}),
+        (["version"], {"asyncio", "rich", "pyarrow", "numpy", "numba", "pandas", "kio"}),
+    ],
+)
+def test_commands_load_what_they_need(command: list[str], heavy: set[str]) -> None:
+    """What a user waits for before each command."""
+    program = (
+        "import sys; from drumlin.cli import app\n"
+        f"try: app.main({command!r})\n"
+        "except SystemExit: pass\n"
+        f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.splitlines()[-1] == "[]"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.broker import process
-from drumlin.cli import server as command
+from drumlin.cli import app
 from rig.drumlin_server import DrumlinServer
 from rig.ports import free_ports
 
@@ -20,7 +20,7 @@ def started_with(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The properties that a broker would be started with, filled in by the command."""
     properties: dict[str, str] = {}
 
-    def run(given: dict[str, str]) -> int:
+    def run(given: dict[str, str], _: str) -> int:
         properties.update(given)
         return 0
 
@@ -36,7 +36,7 @@ def test_command_line_before_environment_before_file(
     monkeypatch.setenv("DRUMLIN_NUM_PARTITIONS", "2")
     monkeypatch.setenv("DRUMLIN_LOG_RETENTION_HOURS", "2")
     arguments = [str(file), "--data", "here", "--listen", "127.0.0.1:9999"]
-    assert command.main([*arguments, "--set", "num.partitions=3", "message.max.bytes=5"]) == 0
+    assert app.main(["server", *arguments, "--set", "num.partitions=3", "message.max.bytes=5"]) == 0
     assert started_with == {
         "num.partitions": "3",
         "log.retention.hours": "2",
@@ -54,7 +54,7 @@ def test_a_variable_that_is_no_key_is_named_but_no_error(
 ) -> None:
     monkeypatch.setenv("DRUMLIN_NUM_PARTITONS", "2")
     monkeypatch.setenv("DRUMLIN_BOOTSTRAP", "127.0.0.1:9092")
-    assert command.main([]) == 0
+    assert app.main(["server"]) == 0
     assert started_with == {}
     assert capsys.readouterr().err == (
         "drumlin server: DRUMLIN_NUM_PARTITONS names no configuration key\n"

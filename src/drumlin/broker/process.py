@@ -44,9 +44,9 @@ _MAPPED_FROM_BYTES: Final = 4 << 20
 _FLEETING: Final = "/tmp"  # noqa: S108
 
 
-def run(properties: Mapping[str, str]) -> int:
+def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
-    _set_up_logging()
+    _set_up_logging(log_level)
     _raise_descriptor_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -130,10 +130,10 @@ async def _start(
     return starting.result()
 
 
-def _set_up_logging() -> None:
+def _set_up_logging(level: str) -> None:
     logging.basicConfig(
         stream=sys.stderr,
-        level=logging.INFO,
+        level=level,
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
 

@@ -1,7 +1,8 @@
-"""The command tree apart from `server`, and the one place where errors become exit codes.
+"""The tree of commands, and the one place where errors become exit codes.
 
-A user never sees a traceback: whatever goes wrong is one line on standard error. Set
-DRUMLIN_TRACEBACK to see where an unexpected error came from.
+A command is loaded when it is run: a broker must be ready within a second and stay small, and a
+user waits for each command. A user never sees a traceback: whatever goes wrong is one line on
+standard error. Set DRUMLIN_TRACEBACK to see where an unexpected error came from.
 """
 
 from __future__ import annotations
@@ -9,130 +10,113 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 
-from drumlin.cli import compaction, configs, groups, output, sinks, topics, transactions
-from drumlin.cli import consume as consuming
-from drumlin.cli import produce as producing
-from drumlin.cli.dump import command as dump
-from drumlin.cli.options import AsJson
-from drumlin.cli.outcomes import sentence
-from drumlin.client.errors import ClientError, RequestRefused
-from drumlin.peer.errors import PeerError
-from drumlin.wire.errors import KafkaError
+from drumlin.cli import output
+from drumlin.cli.commands import LazyGroup, Place
 
-# typer carries its own copy of click from some version on; its exceptions are found from here.
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _EXIT_USAGE: Final = 2
 _EXIT_INTERRUPTED: Final = 130
 
-app = typer.Typer(
-    name="drumlin",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+
+def _at(module: str, attribute: str, help: str) -> Place:  # noqa: A002
+    return Place(f"drumlin.cli.{module}", attribute, help)
+
+
+app: Final = LazyGroup(
+    {
+        "server": _at("server", "server_command", "Run a broker."),
+        "topics": _at("topics", "app", "List, describe, create, change and delete topics."),
+        "produce": _at("produce", "produce_command", "Write lines, or rows of a file, to a topic."),
+        "consume": _at("consume", "consume_command", "Show records, or write them to a file."),
+        "groups": _at("groups", "app", "List, describe and delete groups; move their offsets."),
+        "configs": _at("configs", "app", "Show and change configurations."),
+        "transactions": _at("transactions", "app", "List, describe and abort transactions."),
+        "sinks": _at("sinks", "app", "Show what Spark's exactly-once sinks have open."),
+        "compaction": _at("compaction", "app", "Look at cleaning, force it, simulate it."),
+        "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
+        "completion": _at("completion_script", "completion_command", "Print shell completion."),
+        "version": _at("version", "version_command", "Print the version."),
+    },
     help="Drumlin: a commit log that speaks the Kafka protocol.",
     epilog="`drumlin COMMAND --help` has examples.",
 )
-app.command(epilog=producing.EXAMPLES)(producing.produce)
-app.command(epilog=consuming.EXAMPLES)(consuming.consume)
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(groups.app, name="groups")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(sinks.app, name="sinks")
-app.add_typer(compaction.app, name="compaction")
-app.command("dump-log", epilog=dump.EXAMPLES)(dump.dump_log)
 
 
-@app.command(
-    context_settings={
-        "ignore_unknown_options": True,
-        "allow_extra_args": True,
-        "help_option_names": [],
-    },
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from drumlin.version import __version__
+
+        print(__version__)
+        context.exit()
+
+
+app.params.append(
+    click.Option(
+        ["--version", "-V"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_show_version,
+        help="Print the version.",
+    )
 )
-def server(context: typer.Context) -> None:
-    """Run a broker."""
-    from drumlin.cli import server as server_command
-
-    raise typer.Exit(server_command.main(context.args))
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(_version())
-        raise typer.Exit
-
-
-@app.callback()
-def drumlin(
-    _: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
-    ] = False,
-) -> None:
-    """Drumlin: a commit log that speaks the Kafka protocol."""
-
-
-@app.command()
-def version(as_json: AsJson = False) -> None:
-    """Print the version."""
-    if as_json:
-        output.show_json({"version": _version()})
-    else:
-        print(_version())
-
-
-def _version() -> str:
-    from importlib.metadata import version as version_of
-
-    return version_of("drumlin")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     try:
-        code = app(list(arguments), prog_name="drumlin", standalone_mode=False) or 0
+        code = app.main(list(arguments), prog_name="drumlin", standalone_mode=False) or 0
         sys.stdout.flush()
         return int(code)
-    except _UsageError as error:
+    except click.UsageError as error:
         return _report_usage(error)
-    except typer.Abort:
-        return _EXIT_INTERRUPTED
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough: end as typer does when it sees this first.
+        # Whoever read our output has seen enough: end as click does when it sees this first.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except output.Failure as error:
         output.note(f"drumlin: {error}")
         return error.exit_code
-    except KafkaError as error:
-        output.note(f"drumlin: {sentence(error)}")
-        return 1
-    except (ClientError, PeerError, OSError, ValueError) as error:
-        cause = error.__cause__
-        if isinstance(error, RequestRefused) and isinstance(cause, KafkaError):
-            output.note(f"drumlin: {sentence(cause)}")
-        else:
-            output.note(f"drumlin: {error}")
-        return 1
     except Exception as error:
-        if os.environ.get("DRUMLIN_TRACEBACK"):
+        if not _is_expected(error) and os.environ.get("DRUMLIN_TRACEBACK"):
             raise
-        output.note(f"drumlin: {type(error).__name__}: {error} (unexpected)")
+        output.note(f"drumlin: {_sentence(error)}")
         return 1
 
 
-def _report_usage(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "drumlin"
-    message = " ".join(error.format_message().split())  # type: ignore[attr-defined]
+def _is_expected(error: Exception) -> bool:
+    from drumlin.client.errors import ClientError
+    from drumlin.peer.errors import PeerError
+    from drumlin.wire.errors import KafkaError
+
+    return isinstance(error, KafkaError | ClientError | PeerError | OSError | ValueError)
+
+
+def _sentence(error: Exception) -> str:
+    from drumlin.cli.outcomes import sentence
+    from drumlin.client.errors import RequestRefused
+    from drumlin.wire.errors import KafkaError
+
+    if isinstance(error, KafkaError):
+        return sentence(error)
+    if isinstance(error, RequestRefused) and isinstance(error.__cause__, KafkaError):
+        return sentence(error.__cause__)
+    if _is_expected(error):
+        return str(error)
+    return f"{type(error).__name__}: {error} (unexpected)"
+
+
+def _report_usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.message)
+        return 0
+    command = error.ctx.command_path if error.ctx else "drumlin"
+    message = " ".join(error.format_message().split())
     if message:
         output.note(f"{command}: {message.rstrip('.')} (see {command} --help)")
     return _EXIT_USAGE

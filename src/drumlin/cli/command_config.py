@@ -10,14 +10,13 @@ import functools
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
-
 from drumlin.cli import output
+from drumlin.cli.commands import Option
 
 ENVIRONMENT: Final = "DRUMLIN_COMMAND_CONFIG"
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--command-config",
         envvar=ENVIRONMENT,
         metavar="FILE",

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import output
 from drumlin.cli.broker_http import BrokerHttp, broker_at, broker_on
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.options import AsJson, examples
 from drumlin.wire.errors import KafkaError
 
@@ -58,27 +59,25 @@ _REASONS: Final = {
 }
 Row = dict[str, Any]
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at the cleaning of compacted topics, force it, simulate it."
-)
+app = Group(help="Look at the cleaning of compacted topics, force it, simulate it.")
 
 Data = Annotated[
     Path | None,
-    typer.Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
+    Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
 ]
 DataDirectory = Annotated[
     Path,
-    typer.Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
+    Option("--data", "-d", metavar="DIR", help="A broker's data directory, on this machine."),
 ]
 Partition = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="This one only; default: all.")
+    int | None, Option("--partition", "-p", min=0, help="This one only; default: all.")
 ]
 OptionalTopic = Annotated[
-    str | None, typer.Argument(metavar="[TOPIC]", help="This topic only; default: all compacted.")
+    str | None, Argument("[TOPIC]", help="This topic only; default: all compacted.")
 ]
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin compaction status --data /var/lib/drumlin",
         "drumlin compaction status accounts --data /var/lib/drumlin",
@@ -90,7 +89,7 @@ def status(
     data: Data = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="A broker's drumlin.metrics.listener."),
+        Option("--http", metavar="HOST:PORT", help="A broker's drumlin.metrics.listener."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,7 +103,7 @@ def status(
     elif http is not None and data is None:
         report = _ask_status(broker_at(http), topic)
     else:
-        raise typer.BadParameter("say which broker: give either --data or --http")
+        raise click.BadParameter("say which broker: give either --data or --http")
     if as_json:
         output.show_json(report)
         return
@@ -116,14 +115,14 @@ def status(
         output.note("nothing is cleaned: log.cleaner.enable is false")
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin compaction run accounts --data /var/lib/drumlin",
         "drumlin compaction run accounts --partition 3 --data /var/lib/drumlin --json",
     )
 )
 def run(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A compacted topic.")],
+    topic: Annotated[str, Argument("TOPIC", help="A compacted topic.")],
     data: DataDirectory,
     partition: Partition = None,
     as_json: AsJson = False,
@@ -143,7 +142,7 @@ def run(
     _show(results, [_run_row(each) for each in results], _RUN_COLUMNS, as_json)
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin compaction simulate --data /var/lib/drumlin",
         "drumlin compaction simulate accounts --partition 3 --data /var/lib/drumlin --json",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, check, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -46,20 +47,20 @@ class Kind(enum.StrEnum):
 
 _RESOURCE_TYPES: Final = {Kind.TOPIC: 2, Kind.BROKER: 4, Kind.BROKER_LOGGER: 8, Kind.GROUP: 32}
 
-app = typer.Typer(no_args_is_help=True, help="Show and change configurations.")
+app = Group(help="Show and change configurations.")
 
-KindArgument = Annotated[Kind, typer.Argument(help="What is configured.")]
+KindArgument = Annotated[Kind, Argument(help="What is configured.")]
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME",
+    Argument(
+        "NAME",
         help="Its name; for a broker and its loggers the broker's id, or 'default' for what holds "
         "for all brokers of the cluster.",
     ),
 ]
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin configs describe topic flights",
         "drumlin configs describe topic flights --all",
@@ -71,7 +72,7 @@ def describe(
     kind: KindArgument,
     name: Name,
     show_all: Annotated[
-        bool, typer.Option("--all", "-a", help="Show keys that have their default too.")
+        bool, Option("--all", "-a", help="Show keys that have their default too.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -116,7 +117,7 @@ def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
     return list(result.configs)
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin configs alter topic flights --set retention.ms=86400000",
         "drumlin configs alter topic flights --append cleanup.policy=compact",
@@ -130,22 +131,22 @@ def alter(
     name: Name,
     to_set: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a key. Repeatable."),
+        Option("--set", "-s", metavar="KEY=VALUE", help="Set a key. Repeatable."),
     ] = None,
     to_unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", "-u", metavar="KEY", help="Back to the default. Repeatable."),
+        Option("--unset", "-u", metavar="KEY", help="Back to the default. Repeatable."),
     ] = None,
     to_append: Annotated[
         list[str] | None,
-        typer.Option("--append", metavar="KEY=VALUE", help="Add to a list. Repeatable."),
+        Option("--append", metavar="KEY=VALUE", help="Add to a list. Repeatable."),
     ] = None,
     to_subtract: Annotated[
         list[str] | None,
-        typer.Option("--subtract", metavar="KEY=VALUE", help="Take from a list. Repeatable."),
+        Option("--subtract", metavar="KEY=VALUE", help="Take from a list. Repeatable."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only let the broker check the change.")
+        bool, Option("--dry-run", help="Only let the broker check the change.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -158,7 +159,7 @@ def alter(
             (operation, key, value) for key, value in parse_assignments(given or []).items()
         ]
     if not changes:
-        raise typer.BadParameter("nothing to change: give --set, --unset, --append or --subtract")
+        raise click.BadParameter("nothing to change: give --set, --unset, --append or --subtract")
     with connect(bootstrap, command_config) as cluster:
         _alter(cluster, kind, _resource_name(kind, name), changes, dry_run)
     keys = [key for _, key, _ in changes]
@@ -203,6 +204,6 @@ def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, build: Any) -> 
     """A broker answers for itself and its loggers; anyone answers for the rest."""
     if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
         if not name.isdigit():
-            raise typer.BadParameter(f"{name!r} is no broker id")
+            raise click.BadParameter(f"{name!r} is no broker id")
         return cluster.ask_broker(int(name), api_name, build)
     return cluster.ask_any(api_name, build)

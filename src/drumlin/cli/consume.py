@@ -12,12 +12,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
 from drumlin.cli import group_offsets, output
 from drumlin.cli.cluster import Cluster
 from drumlin.cli.cluster import connect as connect_cluster
 from drumlin.cli.command_config import CommandConfig, settings_of
+from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
@@ -43,53 +44,49 @@ EXAMPLES: Final = examples(
 
 
 def consume(
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
-    ],
+    topic: Annotated[str, Argument("TOPIC", help="A topic.", complete=complete_topic)],
     start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="PLACE",
             help=f"Where to start: {HELP} Default: beginning, or end with --follow.",
         ),
     ] = None,
     until: Annotated[
-        str, typer.Option("--until", metavar="PLACE", help="Where to end, likewise.")
+        str, Option("--until", metavar="PLACE", help="Where to end, likewise.")
     ] = "end",
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; default: all.")
+        list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=0, help="End after so many records.")
+        int | None, Option("--count", "-n", min=0, help="End after so many records.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
+        bool, Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
     ] = False,
     template: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
+        str, Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
     ] = "{value}",
-    null: Annotated[
-        str, typer.Option("--null", metavar="TEXT", help="What stands for a null.")
-    ] = "",
+    null: Annotated[str, Option("--null", metavar="TEXT", help="What stands for a null.")] = "",
     to_file: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .parquet or .arrow file."),
+        Option("--output", "-o", metavar="FILE", help="Write a .parquet or .arrow file."),
     ] = None,
     headers: Annotated[
-        bool, typer.Option("--headers", help="Put headers into the file (JSON has them).")
+        bool, Option("--headers", help="Put headers into the file (JSON has them).")
     ] = False,
     group: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--group",
             "-g",
             help="Start where this group has committed, and commit what was shown.",
-            autocompletion=complete_group,
+            complete=complete_group,
         ),
     ] = None,
     committed: Annotated[
-        bool, typer.Option("--committed", help="Leave out records of aborted transactions.")
+        bool, Option("--committed", help="Leave out records of aborted transactions.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -101,7 +98,7 @@ def consume(
     first = parse_place(start) if start else END if follow else BEGINNING
     last = parse_place(until)
     if follow and last != END:
-        raise typer.BadParameter("--follow has no end: leave out --until")
+        raise click.BadParameter("--follow has no end: leave out --until")
     formatter = Formatter(template, null)
     options: ReadOptions = {
         "headers": headers or as_json or formatter.uses_headers,
@@ -264,3 +261,6 @@ def _report(path: Path, records: int, as_json: bool) -> None:
         output.show_json(row)
     else:
         output.note(f"{records:,} records in {path} ({output.human_bytes(size)})")
+
+
+consume_command: Final = command(consume, epilog=EXAMPLES)

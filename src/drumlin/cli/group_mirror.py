@@ -17,11 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Option
 from drumlin.cli.group_transfer import Groups, Topics
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
 from drumlin.cli.outcomes import sentence
@@ -60,7 +59,7 @@ def mirror(
     groups: Groups,
     zookeeper: Annotated[
         str,
-        typer.Option(
+        Option(
             "--zookeeper",
             "-z",
             metavar="HOST:PORT[,…][/CHROOT]",
@@ -70,22 +69,22 @@ def mirror(
     topics: Topics = None,
     interval_ms: Annotated[
         int,
-        typer.Option("--interval-ms", min=10, help="How often the brokers are asked."),
+        Option("--interval-ms", min=10, help="How often the brokers are asked."),
     ] = 1_000,
     status_ms: Annotated[
-        int, typer.Option("--status-ms", min=10, help="How often a status line is printed.")
+        int, Option("--status-ms", min=10, help="How often a status line is printed.")
     ] = 10_000,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="FILE", help="Where to remember what both have had."),
+        Option("--state", metavar="FILE", help="Where to remember what both have had."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Make both equal, and end.")] = False,
+    once: Annotated[bool, Option("--once", help="Make both equal, and end.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Do not tell of each offset that is copied.")
+        bool, Option("--quiet", "-q", help="Do not tell of each offset that is copied.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a line.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON, an object a line.")] = False,
 ) -> None:
     """Keep the offsets of groups in ZooKeeper and in this cluster the same, both ways.
 

@@ -13,11 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import group_offsets, output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Option
 from drumlin.cli.completion import complete_group, complete_topic
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -66,7 +67,7 @@ def parse_target(text: str) -> Target:
     """Read what a person has written.
 
     Raises:
-        typer.BadParameter: it means nothing, or could mean two things.
+        click.BadParameter: it means nothing, or could mean two things.
     """
     if text in ("earliest", "latest", "current"):
         return Target(text)
@@ -76,7 +77,7 @@ def parse_target(text: str) -> Target:
     if offset:
         return Target("offset", int(offset[1]))
     if text[:1] in ("-", "+"):
-        raise typer.BadParameter(f"write shift:{text} to move by {text} from what is committed")
+        raise click.BadParameter(f"write shift:{text} to move by {text} from what is committed")
     place = parse_place(text.removeprefix("time:"))
     if place.name is not None:
         return Target(place.name)
@@ -84,29 +85,25 @@ def parse_target(text: str) -> Target:
 
 
 def reset(
-    group: Annotated[
-        str, typer.Argument(metavar="GROUP", help="A group.", autocompletion=complete_group)
-    ],
+    group: Annotated[str, Argument("GROUP", help="A group.", complete=complete_group)],
     topics: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[TOPIC[:PARTITION,…]]…",
+        Argument(
+            "[TOPIC[:PARTITION,…]]…",
             help="Topics, or some partitions of them; default: all that the group has committed.",
-            autocompletion=complete_topic,
+            complete=complete_topic,
         ),
     ] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="PLACE", help=_TARGET_HELP)] = None,
+    to: Annotated[str | None, Option("--to", metavar="PLACE", help=_TARGET_HELP)] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option(
-            "--from-file", metavar="FILE", help="Take offsets as `groups export` writes them."
-        ),
+        Option("--from-file", metavar="FILE", help="Take offsets as `groups export` writes them."),
     ] = None,
     metadata: Annotated[
-        str, typer.Option("--metadata", metavar="TEXT", help="To be kept with the offsets.")
+        str, Option("--metadata", metavar="TEXT", help="To be kept with the offsets.")
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
+        bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -119,7 +116,7 @@ def reset(
     or after it, or the end where no record is that young.
     """
     if (to is None) == (from_file is None):
-        raise typer.BadParameter("say where to: give either --to or --from-file")
+        raise click.BadParameter("say where to: give either --to or --from-file")
     target = None if to is None else parse_target(to)
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
@@ -162,7 +159,7 @@ def _chosen(
 
 def _partition(text: str, number: str) -> int:
     if not (number.isascii() and number.isdigit()):
-        raise typer.BadParameter(f"{text!r} is not TOPIC or TOPIC:0,1,…")
+        raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:0,1,…")
     return int(number)
 
 

@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Option
 from drumlin.cli.completion import complete_group
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -47,19 +48,19 @@ _COLUMNS: Final = ("group", "topic", "partition", "existing", "offset", "end_off
 
 Groups = Annotated[
     list[str],
-    typer.Argument(
-        metavar="GROUP…",
+    Argument(
+        "GROUP…",
         help="Groups, by name or pattern; * and ? are wildcards.",
-        autocompletion=complete_group,
+        complete=complete_group,
     ),
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="PATTERN", help="These topics only; repeatable."),
+    Option("--topic", "-t", metavar="PATTERN", help="These topics only; repeatable."),
 ]
 ZooKeeper = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--zookeeper",
         "-z",
         metavar="HOST:PORT[,…][/CHROOT]",
@@ -67,31 +68,25 @@ ZooKeeper = Annotated[
     ),
 ]
 OtherCluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
+    str | None, Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
 ]
 OtherConfig = Annotated[
     Path | None,
-    typer.Option("--cluster-config", metavar="FILE", help="As --command-config, for --cluster."),
+    Option("--cluster-config", metavar="FILE", help="As --command-config, for --cluster."),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Also where the destination has a greater offset.")
+    bool, Option("--overwrite", help="Also where the destination has a greater offset.")
 ]
-Clamp = Annotated[
-    bool, typer.Option("--clamp", help="Write the log's end for what lies beyond it.")
-]
-Live = Annotated[
-    bool, typer.Option("--live", help="Even if consumers read with the group just now.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
-]
+Clamp = Annotated[bool, Option("--clamp", help="Write the log's end for what lies beyond it.")]
+Live = Annotated[bool, Option("--live", help="Even if consumers read with the group just now.")]
+DryRun = Annotated[bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")]
 
 
 def export(
     groups: Groups,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="Write a .csv or .json file; default: standard output."),
+        Option("--file", "-f", help="Write a .csv or .json file; default: standard output."),
     ] = None,
     zookeeper: ZooKeeper = None,
     cluster: OtherCluster = None,
@@ -122,7 +117,7 @@ def export(
 def import_(
     groups: Groups,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="A .csv or .json file of an export.")
+        Path | None, Option("--file", "-f", help="A .csv or .json file of an export.")
     ] = None,
     zookeeper: ZooKeeper = None,
     cluster: OtherCluster = None,
@@ -154,7 +149,7 @@ def import_(
 def _check_one(file: object, zookeeper: object, cluster: object, *, at_least: int) -> None:
     given = sum(each is not None for each in (file, zookeeper, cluster))
     if not at_least <= given <= 1:
-        raise typer.BadParameter("give one of --file, --zookeeper and --cluster")
+        raise click.BadParameter("give one of --file, --zookeeper and --cluster")
 
 
 def _open(

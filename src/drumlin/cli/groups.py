@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from drumlin.cli import group_mirror, group_offsets, group_reset, group_transfer, output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_group
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
@@ -17,24 +16,20 @@ from drumlin.client.log_bounds import log_bounds
 from drumlin.client.share_group_admin import SHARE
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-app = typer.Typer(
-    no_args_is_help=True, help="List, describe and delete consumer groups; move their offsets."
-)
-app.command("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
-app.command("export", epilog=group_transfer.EXPORT_EXAMPLES)(group_transfer.export)
-app.command("import", epilog=group_transfer.IMPORT_EXAMPLES)(group_transfer.import_)
-app.command("mirror", epilog=group_mirror.EXAMPLES)(group_mirror.mirror)
+app = Group(help="List, describe and delete consumer groups; move their offsets.")
+app.add("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
+app.add("export", epilog=group_transfer.EXPORT_EXAMPLES)(group_transfer.export)
+app.add("import", epilog=group_transfer.IMPORT_EXAMPLES)(group_transfer.import_)
+app.add("mirror", epilog=group_mirror.EXAMPLES)(group_mirror.mirror)
 
-Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="A group.", autocompletion=complete_group)
-]
+GroupId = Annotated[str, Argument("GROUP", help="A group.", complete=complete_group)]
 Groups = Annotated[
     list[str],
-    typer.Argument(metavar="GROUP…", help="One group or more.", autocompletion=complete_group),
+    Argument("GROUP…", help="One group or more.", complete=complete_group),
 ]
 
 
-@app.command("list", epilog=examples("drumlin groups list", "drumlin groups list --json"))
+@app.add("list", epilog=examples("drumlin groups list", "drumlin groups list --json"))
 def list_(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -48,7 +43,7 @@ def list_(
     )
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin groups describe reporting",
         "drumlin groups describe reporting --members",
@@ -58,7 +53,7 @@ def list_(
 def describe(
     groups: Groups,
     members: Annotated[
-        bool, typer.Option("--members", "-m", help="Show members in place of offsets.")
+        bool, Option("--members", "-m", help="Show members in place of offsets.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -123,7 +118,7 @@ def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
     }
 
 
-@app.command(epilog=examples("drumlin groups delete reporting", "drumlin groups delete a b --yes"))
+@app.add(epilog=examples("drumlin groups delete reporting", "drumlin groups delete a b --yes"))
 def delete(
     groups: Groups,
     yes: Yes = False,
@@ -142,7 +137,7 @@ def delete(
         for_each("group", groups, delete_one, done="deleted", as_json=as_json)
 
 
-@app.command(
+@app.add(
     "delete-offsets",
     epilog=examples(
         "drumlin groups delete-offsets reporting flights",
@@ -150,10 +145,10 @@ def delete(
     ),
 )
 def delete_offsets(
-    group: Group,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Whose offsets to forget.")],
+    group: GroupId,
+    topic: Annotated[str, Argument("TOPIC", help="Whose offsets to forget.")],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; default: all.")
+        list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

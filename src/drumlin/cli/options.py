@@ -6,15 +6,16 @@ import sys
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-import typer
+import click
 
 from drumlin.cli import output
+from drumlin.cli.commands import Option
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 Bootstrap = Annotated[
     str,
-    typer.Option(
+    Option(
         "--bootstrap",
         "-b",
         envvar="DRUMLIN_BOOTSTRAP",
@@ -22,10 +23,10 @@ Bootstrap = Annotated[
         help="Brokers to find the cluster by.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Yes = Annotated[
     bool,
-    typer.Option("--yes", "-y", help="Do not ask; without a terminal nothing is done otherwise."),
+    Option("--yes", "-y", help="Do not ask; without a terminal nothing is done otherwise."),
 ]
 _EXIT_USAGE: Final = 2
 
@@ -35,14 +36,14 @@ def confirm(question: str, yes: bool) -> None:
 
     Raises:
         output.Failure: nobody is there to be asked: a script has to say `--yes`.
-        typer.Abort: the answer is no.
+        click.Abort: the answer is no.
     """
     if yes:
         return
     if not can_ask():
         refusal = f"{question} There is no terminal to ask on: say --yes to have it done"
         raise output.Failure(refusal, _EXIT_USAGE)
-    typer.confirm(question, abort=True, err=True)
+    click.confirm(question, abort=True, err=True)
 
 
 def can_ask() -> bool:
@@ -51,21 +52,20 @@ def can_ask() -> bool:
 
 
 def examples(*commands: str) -> str:
-    """The end of a command's help."""
-    lines = "\n".join(f"  {command}" for command in commands)
-    return f"[bold]Examples[/bold]\n\n{lines}"
+    """The end of a command's help; click leaves lines after a backspace as they are."""
+    return "\n".join(("\b", "Examples:", *(f"  {each}" for each in commands)))
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
     """Configuration from `key=value` arguments.
 
     Raises:
-        typer.BadParameter: one is written otherwise.
+        click.BadParameter: one is written otherwise.
     """
     parsed = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{assignment!r} is not KEY=VALUE")
+            raise click.BadParameter(f"{assignment!r} is not KEY=VALUE")
         parsed[key.strip()] = value.strip()
     return parsed

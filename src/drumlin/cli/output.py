@@ -11,14 +11,14 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:  # loaded where there is a terminal to paint on
+    from rich.progress import TaskID
+    from rich.table import Table
 
 Row = Mapping[str, Any]
 
@@ -55,6 +55,8 @@ def show_rows(
     elif not rows:
         note(empty)
     else:
+        from rich.console import Console
+
         Console().print(_table(rows, columns, title))
 
 
@@ -68,6 +70,9 @@ def show_changes(rows: Sequence[Row], sentences: Iterable[str], as_json: bool) -
 
 
 def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         numeric = any(isinstance(row.get(column), int | float) for row in rows)
@@ -156,9 +161,37 @@ def note(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def progress(*, enabled: bool = True) -> Progress:
+class Bar(Protocol):
+    """Shows how far long work is, or nothing."""
+
+    def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID: ...
+    def update(self, task_id: TaskID, **fields: Any) -> None: ...
+    def advance(self, task_id: TaskID, advance: float = 1) -> None: ...
+
+
+class _NoBar:
+    """Stands for a bar where nobody would see one."""
+
+    def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID:  # noqa: ARG002
+        return cast("TaskID", 0)
+
+    def update(self, task_id: TaskID, **fields: Any) -> None:
+        """Paint nothing."""
+
+    def advance(self, task_id: TaskID, advance: float = 1) -> None:
+        """Paint nothing."""
+
+
+@contextmanager
+def progress(*, enabled: bool = True) -> Iterator[Bar]:
     """A bar for long work; it draws on standard error, and only on a terminal."""
-    return Progress(
+    if not (enabled and sys.stderr.isatty()):
+        yield _NoBar()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
@@ -166,5 +199,5 @@ def progress(*, enabled: bool = True) -> Progress:
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
-        disable=not (enabled and sys.stderr.isatty()),
-    )
+    ) as painted:
+        yield painted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-import typer
+import click
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -53,7 +53,7 @@ def parse_place(text: str) -> Place:
     """Read what a person has written.
 
     Raises:
-        typer.BadParameter: it means nothing.
+        click.BadParameter: it means nothing.
     """
     if text in _NAMES:
         return _NAMES[text]
@@ -71,4 +71,4 @@ def parse_place(text: str) -> Place:
         # A time without a zone is the clock on the user's wall.
         return Place(time=datetime.fromisoformat(text).astimezone())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no place in a log: {HELP}") from None
+        raise click.BadParameter(f"{text!r} is no place in a log: {HELP}") from None

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from drumlin.cli import output
 from drumlin.cli.command_config import CommandConfig, settings_of
+from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, parse_assignments
 from drumlin.cli.record_text import parse_json_line
@@ -78,48 +77,44 @@ class _Lines:
 
 
 def produce(
-    topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
-    ],
+    topic: Annotated[str, Argument("TOPIC", help="A topic.", complete=complete_topic)],
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help="Lines, or a .parquet, .arrow or .csv file; - is standard input."
-        ),
+        Argument("FILE", help="Lines, or a .parquet, .arrow or .csv file; - is standard input."),
     ] = _STDIN,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="What ends the key in a line."),
+        Option("--key-separator", "-k", metavar="TEXT", help="What ends the key in a line."),
     ] = None,
     json_lines: Annotated[
         bool,
-        typer.Option("--json-lines", "-j", help="Lines are records as `consume --json` writes."),
+        Option("--json-lines", "-j", help="Lines are records as `consume --json` writes."),
     ] = False,
     null: Annotated[
-        str | None, typer.Option("--null", metavar="TEXT", help="A key or value that means null.")
+        str | None, Option("--null", metavar="TEXT", help="A key or value that means null.")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="For every record. Repeatable."),
+        Option("--header", "-H", metavar="NAME=VALUE", help="For every record. Repeatable."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Write to this one only.")
+        int | None, Option("--partition", "-p", help="Write to this one only.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="COLUMN", help="Of a file: what is the key.")
+        str | None, Option("--key", metavar="COLUMN", help="Of a file: what is the key.")
     ] = None,
     value: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--value",
             metavar="COLUMN",
             help="Of a file: what is the value; default: 'value', else the row as JSON.",
         ),
     ] = None,
     compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="Of batches.")
+        Compression, Option("--compression", "-z", help="Of batches.")
     ] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option("--acks", help="Whom to wait for.")] = Acks.ALL,
+    acks: Annotated[Acks, Option("--acks", help="Whom to wait for.")] = Acks.ALL,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -225,3 +220,6 @@ def _produce_rows(
             done += batch.num_rows
             progress.update(task, advance=batch.num_rows, done=f"{done:,} records")
     return done
+
+
+produce_command: Final = command(produce, epilog=EXAMPLES)

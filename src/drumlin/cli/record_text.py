@@ -12,7 +12,7 @@ import string
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import output
 
@@ -34,11 +34,11 @@ class Formatter:
         try:
             self._used = {name for _, name, _, _ in string.Formatter().parse(template) if name}
         except ValueError as error:
-            raise typer.BadParameter(f"--format: {error}") from None
+            raise click.BadParameter(f"--format: {error}") from None
         unknown = self._used - set(FIELDS)
         if unknown:
             known = ", ".join(FIELDS)
-            raise typer.BadParameter(f"--format: no field {min(unknown)!r} (there are {known})")
+            raise click.BadParameter(f"--format: no field {min(unknown)!r} (there are {known})")
 
     @property
     def uses_headers(self) -> bool:

@@ -1,17 +1,18 @@
 """`drumlin server`: reads the arguments and hands the broker its properties.
 
-Imports nothing but the standard library, the configuration and the broker: see `main.py`.
+Imports nothing but click, the configuration and the broker: a broker is to stay small.
 """
 
 from __future__ import annotations
 
-import argparse
+import enum
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+from drumlin.cli.commands import Argument, Option, command
+from drumlin.cli.options import examples
 from drumlin.config.errors import ConfigError
 from drumlin.config.sources import (
     read_assignments,
@@ -22,72 +23,87 @@ from drumlin.config.sources import (
 _EXIT_CONFIGURATION: Final = 1
 _PORT_MAX: Final = 65535
 # Of the command line itself; the environment's other DRUMLIN_ variables are configuration.
-_OUR_VARIABLES: Final = frozenset({"DRUMLIN_BOOTSTRAP", "DRUMLIN_TRACEBACK"})
-_EPILOG: Final = """\
-examples:
-  drumlin server --data ./data --listen 127.0.0.1:9092
-  drumlin server --data /var/lib/drumlin --listen 192.0.2.1:9092
-  drumlin server config/server.properties --set log.retention.hours=24 num.partitions=6
-  DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server
-
-Configuration keys are Kafka's, with Kafka's defaults and units. The command line goes before
-the environment, the environment before the file. Without any, data go to /tmp/kafka-logs
-and clients may come from everywhere, to port 9092.
-"""
+_OUR_VARIABLES: Final = frozenset(
+    {"DRUMLIN_BOOTSTRAP", "DRUMLIN_COMMAND_CONFIG", "DRUMLIN_TRACEBACK", "DRUMLIN_COMPLETE"}
+)
+EXAMPLES: Final = examples(
+    "drumlin server --data ./data --listen 127.0.0.1:9092",
+    "drumlin server --data /var/lib/drumlin --listen 192.0.2.1:9092",
+    "drumlin server config/server.properties --set log.retention.hours=24 num.partitions=6",
+    "DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server",
+)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run a broker until it is told to stop; the exit code of the process."""
-    options = _parser().parse_args(arguments)
+class LogLevel(enum.StrEnum):
+    """The least important line that is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def server(
+    arguments: Annotated[
+        list[str] | None,
+        Argument(
+            "[server.properties] [KEY=VALUE…]",
+            help="A Kafka properties file, and configuration keys.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, Option("--data", metavar="DIR", help="Where the logs are kept (log.dirs).")
+    ] = None,
+    listen: Annotated[
+        str | None,
+        Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where clients connect (listeners, without TLS).",
+        ),
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        Option("--set", metavar="KEY=VALUE…", help="Set configuration keys."),
+    ] = None,
+    log_level: Annotated[LogLevel, Option("--log-level", help="What is logged.")] = LogLevel.INFO,
+) -> int:
+    """Run a broker until SIGTERM or Ctrl-C; it says in one line when it is ready.
+
+    Configuration keys are Kafka's, with Kafka's defaults and units. The command line goes before
+    the environment, the environment before the file. Without any, data go to /tmp/kafka-logs and
+    clients may come from everywhere, to port 9092.
+    """
     try:
-        properties = _properties(options)
+        properties = _properties(arguments or [], data, listen, assignments or [])
     except ConfigError as error:
         print(f"drumlin server: {error}", file=sys.stderr)
         return _EXIT_CONFIGURATION
     from drumlin.broker.process import run
 
-    return run(properties)
+    return run(properties, log_level.upper())
 
 
-def _properties(options: argparse.Namespace) -> dict[str, str]:
+def _properties(
+    arguments: list[str], data: str | None, listen: str | None, assignments: list[str]
+) -> dict[str, str]:
     """What the broker is configured with: the file below the environment below the arguments."""
-    properties = read_properties_file(options.file) if options.file else {}
+    file, *others = arguments if arguments and "=" not in arguments[0] else (None, *arguments)
+    properties = read_properties_file(Path(file)) if file else {}
     from_environment, unknown = read_environment(os.environ)
     for variable in unknown:
         if variable not in _OUR_VARIABLES:
             print(f"drumlin server: {variable} names no configuration key", file=sys.stderr)
     properties |= from_environment
-    if options.data:
+    if data:
         properties.pop("log.dir", None)
-        properties["log.dirs"] = str(Path(options.data).absolute())
-    if options.listen:
-        _, colon, port = options.listen.rpartition(":")
+        properties["log.dirs"] = str(Path(data).absolute())
+    if listen:
+        _, colon, port = listen.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > _PORT_MAX:
-            raise ConfigError("--listen", options.listen, "must be HOST:PORT, as 127.0.0.1:9092")
-        properties["listeners"] = f"PLAINTEXT://{options.listen}"
-    return properties | read_assignments(options.set)
+            raise ConfigError("--listen", listen, "must be HOST:PORT, as 127.0.0.1:9092")
+        properties["listeners"] = f"PLAINTEXT://{listen}"
+    return properties | read_assignments([*assignments, *others])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="drumlin server",
-        description="Run a broker until SIGTERM or Ctrl-C; it says in one line when it is ready.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="server.properties", help="a Kafka properties file"
-    )
-    parser.add_argument("--data", metavar="DIR", help="where the logs are kept (log.dirs)")
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where clients connect (listeners, without TLS)"
-    )
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set configuration keys",
-    )
-    return parser
+server_command: Final = command(server, epilog=EXAMPLES)

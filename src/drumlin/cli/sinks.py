@@ -12,10 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from drumlin.cli import output
 from drumlin.cli.command_config import CommandConfig, settings_of
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.peer.options import PeerOptions
 
@@ -27,25 +26,19 @@ if TYPE_CHECKING:  # brings Arrow along
     from drumlin.spark.writing.protocol.state import SinkState
     from drumlin.spark.writing.protocol.winners import Fates
 
-app = typer.Typer(
-    no_args_is_help=True, help="Show what Spark's exactly-once sinks have decided and have open."
-)
+app = Group(help="Show what Spark's exactly-once sinks have decided and have open.")
 _OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
 _TOPIC: Final = "drumlin-sinks"
 
-Sink = Annotated[
-    str, typer.Argument(metavar="SINK", help="Its name, as `drumlin sinks list` shows it.")
-]
+Sink = Annotated[str, Argument("SINK", help="Its name, as `drumlin sinks list` shows it.")]
 DecisionTopic = Annotated[
-    str, typer.Option("--decision-topic", help="The sinks' option `decisionTopic`.")
+    str, Option("--decision-topic", help="The sinks' option `decisionTopic`.")
 ]
 
 
-@app.command("list", epilog=examples("drumlin sinks list", "drumlin sinks list --open"))
+@app.add("list", epilog=examples("drumlin sinks list", "drumlin sinks list --open"))
 def list_(
-    is_open: Annotated[
-        bool, typer.Option("--open", help="Only those with open transactions.")
-    ] = False,
+    is_open: Annotated[bool, Option("--open", help="Only those with open transactions.")] = False,
     decision_topic: DecisionTopic = _TOPIC,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -64,7 +57,7 @@ def list_(
             output.note(f"drumlin: {state}")
 
 
-@app.command(epilog=examples("drumlin sinks describe 5b2c6f3e-...", "drumlin sinks list --json"))
+@app.add(epilog=examples("drumlin sinks describe 5b2c6f3e-...", "drumlin sinks list --json"))
 def describe(
     sink: Sink,
     decision_topic: DecisionTopic = _TOPIC,
@@ -85,7 +78,7 @@ def describe(
     output.show_rows(rows, columns, as_json=False, title=title, empty=title)
 
 
-@app.command(epilog=examples("drumlin sinks abort 5b2c6f3e-... --yes"))
+@app.add(epilog=examples("drumlin sinks abort 5b2c6f3e-... --yes"))
 def abort(
     sink: Sink,
     yes: Yes = False,
@@ -107,7 +100,7 @@ def abort(
     output.show_changes(rows, told or [f"{sink}: nothing is open"], as_json)
 
 
-@app.command(epilog=examples("drumlin sinks forget copy --yes"))
+@app.add(epilog=examples("drumlin sinks forget copy --yes"))
 def forget(
     sink: Sink,
     yes: Yes = False,

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
-import typer
+import click
 
 from drumlin.cli import output
 from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -32,18 +33,16 @@ from drumlin.wire.messages import Shape
 
 _END: Final = -1  # in a DeleteRecords request: everything up to the high watermark
 
-app = typer.Typer(no_args_is_help=True, help="List, describe, create, change and delete topics.")
+app = Group(help="List, describe, create, change and delete topics.")
 
-Topic = Annotated[
-    str, typer.Argument(metavar="TOPIC", help="A topic.", autocompletion=complete_topic)
-]
+Topic = Annotated[str, Argument("TOPIC", help="A topic.", complete=complete_topic)]
 Topics = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC…", help="One topic or more.", autocompletion=complete_topic),
+    Argument("TOPIC…", help="One topic or more.", complete=complete_topic),
 ]
 
 
-@app.command(
+@app.add(
     "list",
     epilog=examples(
         "drumlin topics list",
@@ -53,12 +52,12 @@ Topics = Annotated[
 )
 def list_(
     pattern: Annotated[
-        str, typer.Argument(metavar="[PATTERN]", help="Names to show; * and ? are wildcards.")
+        str, Argument("[PATTERN]", help="Names to show; * and ? are wildcards.")
     ] = "*",
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Count offsets and bytes too (asks every leader).")
+        bool, Option("--long", "-l", help="Count offsets and bytes too (asks every leader).")
     ] = False,
-    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
+    internal: Annotated[bool, Option("--internal", help="Show internal topics too.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -89,7 +88,7 @@ def list_(
     output.show_rows(rows, columns, as_json=as_json, empty="no topics")
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin topics describe flights",
         "drumlin topics describe flights --json | jq '.[0].partitions[].end_offset'",
@@ -187,7 +186,7 @@ def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int],
     return sizes
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin topics create flights --partitions 4",
         "drumlin topics create users -c cleanup.policy=compact -c retention.ms=-1",
@@ -196,16 +195,16 @@ def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int],
 def create(
     topics: Topics,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1 takes the broker's default.")
+        int, Option("--partitions", "-p", help="How many; -1 takes the broker's default.")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replicas", "-r", help="How many; -1 takes the broker's default.")
+        int, Option("--replicas", "-r", help="How many; -1 takes the broker's default.")
     ] = -1,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
+        list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no error.")
+        bool, Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -228,7 +227,7 @@ def create(
         for_each("topic", topics, create_one, done="created", otherwise="exists", as_json=as_json)
 
 
-@app.command(epilog=examples("drumlin topics delete flights", "drumlin topics delete a b --yes"))
+@app.add(epilog=examples("drumlin topics delete flights", "drumlin topics delete a b --yes"))
 def delete(
     topics: Topics,
     yes: Yes = False,
@@ -247,7 +246,7 @@ def delete(
         for_each("topic", topics, delete_one, done="deleted", as_json=as_json)
 
 
-@app.command(
+@app.add(
     "add-partitions",
     epilog=examples(
         "drumlin topics add-partitions flights 8", "drumlin topics add-partitions flights 8 --yes"
@@ -255,7 +254,7 @@ def delete(
 )
 def add_partitions(
     topic: Topic,
-    count: Annotated[int, typer.Argument(help="How many there shall be in total.")],
+    count: Annotated[int, Argument(help="How many there shall be in total.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -273,7 +272,7 @@ def add_partitions(
     output.show_changes([row], [f"{topic}: {count} partitions"], as_json)
 
 
-@app.command(
+@app.add(
     "delete-records",
     epilog=examples(
         "drumlin topics delete-records flights --before 1000 --partition 0",
@@ -283,10 +282,10 @@ def add_partitions(
 def delete_records(
     topic: Topic,
     before: Annotated[
-        str, typer.Option("--before", metavar="OFFSET|end", help="The first offset to be kept.")
+        str, Option("--before", metavar="OFFSET|end", help="The first offset to be kept.")
     ],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", help="Repeatable; default: all.")
+        list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -295,7 +294,7 @@ def delete_records(
 ) -> None:
     """Delete the records before an offset."""
     if before != "end" and not before.isdigit():
-        raise typer.BadParameter(f"{before!r} is neither an offset nor 'end'")
+        raise click.BadParameter(f"{before!r} is neither an offset nor 'end'")
     confirm(f"Delete records of {topic} before offset {before}?", yes)
     offset = _END if before == "end" else int(before)
     rows = []

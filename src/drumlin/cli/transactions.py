@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-import typer
-
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
+from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.client.log_bounds import existing_partitions
@@ -20,17 +19,15 @@ from drumlin.client.transactions.describing import TransactionDescription
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-app = typer.Typer(
-    no_args_is_help=True, help="List and describe transactions; abort those that nobody ends."
-)
+app = Group(help="List and describe transactions; abort those that nobody ends.")
 _OPEN: Final = "Ongoing"
 _EXIT_USAGE: Final = 2
 _PRODUCER_ID_MAX: Final = 2**63 - 1
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="One transactional id or more.")]
+Ids = Annotated[list[str], Argument("ID…", help="One transactional id or more.")]
 
 
-@app.command(
+@app.add(
     "list",
     epilog=examples(
         "drumlin transactions list --open",
@@ -40,15 +37,15 @@ Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="One transaction
 )
 def list_(
     is_open: Annotated[
-        bool, typer.Option("--open", help="Only what is open, with since when and for how long.")
+        bool, Option("--open", help="Only what is open, with since when and for how long.")
     ] = False,
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", metavar="STATE", help="Only in this state; may be repeated."),
+        Option("--state", metavar="STATE", help="Only in this state; may be repeated."),
     ] = None,
     producer_ids: Annotated[
         list[int] | None,
-        typer.Option(
+        Option(
             "--producer-id",
             min=0,
             max=_PRODUCER_ID_MAX,
@@ -57,7 +54,7 @@ def list_(
     ] = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--topic", help="What is open in this topic's partitions, hanging ones too; repeat."
         ),
     ] = None,
@@ -94,7 +91,7 @@ def list_(
     output.show_rows(rows, columns, as_json=as_json, empty="no transactions")
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin transactions describe copy-7",
         "drumlin transactions describe copy-7 --json | jq '.[0].partitions'",
@@ -121,22 +118,18 @@ def describe(
     fail(refusals)
 
 
-@app.command(
+@app.add(
     epilog=examples(
         "drumlin transactions abort copy-7",
         "drumlin transactions abort --topic flights --partition 3 --producer-id 4711 --yes",
     )
 )
 def abort(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID…", help="Transactional ids.")
-    ] = None,
-    topic: Annotated[
-        str | None, typer.Option(help="Of a transaction that hangs: the topic.")
-    ] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="... the partition,")] = None,
+    ids: Annotated[list[str] | None, Argument("ID…", help="Transactional ids.")] = None,
+    topic: Annotated[str | None, Option(help="Of a transaction that hangs: the topic.")] = None,
+    partition: Annotated[int | None, Option(min=0, help="... the partition,")] = None,
     producer_id: Annotated[
-        int | None, typer.Option(min=0, max=_PRODUCER_ID_MAX, help="... and the producer.")
+        int | None, Option(min=0, max=_PRODUCER_ID_MAX, help="... and the producer.")
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

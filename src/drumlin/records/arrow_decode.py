@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -292,21 +294,49 @@ def _utf8(keys: pa.Array) -> pa.Array:
 def decode_plain_to_arrow(
     rows: Sequence[tuple[Record, int]], partition: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """What `decode_plain` found, as one RecordBatch."""
+    """What `decode_plain` found, as one RecordBatch.
+
+    Arrays are made of buffers: `pa.array` would import pandas, where there is one.
+    """
     records = [record for record, _ in rows]
     columns: dict[str, Callable[[], pa.Array]] = {
-        "partition": lambda: pa.array([partition] * len(rows), pa.int32()),
-        "offset": lambda: pa.array([record.offset for record in records], pa.int64()),
-        "timestamp": lambda: pa.array([each.timestamp for each in records], pa.int64()).cast(
-            _TIMESTAMP
-        ),
-        "timestamp_type": lambda: pa.array([kind for _, kind in rows], pa.int32()),
-        "key": lambda: pa.array([record.key for record in records], pa.binary()),
-        "value": lambda: pa.array([record.value for record in records], pa.binary()),
-        "headers": lambda: pa.array(
-            [[{"key": key, "value": value} for key, value in each.headers] for each in records],
-            HEADERS_TYPE,
-        ),
+        "partition": lambda: _plain_numbers("i", [partition] * len(rows), pa.int32()),
+        "offset": lambda: _plain_numbers("q", [each.offset for each in records], pa.int64()),
+        "timestamp": lambda: _plain_numbers("q", [each.timestamp for each in records], _TIMESTAMP),
+        "timestamp_type": lambda: _plain_numbers("i", [kind for _, kind in rows], pa.int32()),
+        "key": lambda: _plain_bytes([record.key for record in records], pa.binary()),
+        "value": lambda: _plain_bytes([record.value for record in records], pa.binary()),
+        "headers": lambda: _plain_headers([each.headers for each in records]),
     }
     arrays = [columns[name]() for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _plain_numbers(code: str, numbers: Sequence[int], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(array(code, numbers))], 0)
+
+
+def _plain_bytes(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    ends = _plain_ends(0 if each is None else len(each) for each in values)
+    there = sum((each is not None) << index for index, each in enumerate(values))
+    bits = there.to_bytes(len(values) // 8 + 1, "little")
+    data = b"".join(each or b"" for each in values)
+    buffers = [pa.py_buffer(bits), ends, pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, len(values), buffers)
+
+
+def _plain_ends(lengths: Iterable[int]) -> pa.Buffer:
+    """Offsets of values with these lengths: where each begins, and where the last one ends."""
+    return pa.py_buffer(array("i", accumulate(lengths, initial=0)))
+
+
+def _plain_headers(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:
+    pairs = [pair for each in headers for pair in each]
+    pair_type = HEADERS_TYPE.value_type
+    children = [
+        _plain_bytes([key.encode() for key, _ in pairs], pair_type.field("key").type),
+        _plain_bytes([value for _, value in pairs], pair_type.field("value").type),
+    ]
+    struct = pa.Array.from_buffers(pair_type, len(pairs), [None], 0, children=children)
+    ends = _plain_ends(map(len, headers))
+    return pa.Array.from_buffers(HEADERS_TYPE, len(headers), [None, ends], 0, children=[struct])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-from rich.progress import Progress, TaskID
+import click
 
 from drumlin.cli import output
+from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.dump.findings import Item, Problem, Reader
 from drumlin.cli.dump.indexes import read_offset_index, read_time_index
 from drumlin.cli.dump.segments import read_segment
@@ -21,6 +21,9 @@ from drumlin.cli.dump.state_files import (
     read_producer_snapshot,
 )
 from drumlin.cli.options import AsJson, examples
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 _READERS: Final[dict[str, Reader]] = {
     ".log": read_segment,
@@ -75,14 +78,14 @@ EXAMPLES: Final = examples(
 def dump_log(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH…", help="Files, or directories to search for them."),
+        Argument("PATH…", help="Files, or directories to search for them."),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Show the records inside the batches too.")
+        bool, Option("--deep", help="Show the records inside the batches too.")
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Check everything, records too, and print a summary only."),
+        Option("--verify", help="Check everything, records too, and print a summary only."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -96,7 +99,7 @@ def dump_log(
         for problem in problems:
             output.note(f"drumlin: {problem}")
     if problems:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _find(paths: list[Path]) -> Iterator[tuple[Path, Reader]]:
@@ -199,7 +202,7 @@ def _verify(files: list[tuple[Path, Reader]], as_json: bool) -> list[Problem]:
 
 
 def _verify_file(
-    path: Path, reader: Reader, progress: Progress, task: TaskID
+    path: Path, reader: Reader, progress: output.Bar, task: TaskID
 ) -> tuple[dict[str, Any], list[Problem]]:
     entries = records = position = 0
     problems: list[Problem] = []
@@ -223,3 +226,6 @@ def _verify_file(
         "problems": len(problems),
     }
     return row, problems
+
+
+dump_log_command: Final = command(dump_log, "dump-log", EXAMPLES)
