@@ -1,4 +1,4 @@
-"""The programs of README.md and docs/{spark,compaction,testing}.md run as they stand there."""
+"""The programs of README.md and of the documents with Spark run as they stand there."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from rig.walkthrough import Walkthrough
 from spark.sink_proof.reading import read_committed
 from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
 
+#: How commands begin that set a machine up.
+SET_UP = ("python3 -m venv", "pip ")
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
@@ -37,6 +40,14 @@ def test_the_readme_runs_from_its_first_program_to_spark(spark: SparkSession, ad
     names = _run("../README.md", {"127.0.0.1:9092": address})
     rows = names["prices"].selectExpr("string(key) AS key", "string(value) AS value").collect()
     assert sorted(map(tuple, rows)) == [("ACME", "42.17"), ("ACME", "42.18"), ("DRUM", "7.50")]
+
+
+def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
+    """From its first command on, with a broker of its own."""
+    with Walkthrough(tmp_path, lambda command: command.startswith(SET_UP)) as walk:
+        walk.replaced |= {f'"./{name}': f'"{tmp_path}/{name}' for name in ("readings", "latest")}
+        walk.follow(DOCUMENTS / "tutorials" / "pyspark.md")
+    assert walk.names["first_run"] == walk.names["second_run"] == 1000
 
 
 def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) -> None:
