@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ import pytest
 from differential.allowed import ALLOWED
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
+from drumlin.version import __version__
 from drumlin.wire.messages import API_KEYS
 from rig.drumlin_server import DrumlinServer
 
@@ -64,6 +66,17 @@ def test_every_difference_is_told() -> None:
     text = (ROOT / "docs" / "compatibility.md").read_text("utf-8")
     section = text.split("## What differs, and why")[1].split("Two more")[0]
     assert len(re.findall(r"^- ", section, re.MULTILINE)) == len(ALLOWED)
+
+
+def test_the_version_is_one() -> None:
+    """Where documents name it, they name the one of the package; the build reads it from there."""
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## \[(.*?)\]", changes, re.MULTILINE)[0] == __version__
+    for path in DOCUMENTS:
+        wheels = re.findall(r"drumlin-(\d[\d.]*)-py3", path.read_text("utf-8"))
+        assert set(wheels) <= {__version__}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert project["tool"]["hatch"]["version"]["path"] == "src/drumlin/version.py"
 
 
 # -- commands ----------------------------------------------------------------------------------

@@ -1,3 +1,3 @@
-"""The version of this package: a module of its own, which anything may import."""
+"""The version of this package, in this one place; the build reads it here. Imports nothing."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
