@@ -140,7 +140,7 @@ class StreamAppender:
         """Write what is left, and wait until all is acknowledged.
 
         Raises:
-            As `add`.
+            RowsRefused, DeliveryFailed, UnknownTopic: as `add`.
         """
         self._encode_held()
         self._send(self._open.reduce(0))
