@@ -7,6 +7,7 @@ alone. `tests/test_docs.py` fails while a table is not what this script would wr
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -129,7 +130,48 @@ def _default(key: Key) -> str:
     return f"`{text}`".replace(",", ", ") if text else "empty"
 
 
+#: What each package in the contract of layers is for.
+LAYERS: Final = {
+    "pyspark_drumlin": "by which PySpark finds the data source",
+    "cli": "commands",
+    "testing": "brokers and fixtures for tests",
+    "migration": "offsets between stores",
+    "spark": "source and sink for Spark",
+    "broker": "sockets, routing, a file per API",
+    "client": "columns over the wire",
+    "coordination": "groups, transactions, their offsets",
+    "replication": "leadership, high watermark",
+    "compaction": "offset map, survivors, cleaner threads: no asyncio",
+    "peer": "connections to brokers",
+    "metadata": "topics, configurations, brokers",
+    "storage": "partition log, segments, indexes, recovery: blocking I/O, no asyncio",
+    "config": "Kafka's keys: types, defaults, limits",
+    "records": "bytes <-> batches and columns: pure",
+    "wire": "bytes <-> messages: pure",
+    "distinct": "sets of very many names",
+    "clock": "the time, handed in",
+    "ready_threads": "threads that are there before they are needed",
+    "tuples": "tuples that the garbage collector need not look at",
+    "turns": "work that gives way",
+}
+
+
+def layers() -> str:
+    """The contract of import-linter, drawn."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    (contract,) = (each for each in contracts if each["type"] == "layers")
+    rows = []
+    for layer in contract["layers"]:
+        names = [name.removeprefix("drumlin.") for name in layer.split(" | ")]
+        rows.append(
+            (", ".join(f"`{name}`" for name in names), "; ".join(LAYERS[name] for name in names))
+        )
+    return table(("layer", "what is in it"), rows)
+
+
 TABLES: Final[dict[str, Callable[[], str]]] = {
+    "layers": layers,
     "served": served_apis,
     "not-served": apis_not_served,
     "broker-keys": broker_table,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import shlex
 import tomllib
@@ -15,9 +16,15 @@ from typing import Any
 import click
 import pytest
 
+import drumlin
+import test_tidy
 from differential.allowed import ALLOWED
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
+from drumlin.compaction import pieces, rewriting
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
+from drumlin.spark.java import MINIMUM_JAVA
 from drumlin.version import __version__
 from drumlin.wire.messages import API_KEYS
 from rig.drumlin_server import DrumlinServer
@@ -35,6 +42,16 @@ def _doc_tables() -> ModuleType:
 
 
 doc_tables = _doc_tables()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PYTHON_MINIMUM = PROJECT["project"]["requires-python"].removeprefix(">=")
+(PYSPARK_MINIMUM,) = re.findall(r"pyspark>=([\d.]+)", (ROOT / "pyproject.toml").read_text("utf-8"))
+BYTES_PER_KEY = round(OFFSET_MAP_SLOT_SIZE / CleanerSettings().io_buffer_load_factor, 1)
+
+
+def default_of(option: str) -> int:
+    """Of an option of `drumlin.connect`."""
+    default: int = inspect.signature(drumlin.connect).parameters[option].default
+    return default
 
 
 # -- tables ------------------------------------------------------------------------------------
@@ -68,6 +85,36 @@ def test_every_difference_is_told() -> None:
     assert len(re.findall(r"^- ", section, re.MULTILINE)) == len(ALLOWED)
 
 
+#: What documents quote: where, the words around it, and what it must be.
+QUOTED: list[tuple[str, str, object]] = [
+    ("docs/compaction.md", "GIL, in pieces of {} MiB", pieces._PIECE_BYTES >> 20),
+    ("docs/compaction.md", "the cleaner reads pieces of\n{} MiB", pieces._PIECE_BYTES >> 20),
+    ("docs/compaction.md", "and writes pieces of {} MiB", rewriting._OUTPUT_BYTES >> 20),
+    ("docs/compaction.md", "one slot of {} bytes for each key", OFFSET_MAP_SLOT_SIZE),
+    ("docs/compaction.md", "slot of the offset map | {} bytes", OFFSET_MAP_SLOT_SIZE),
+    ("docs/compaction.md", "so a key costs 14 / 0.9 = {} bytes", BYTES_PER_KEY),
+    ("docs/operations.md", "{} bytes for each key of the head", BYTES_PER_KEY),
+    ("README.md", "The offset map takes {} bytes a key", BYTES_PER_KEY),
+    ("CHANGELOG.md", "of {} bytes a slot (15.6 a key", OFFSET_MAP_SLOT_SIZE),
+    ("docs/client.md", "`request_timeout_ms` ({} s", default_of("request_timeout_ms") // 1000),
+    ("docs/spark.md", "It needs PySpark {} or later", PYSPARK_MINIMUM),
+    ("README.md", "Linux and Python {} or later", PYTHON_MINIMUM),
+    ("CONTRIBUTING.md", "Linux and Python {} or later", PYTHON_MINIMUM),
+    ("docs/tutorials/python.md", "Linux and Python {} or later", PYTHON_MINIMUM),
+    ("CONTRIBUTING.md", "**Functions up to {} lines", test_tidy.FUNCTION_LINES_MAX),
+    ("CONTRIBUTING.md", "lines, files up to {}.**", test_tidy.FILE_LINES_MAX),
+    ("docs/troubleshooting.md", "one before {}. `ensure_java()`", MINIMUM_JAVA),
+]
+
+
+@pytest.mark.parametrize(("document", "words", "value"), QUOTED)
+def test_quoted_constants_are_those_of_the_code(document: str, words: str, value: object) -> None:
+    text = (ROOT / document).read_text("utf-8")
+    before, after = words.split("{}")
+    found = re.findall(re.escape(before) + r"([\d.]+)" + re.escape(after), text)
+    assert found == [str(value)]
+
+
 def test_the_version_is_one() -> None:
     """Where documents name it, they name the one of the package; the build reads it from there."""
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -75,8 +122,7 @@ def test_the_version_is_one() -> None:
     for path in DOCUMENTS:
         wheels = re.findall(r"drumlin-(\d[\d.]*)-py3", path.read_text("utf-8"))
         assert set(wheels) <= {__version__}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    assert project["tool"]["hatch"]["version"]["path"] == "src/drumlin/version.py"
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/drumlin/version.py"
 
 
 # -- commands ----------------------------------------------------------------------------------

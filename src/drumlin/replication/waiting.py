@@ -1,4 +1,4 @@
-"""Requests that wait for a partition to move: fetches for data, produces for their replicas.
+"""Requests that wait for a partition to move: fetches, until there is data to read.
 
 Plain bookkeeping: the code that advances a partition calls `advanced` or `disturb`, and the waiters
 whose condition is met are notified, once. A waiter registers with several partitions at once and
