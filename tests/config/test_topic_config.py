@@ -60,6 +60,12 @@ def test_append_rules() -> None:
         ({"foo": "x"}, "topics have no key foo"),
         ({"segment.bytes": "x", "foo": "x"}, "topics have no key foo"),
         (
+            {"log.cleanup.policy": "compact"},
+            "topics have no key log.cleanup.policy; did you mean cleanup.policy?",
+        ),
+        ({"retention.sm": "5"}, "topics have no key retention.sm; did you mean retention.ms?"),
+        ({"retention.ms" * 9: "5"}, f"topics have no key {'retention.ms' * 9}"),
+        (
             {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "3"},
             "min.compaction.lag.ms (5) is above max.compaction.lag.ms (3)",
         ),
