@@ -46,7 +46,7 @@ class TopicDescription:
 
 
 class TopicLookup(NamedTuple):
-    """What became of a question about topics, each for itself."""
+    """Topics that were found, and why the others were not."""
 
     found: dict[str, TopicDescription]
     refused: dict[str, ErrorCode]  # why the others could not be described
@@ -78,12 +78,12 @@ async def describe_topics(
 async def look_up_topics(
     connections: BrokerConnections, names: Collection[str] | None
 ) -> TopicLookup:
-    """As `describe_topics`, where one that is missing does not hide the others."""
+    """As `describe_topics`, but a missing topic does not make the call fail."""
 
     async def attempt() -> dict[str, ErrorCode]:
         refused = await connections.look_up(names)
         for name, code in refused.items() if names is not None else ():
-            # To be told "unknown" is an answer; what will pass is waited for, as by every call.
+            # "Unknown" is an answer; other retriable errors are waited for, as by every call.
             if code is not ErrorCode.unknown_topic_or_partition and code.retriable:
                 raise KafkaError(code, f"topic {name!r}")
         return refused
@@ -96,8 +96,8 @@ async def look_up_topics(
 async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
     """Whether brokers say that they know no topic of this id (KIP-516): it was deleted.
 
-    One that has just started may not know it yet, so that several are asked, where there are
-    several. False also where one does not answer, or is too old to be asked by id.
+    A broker that has just started may not know it yet, so several are asked. False also if one
+    of them does not answer, or is too old to be asked by id.
     """
 
     def build(shape: Shape) -> object:
@@ -169,7 +169,7 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
 async def _await_leaders(
     connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
 ) -> None:
-    """Until a broker tells of so many partitions, and of a leader for each from `first` on.
+    """Wait until a broker knows `count` partitions, and a leader of each from `first` on.
 
     Brokers hear of a change from the controller some time after it was confirmed.
     """
@@ -203,7 +203,7 @@ async def delete_topic(connections: BrokerConnections, topic: str) -> None:
 async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
     """Raise the number of partitions to `count`, and wait until the last one has a leader.
 
-    Brokers hear of all new ones at once. Older ones may be without a leader as they were before.
+    Brokers learn of all new ones at once. Older ones may be without a leader, as before.
     """
     deadline = Deadline(connections.options.patience_ms)
 

@@ -22,7 +22,7 @@ from drumlin.peer.retry import Deadline
 
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
-#: So much goes into one request.
+#: Batches up to this size in all go into one request.
 _TOGETHER_BYTES: Final = 1 << 20
 
 
@@ -33,7 +33,7 @@ class Target(Protocol):
         """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
-        """Deliver a batch behind all that were put for the same partition."""
+        """Deliver a batch after all that were put for the same partition."""
 
 
 class DeliveryRules(NamedTuple):
@@ -72,11 +72,11 @@ class Deliveries:
     thread: LoopThread
     target: Target
     rules: DeliveryRules
-    size_bytes: int = 0  # of all that was sent
+    size_bytes: int = 0  # of everything that was sent
     done: dict[TopicPartition, AppendedRange] = field(default_factory=dict)
     _on_their_way: deque[_Delivery] = field(default_factory=deque)
     _bytes_on_their_way: int = 0
-    _held: list[_Delivery] = field(default_factory=list)  # the last of them, not handed over yet
+    _held: list[_Delivery] = field(default_factory=list)  # the latest, not yet handed to the loop
     _held_bytes: int = 0
 
     def send(self, topic: str, partition: int, buffer: memoryview) -> None:

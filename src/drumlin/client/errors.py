@@ -1,7 +1,7 @@
-"""What the client raises, in the terms of whoever calls it.
+"""What the client raises, in terms of its own calls.
 
 Everything derives from `ClientError`, and from the built-in exception that fits, so that
-`except ConnectionError` and `except TimeoutError` do what one expects.
+`except ConnectionError` and `except TimeoutError` work as expected.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class ClientError(Exception):
 
 
 class BrokerUnreachable(ClientError, ConnectionError):
-    """No broker could be reached, or the connection broke and could not be had again in time."""
+    """No broker could be reached, or a connection broke and could not be restored in time."""
 
 
 class AuthenticationFailed(ClientError, PermissionError):
-    """A broker is not to be trusted, or refuses whom we log in as. Trying again does not help."""
+    """A broker is not trusted, or refuses the login. Trying again does not help."""
 
 
 class RequestTimedOut(ClientError, TimeoutError):
@@ -48,7 +48,7 @@ class TopicExists(RequestRefused):
 
 
 class NotAuthorized(RequestRefused, PermissionError):
-    """The user whom the client has logged in as has no right to do that."""
+    """The user that the client logged in as has no right to do that."""
 
 
 class OffsetOutOfRange(ClientError, LookupError):
@@ -86,9 +86,9 @@ class NoCommittedOffset(ClientError, LookupError):
 
 
 class CommitFailed(ClientError):
-    """Offsets were not committed: the consumer is no member any more, or a rebalance goes on.
+    """Offsets were not committed: the consumer is no longer a member, or a rebalance is under way.
 
-    What it read since the last commit is read again, by whoever has the partitions then.
+    What it read since the last commit is read again, by the members that get the partitions.
     """
 
     def __init__(self, message: str, code: ErrorCode | None = None) -> None:
@@ -97,7 +97,7 @@ class CommitFailed(ClientError):
 
 
 class MembershipEnded(RequestRefused):
-    """The group refuses this consumer for good: fenced by another with its instance id, say."""
+    """The group refuses this consumer for good, for example as another has its instance id."""
 
 
 class LogEndsEarly(ClientError):
@@ -105,7 +105,7 @@ class LogEndsEarly(ClientError):
 
 
 class CorruptData(ClientError):
-    """What was fetched is no sound record batch: damaged on its way, or in the log."""
+    """A fetched record batch is damaged: on its way, or in the log."""
 
 
 class Undecodable(ClientError, ValueError):
@@ -115,8 +115,8 @@ class Undecodable(ClientError, ValueError):
 class DeliveryFailed(ClientError):
     """Records could not be written. `acknowledged` counts those of the same call that were.
 
-    `may_be_written`: the broker was sent the records and did not say what became of them, so that
-    they may be in the log all the same, once. Otherwise they are not there.
+    `may_be_written`: the records were sent, and no broker said what became of them, so that they
+    may be in the log, once. If it is False they are not there.
     """
 
     def __init__(

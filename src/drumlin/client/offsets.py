@@ -1,4 +1,4 @@
-"""What a place in a log can be called, and how such names become offsets.
+"""Names of places in a log, and how they become offsets.
 
 An `OffsetSpec` names a place without knowing the log: "earliest", "latest" (the end: one past
 the last readable record), "max_timestamp", or a time, which means the first record at or after
@@ -37,7 +37,7 @@ def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset as the broker found it; -1 where no record is that young."""
+    """An offset as the broker found it; -1 where no record is at or after the time."""
 
     offset: int
     timestamp: int = -1  # of the record found by a time; -1 for "earliest" and "latest"
@@ -169,7 +169,7 @@ def _take(
         for each in topic.partitions:
             place = (topic.name, each.partition_index)
             if place not in missing:
-                continue  # nobody has asked for it
+                continue  # not asked for
             if each.error_code is not ErrorCode.none:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 yield KafkaError(each.error_code, f"list_offsets of {where}")

@@ -1,22 +1,23 @@
 """Delivering record batches to one partition: in order, each exactly once, up to 5 in flight.
 
-An idempotent sender gives every batch producer id, epoch and sequence, so that the broker knows
-a batch it has seen, and refuses one that comes before its predecessor. After an error nothing
-new is sent until all that is in flight has been answered. Then
+An idempotent sender gives every batch a producer id, an epoch and a sequence, so that the broker
+recognises a batch it has seen, and refuses one that arrives before its predecessor. After an
+error nothing new is sent until everything in flight has been answered. Then
 
-- what may pass is sent again, in the old order and with the old sequences: no duplicates;
-- what was refused for good, or is late, is reported. It leaves a gap in the sequences if it is
-  not in the log, and who knows? What was sent behind it may be in the log, so it goes on with
-  its old sequences. Only when the broker says that the gap is there, or when nothing is left that
-  may be in the log, the rest goes on under the next epoch, from sequence 0.
+- what failed with a retriable error is sent again, in the old order and with the old sequences:
+  no duplicates;
+- what was refused for good, or is late, is reported. It leaves a gap in the sequences, unless it
+  is in the log after all. Batches sent after it may be in the log, so they keep their sequences.
+  Only when the broker reports the gap, or when no batch is left that may be in the log, the rest
+  continues under the next epoch, from sequence 0.
 
-A partition that its topic does not have (any more) is waited for a few seconds only.
+For a partition that its topic does not have (any more) it waits a few seconds only.
 
 Without sequences a retry may repeat or reorder batches; without retries a batch is handed to a
 connection once at most.
 
-In a transaction there is no next epoch: what is reported ends it for this partition. What is in
-flight then is still waited for, so that nothing of ours is under way when the transaction is ended.
+In a transaction there is no next epoch: a reported batch is the last for this partition. Batches
+in flight are still waited for, so that none is under way when the transaction is ended.
 
 Lives in the loop. All changes of state are plain functions; only recovery waits.
 """
@@ -64,8 +65,8 @@ _FORGOTTEN: Final = frozenset(
         ErrorCode.invalid_producer_epoch,
     }
 )
-#: A broker may answer so although it has appended the batch: it was waiting for followers, or
-#: something broke afterwards. All other errors come before.
+#: Errors that a broker may return although it has appended the batch: it was waiting for
+#: followers, or failed afterwards. All other errors precede the append.
 _PERHAPS_WRITTEN: Final = STALE_METADATA | {
     ErrorCode.request_timed_out,
     ErrorCode.not_enough_replicas_after_append,
@@ -85,7 +86,7 @@ class Batch:
     ordinal: int = 0  # its place among the batches of the partition
     sequence: int | None = None  # of its first record, once it was sent
     sends: int = 0
-    may_be_written: bool = False  # it was sent, and nobody has said that it is not in the log
+    may_be_written: bool = False  # it was sent, and no answer says that it is not in the log
 
     @property
     def record_count(self) -> int:
@@ -129,7 +130,7 @@ class PartitionSender:
         self._next_sequence = first_sequence
         # The broker has acknowledged a batch of this identity, and nothing has failed since.
         self._is_known = False
-        # The last batch with a sequence that was given up, until one behind it was acknowledged.
+        # The last batch with a sequence that was given up, until a later one is acknowledged.
         self._gap_ordinal: int | None = None
         self._connection: BrokerConnection | None = None
         self._trouble: Exception | None = None  # what must be recovered from before more is sent
@@ -141,11 +142,11 @@ class PartitionSender:
 
     @property
     def next_sequence(self) -> int:
-        """Of the first record that comes behind all that were sent."""
+        """The sequence of the first record after all that were sent."""
         return self._next_sequence
 
     def put(self, batch: Batch) -> None:
-        """Deliver `batch` behind all that were put before."""
+        """Deliver `batch` after all that were put before."""
         batch.ordinal = self._next_ordinal
         self._next_ordinal += 1
         self._queue.append(batch)
@@ -186,7 +187,7 @@ class PartitionSender:
     def _has_window(self) -> bool:
         first = self._queue[0]
         if self._gap_ordinal is not None and first.sequence is None:
-            return False  # nobody knows which sequence the broker expects of it
+            return False  # the sequence that the broker expects is unknown
         if not self._in_flight:
             return True
         if self._is_idempotent and not self._is_known:
@@ -194,7 +195,7 @@ class PartitionSender:
             # be written although the first was not.
             return False
         # Counted from the oldest batch without an answer, not by their number: if that one was
-        # written and its answer lost, the broker must still know it when it comes again.
+        # written and its answer lost, the broker must still recognise it when it is sent again.
         return first.ordinal < self._in_flight[0].ordinal + IN_FLIGHT_MAX
 
     @property
@@ -252,7 +253,7 @@ class PartitionSender:
             self._give_up(batch, ConnectionLost("the client was closed meanwhile"))
         except Exception as error:  # noqa: BLE001 - whatever it is, the batch's future tells
             if _is_duplicate(error):
-                self._written(batch, Produced(-1, -1, -1))  # nobody knows where any more
+                self._written(batch, Produced(-1, -1, -1))  # its offset is unknown
             else:
                 batch.may_be_written = _may_be_written(batch, error)
                 self._failed.append((batch, error))
@@ -313,7 +314,7 @@ class PartitionSender:
                 except Exception as failure:  # noqa: BLE001 - no passing error ends them all
                     self._trouble = failure
                     self._expire(self._missing() if self._is_missing(failure) else failure)
-        except Exception as error:  # noqa: BLE001 - a fault of ours; whoever waits must hear of it
+        except Exception as error:  # noqa: BLE001 - a fault of ours; callers that wait must see it
             self._give_up_all(error)
         finally:
             self._recovery = None
@@ -349,7 +350,7 @@ class PartitionSender:
         return ClientError(f"there is no such partition, the topic has {count} in all: {why}")
 
     def _sort_failed(self) -> None:
-        """Report what failed for good, and queue the rest anew."""
+        """Report what failed for good, and queue the rest again."""
         if not self._failed:
             return
         failed, self._failed = self._failed, []
@@ -405,10 +406,10 @@ def _is_duplicate(error: Exception) -> bool:
 
 
 def _may_be_written(batch: Batch, error: Exception) -> bool:
-    """Whether a batch may be in the log, now that it was answered with `error`."""
+    """Whether a batch may be in the log although it was answered with `error`."""
     if not isinstance(error, KafkaError) or error.code in _PERHAPS_WRITTEN:
         return True
-    # A broker that looked for its sequence has not found it. Others have looked at other things:
+    # The broker looked for its sequence and did not find it. Other errors say less:
     # an earlier attempt may have been written.
     is_looked_for = error.code in _FORGOTTEN and error.code is not ErrorCode.invalid_producer_epoch
     return batch.may_be_written and not is_looked_for
@@ -417,6 +418,6 @@ def _may_be_written(batch: Batch, error: Exception) -> bool:
 def _may_go_again(batch: Batch, error: Exception) -> bool:
     if batch.deadline.is_over or (batch.retries is not None and batch.sends > batch.retries):
         return False
-    # Under another epoch it would not be known for what it is.
+    # Under another epoch the broker would not recognise it.
     is_safe = not _is_forgotten(error) or not batch.may_be_written
     return is_safe and (is_retriable(error) or _is_forgotten(error))

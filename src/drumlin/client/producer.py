@@ -16,19 +16,19 @@ from drumlin.peer.rights import refusal
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
-#: How long nobody asks whether a topic has more partitions, as metadata.max.age.ms of Kafka's.
+#: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
 
 
 class Manner(NamedTuple):
-    """How batches are delivered: who must have them, and whether brokers know them again."""
+    """How batches are delivered: acks, and whether brokers recognise duplicates."""
 
     acks: int
     is_idempotent: bool
 
     @classmethod
     def of(cls, acks: object, retries: int | None) -> Self:
-        """Without retries there is nothing that a broker would have to know again.
+        """Without retries there are no duplicates for a broker to recognise.
 
         Raises:
             ValueError: no such acks.
@@ -38,7 +38,7 @@ class Manner(NamedTuple):
 
 
 class Dependent(Protocol):
-    """Who collects what goes to a producer later."""
+    """Something that collects records for a producer."""
 
     def give_up(self, error: Exception) -> None:
         """The producer is closed: nothing is taken any more."""
@@ -55,10 +55,10 @@ class Producer:
         self._dependents: WeakSet[Dependent] = WeakSet()
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
-        """Deliver a batch behind all that were put for the same partition."""
+        """Deliver a batch after all that were put for the same partition."""
         try:
             self._sender(topic, partition, manner).put(batch)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the batch must hear of it
+        except Exception as error:  # noqa: BLE001 - callers that wait for the batch must see it
             if not batch.done.done():
                 batch.done.set_exception(as_delivery_failed(topic, partition, error))
 
@@ -82,7 +82,7 @@ class Producer:
         )
 
     def attach(self, dependent: Dependent) -> None:
-        """Tell it when this is closed, if it is still there then."""
+        """Call its `give_up` when this is closed, if it still exists then."""
         if self._closed_by is not None:
             dependent.give_up(self._closed_by)
         else:
@@ -117,7 +117,7 @@ class Producer:
         return list(self._connections.view.topics[topic].partitions)
 
     async def _identify(self, spent: ProducerIdentity | None) -> ProducerIdentity:
-        """The identity that all senders start with; another, if that is the `spent` one."""
+        """The identity that all senders start with; a new one if that is `spent`."""
         task = self._identity
         if task is not None and task.done():
             failed = task.cancelled() or task.exception() is not None

@@ -8,7 +8,7 @@ trades memory and latency for throughput within limits that its owner sets.
 One lock guards the open batches. Callers hold it while they add a record or close a batch, and
 so does a thread of the loop's pool when a batch has lingered; both hand closed batches to the loop
 under it, so that they arrive there in order. No code of the user runs under it. Whatever is taken
-is settled: what cannot be encoded or handed on fails, and keeps nobody waiting.
+is settled: what cannot be encoded or handed on fails, so that no caller waits for ever.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _PARTITION_MAX: Final = 2**31 - 1
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
 #: Given a key and the number of partitions, the partition.
 Partitioner = Callable[[bytes | None, int], int]
-#: Told of a record: where it is and None, or None and why it was not written.
+#: Called for a record with its place and None, or with None and the error.
 OnDelivery = Callable[[Delivered | None, BaseException | None], object]
 
 
@@ -151,8 +151,9 @@ class Writer:
                 one the same partition for a whole batch.
 
         Raises:
-            BufferFull: the brokers did not take enough off the buffer within `max_block_ms`.
-            TypeError, ValueError: what cannot be written as a record. It is not taken.
+            BufferFull: the buffer stayed full for `max_block_ms`.
+            ClientError: the writer is closed.
+            TypeError, ValueError: an argument that cannot be part of a record. Nothing is taken.
         """
         value = arguments.as_bytes("value", value)
         key = arguments.as_bytes("key", key)
@@ -193,7 +194,7 @@ class Writer:
 
         Raises:
             DeliveryFailed: a record since the last flush was not written, and there is no
-                `on_delivery` that was told.
+                `on_delivery` to report it to.
             RequestTimedOut: it takes longer than `timeout_ms`.
         """
         self._thread.check_may_wait()
@@ -230,7 +231,7 @@ class Writer:
         return f"<drumlin.Writer to {self._topic!r}{', closed' if self._is_closed else ''}>"
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
-        """None for whatever partition is filled at the moment."""
+        """None: the partition that is being filled at the moment."""
         known = self._partitions  # there may be others in a moment
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)
@@ -317,7 +318,7 @@ class Writer:
     def _fail(self, batch: OpenBatch, failure: DeliveryFailed) -> None:
         try:
             self._thread.call_soon(batch.done.set_exception, failure)
-        except ClientError:  # the client is closed: nobody is there to tell but us
+        except ClientError:  # the client is closed, and its loop with it
             batch.done.set_exception(failure)
 
     # -- in the loop's thread ------------------------------------------------------------
@@ -330,8 +331,8 @@ class Writer:
             self._looking = asyncio.ensure_future(self._look_for_partitions())
 
     async def _look_for_partitions(self) -> None:
-        """Some may have been added; or the topic was made anew, and has fewer."""
-        # Without an answer what is known is as good as it was: senders tell if that is not so.
+        """Look for added partitions; a topic that was created anew may have fewer."""
+        # Without an answer the known partitions stay: a sender notices if one is gone.
         with contextlib.suppress(KafkaError, PeerError):
             found = await self._producer.partitions(self._topic, max_age_s=0)
             self._partitions = found
@@ -378,5 +379,5 @@ class Writer:
     ) -> None:
         try:
             on_delivery(delivered, failure)
-        except BaseException:  # noqa: BLE001 - of the user's; other records, and whoever waits, go on
+        except BaseException:  # noqa: BLE001 - user code; other records and waiting callers go on
             _log.exception("on_delivery of the writer to topic %r", self._topic)

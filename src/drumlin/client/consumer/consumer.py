@@ -1,4 +1,4 @@
-"""The consumer as its user sees it: one thread polls, all else goes on in the client's loop."""
+"""The consumer as its user sees it: one thread polls, everything else runs in the client's loop."""
 
 from __future__ import annotations
 
@@ -69,13 +69,16 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        Columns are those of `Client.read`; `topic_of` tells the topic. To poll again says that
-        all that was given before is done.
+        Columns are those of `Client.read`; `topic_of` tells the topic. Polling again says that
+        all records returned before are processed.
 
         Raises:
-            OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition cannot go on; `seek`.
+            OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition has no valid position;
+                `seek` gives it one.
+            Undecodable: a record is not what the option `decode` says; `seek` passes it over.
             MembershipEnded: the group refuses this consumer for good.
-            CommitFailed: at most once only: the records were not given, nothing is lost.
+            CommitFailed: with delivery="at_most_once": the records were not returned, and are
+                not lost.
         """
         deadline = None if timeout_ms is None else Deadline(timeout_ms)
         with self._one_at_a_time(), translated():
@@ -107,7 +110,7 @@ class Consumer:
 
     def _read(self, found: Readable) -> pa.RecordBatch | None:
         piece, position = found
-        reading, self._reading = self._reading, None  # gone, should anything interrupt us
+        reading, self._reading = self._reading, None  # dropped if an exception interrupts this
         if reading is None or reading[0] is not piece:
             reading = (piece, decode(piece, position, self._options))
         decoded = next(reading[1])
@@ -162,7 +165,7 @@ class Consumer:
     # -- offsets -------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit, and wait until that is done: by default all that was given so far.
+        """Commit, and wait until that is done: by default everything returned by `poll` so far.
 
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
@@ -171,34 +174,34 @@ class Consumer:
             self._thread.run(self._background.commit(_with_metadata(offsets)))
 
     def commit_async(self, offsets: Offsets | None = None) -> Future[None]:
-        """Commit in the background, behind the commits before; the future tells what came of it."""
+        """Commit in the background, after earlier commits; the future has the outcome."""
         return self._thread.submit(_translating(self._background.commit(_with_metadata(offsets))))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, of the assigned partitions by default."""
+        """The group's committed offsets, by default those of the assigned partitions."""
         with translated():
             places = self.assignment if partitions is None else partitions
             return self._thread.run(self._background.committed(places)) if places else {}
 
     def position(self, topic: str, partition: int, timeout_ms: float = 30_000) -> int:
-        """The offset that is given next; waits until it is known where that is."""
+        """The offset of the next record that `poll` returns; waits until it is known."""
         with translated():
             deadline = Deadline(timeout_ms)
             return self._thread.run(self._background.position((topic, partition), deadline))
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where all partitions go on, as plain values that can be committed elsewhere."""
+        """The position of each partition, as plain values that can be committed elsewhere."""
         return self._call(self._background.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group: what a transaction shows to commit `positions`."""
+        """This member's id and generation, with which a transaction commits `positions`."""
         return self._call(self._background.group_metadata)
 
     def seek(self, topic: str, partition: int, to: SeekTo) -> None:
-        """Give records from there on; `to` is an offset, a name, an aware datetime, or what
-        `positions` and `committed` give."""
+        """Continue from there; `to` is an offset, a name, an aware datetime, or a value of
+        `positions` or `committed`."""
         self._call(lambda: self._background.seek((topic, partition), to))
 
     # -- partitions ----------------------------------------------------------------------
@@ -210,12 +213,12 @@ class Consumer:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """Those of which nothing is given."""
+        """The partitions that are paused: `poll` returns nothing of them."""
         states = self._background.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Give nothing of these (of all, by default) until `resume`; go on polling meanwhile."""
+        """Return nothing of these (by default: of any) until `resume`; polling must go on."""
         places = self.assignment if partitions is None else partitions
         self._call(lambda: self._background.pause(places))
 
@@ -225,7 +228,7 @@ class Consumer:
         self._call(lambda: self._background.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Records between what was given and the end, as of the last fetch, where known."""
+        """Records between the position and the end of each partition, as of its last fetch."""
         states = self._background.positions
         return self._call(
             lambda: {
@@ -238,11 +241,11 @@ class Consumer:
     # -- the end -------------------------------------------------------------------------
 
     def close(self, *, leave: bool | None = None) -> None:
-        """Commit what was given, give up the partitions, leave the group.
+        """Commit what was returned, give up the partitions, leave the group.
 
         Args:
-            leave: whether it leaves for good. By default a static member does not: it is
-                expected back, and the group keeps its partitions for it until its session ends.
+            leave: whether it leaves for good. By default a static member does not: the group
+                keeps its partitions until its session ends, as it is expected back.
         """
         self._close(is_done=True, leave=leave)
 
@@ -272,7 +275,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # What was being worked on when an exception came is not done: it is read again.
+        # After an exception the last batch counts as not processed, and is read again.
         self._close(is_done=kind is None)
 
     def __repr__(self) -> str:
@@ -291,7 +294,7 @@ class Consumer:
 
 
 def topic_of(batch: pa.RecordBatch) -> str:
-    """The topic of a batch that a consumer gave."""
+    """The topic of a batch that a consumer returned."""
     topic: bytes = batch.schema.metadata[b"topic"]
     return topic.decode()
 

@@ -45,7 +45,7 @@ class Transaction:
 
     An append or a writer that fails leaves a transaction that can only be aborted. `state` is
     "open", or how it ended: "committed", "aborted", "detached", "lost" where the broker has ended
-    it, or "unknown" while nobody has answered to its end.
+    it, or "unknown" while its end is unanswered.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Transaction:
         self._lock = threading.Condition()
         self._running = 0  # appends and the like, in any thread
         self._is_ending = False
-        self._is_abandoned = False  # its client was closed before anybody had ended it
+        self._is_abandoned = False  # its client was closed before it was ended
         self._unended = unended
         unended.add(self)
 
@@ -81,7 +81,7 @@ class Transaction:
 
     @property
     def timeout_ms(self) -> int:
-        """After so long without an end the broker aborts it, counted from the first write."""
+        """The broker aborts a transaction that is open for this long, from its first write on."""
         return self._session.timeout_ms
 
     @property
@@ -99,11 +99,11 @@ class Transaction:
     def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
         """As `Client.append`: returns when the brokers have acknowledged all records.
 
-        Threads may append side by side, and one of them ends the transaction when all are back.
+        Several threads may append at a time; one of them ends the transaction when all are done.
 
         Raises:
             DeliveryFailed: records could not be written; the transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
+            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
             TransactionOver: it has been ended.
             ValueError: `acks` are not "all", or any other option that cannot be.
         """
@@ -123,7 +123,7 @@ class Transaction:
     ) -> StreamAppender:
         """As `Client.stream_appender`. Finish it before the transaction is committed or detached.
 
-        After an error of its own the transaction is to be aborted: a part may be written.
+        After an error abort the transaction: a part of the rows may be written.
 
         Raises:
             TransactionOver: it has been ended.
@@ -169,12 +169,12 @@ class Transaction:
 
         Args:
             offsets: where to go on reading, by (topic, partition).
-            group: its name, or what `Consumer.group_metadata` gives: then the broker refuses
-                offsets of a consumer that is no member any more.
+            group: its name, or `Consumer.group_metadata()`: then the broker refuses offsets of a
+                consumer that is no longer a member.
 
         Raises:
-            CommitFailed: refused, as of a consumer that the group has left behind; the
-                transaction can only be aborted.
+            CommitFailed: refused, for example as the group has moved on to another generation;
+                the transaction can only be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
             TransactionOver: it has been ended.
             TypeError, ValueError: what is no offset or no group. Nothing was sent.
@@ -203,8 +203,8 @@ class Transaction:
             TransactionFailed: something could not be written; it is still open, to be aborted.
             RequestRefused: the coordinator does not commit it; it is still open, to be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
-            OutcomeUnknown: nobody answered in time. Call `commit` again, or `detach` it and
-                have somebody else do so: it does no harm.
+            OutcomeUnknown: no answer in time. Call `commit` again, or `detach` it and commit
+                from elsewhere: a second commit does no harm.
             TransactionOver: it has been ended.
         """
         with self._ending():
@@ -212,12 +212,12 @@ class Transaction:
             self._end(commit=True)
 
     def abort(self) -> None:
-        """End it so that nothing of it is ever seen. What is not sent yet is given up.
+        """End it so that read_committed readers never see any of it; unsent records are dropped.
 
         Raises:
             ProducerFenced, UnknownTransaction: it is open no more.
-            OutcomeUnknown: nobody answered in time; the broker aborts it when it times out.
-            TransactionCommitted: a commit that nobody had answered was done.
+            OutcomeUnknown: no answer in time; the broker aborts it when it times out.
+            TransactionCommitted: an earlier commit without an answer had succeeded.
             TransactionOver: it has been ended.
         """
         with self._ending(is_abort=True):
@@ -240,9 +240,9 @@ class Transaction:
         return self._session.who
 
     def following(self) -> Transaction:
-        """The next transaction in the same epoch, which spares the broker the beginning.
+        """The next transaction in the same epoch, without a new InitProducerId.
 
-        It shows that nobody has begun under the id in between: else its writes are refused.
+        Its writes are refused if another producer has begun under the id in between.
 
         Raises:
             TransactionOver: this one is not committed.
@@ -253,12 +253,12 @@ class Transaction:
         return Transaction(self._thread, self._session.following(), self._host, self._unended)
 
     def await_end(self, timeout_s: float) -> None:
-        """If another thread is about to end it, wait for that, so long at most."""
+        """If another thread is about to end it, wait for that, at most for this time."""
         with self._lock:
             self._lock.wait_for(lambda: not self._is_ending, timeout_s)
 
     async def abandon(self) -> bool:
-        """Its client is being closed, in whose loop this runs: abort it, if it is open.
+        """Abort it if it is open, as its client is being closed. Runs in the client's loop.
 
         Tells whether there was anything to abort. Raises as `abort` does.
         """
@@ -294,7 +294,7 @@ class Transaction:
             raise
 
     def _abort_because_of(self, error: BaseException) -> None:
-        """The error is what the program is to see, whatever the abort comes to."""
+        """The program sees `error`, whatever the outcome of the abort."""
         if self._state != _OPEN:
             return
         try:
@@ -320,7 +320,7 @@ class Transaction:
 
     @contextlib.contextmanager
     def _outcome(self, *, commit: bool) -> Iterator[None]:
-        """What the end comes to is what it is."""
+        """Take over the state that the outcome of the end implies."""
         try:
             with translated():
                 yield
@@ -332,7 +332,7 @@ class Transaction:
                 self._state = "unknown"
             elif isinstance(error, TransactionError) and not isinstance(error, TransactionFailed):
                 self._over("lost")
-            raise  # anything else has changed nothing: it is open still
+            raise  # any other error changed nothing: the transaction is still open
         except BaseException:  # interrupted
             self._state = "unknown"
             raise
@@ -341,15 +341,15 @@ class Transaction:
     def _over(self, state: str) -> None:
         self._state = state
         self._unended.discard(self)
-        with contextlib.suppress(ClientError):  # of a client that is closed nothing is left
+        with contextlib.suppress(ClientError):  # the client is closed
             self._thread.call_soon(self._session.close)
 
     # -- failures ------------------------------------------------------------------------
 
     def fate(self, error: Exception) -> TransactionError | None:
-        """What an error of a stream appender says of the transaction, which it has ended.
+        """The error of the transaction that explains an error of a stream appender.
 
-        None: nothing, but that it can only be aborted.
+        None: there is no other; the transaction can only be aborted.
         """
         return self._thread.run(self._session.failed(error))
 
@@ -362,7 +362,7 @@ class Transaction:
 
     @contextlib.contextmanager
     def _ending(self, *, is_abort: bool = False) -> Iterator[None]:
-        """Nothing begins meanwhile; and what runs is not to be committed in part."""
+        """Nothing begins while it ends, and nothing that still runs is committed in part."""
         with self._lock:
             self._check_open("unknown")
             if self._running and not is_abort:
@@ -378,7 +378,7 @@ class Transaction:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """What a broker or a record's way to it has against it ends it, and is explained."""
+        """An error of a broker, or of a delivery, ends the transaction and is explained."""
         try:
             yield
         except ClientError as error:
@@ -391,7 +391,7 @@ class Transaction:
 
     @contextlib.contextmanager
     def _running_whole(self) -> Iterator[None]:
-        """A part of what was to be written is not to be committed, whatever has stopped it."""
+        """If the block is interrupted, a part is written, which must not be committed."""
         producer = self._session.producer
         with self._lock:
             self._check_open()
@@ -400,7 +400,7 @@ class Transaction:
         try:
             yield
         except BaseException as error:
-            # Who was interrupted does not know what the loop has taken, or takes next.
+            # After an interrupt it is unknown what the loop has taken, or will take.
             if producer.put_count != before or not isinstance(error, Exception):
                 failure = TransactionFailed(f"written in part: {error!r}", self.transactional_id)
                 self._thread.call_soon(producer.fail, failure)
@@ -410,7 +410,7 @@ class Transaction:
                 self._running -= 1
 
     def _failing_too(self, told: OnDelivery) -> OnDelivery:
-        """A record that was not written is no secret to the transaction."""
+        """`told`, after noting a failed record: the transaction cannot be committed then."""
 
         def tell(delivered: object, error: BaseException | None) -> object:
             if isinstance(error, Exception):
