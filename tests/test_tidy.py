@@ -24,8 +24,8 @@ LARGE_FILES: dict[str, int] = {
     "tests/broker/test_group_handlers.py": 595,
 }
 LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
-    "src/drumlin/cli/consume.py::consume": 89,
-    "src/drumlin/cli/produce.py::produce": 66,
+    "src/drumlin/cli/consume.py::consume": 96,
+    "src/drumlin/cli/produce.py::produce": 84,
 }
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}

@@ -57,7 +57,8 @@ def test_a_variable_that_is_no_key_is_named_but_no_error(
     assert app.main(["server"]) == 0
     assert started_with == {}
     assert capsys.readouterr().err == (
-        "drumlin server: DRUMLIN_NUM_PARTITONS names no configuration key\n"
+        "drumlin server: DRUMLIN_NUM_PARTITONS names no configuration key "
+        "(did you mean DRUMLIN_NUM_PARTITIONS?)\n"
     )
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
@@ -40,6 +40,7 @@ EXAMPLES: Final = examples(
     "drumlin consume flights --from -100 --partition 0",
     "drumlin consume flights -o flights.parquet",
     "drumlin consume flights --group audit --follow",
+    "drumlin consume flights --group workers --join",
 )
 
 
@@ -81,10 +82,15 @@ def consume(
         Option(
             "--group",
             "-g",
-            help="Start where this group has committed, and commit what was shown.",
+            help="Start where this group has committed, and commit what was shown; no member of "
+            "it, unless --join.",
             complete=complete_group,
         ),
     ] = None,
+    join: Annotated[
+        bool,
+        Option("--join", help="Be a member of --group: share partitions with its other members."),
+    ] = False,
     committed: Annotated[
         bool, Option("--committed", help="Leave out records of aborted transactions.")
     ] = False,
@@ -104,8 +110,14 @@ def consume(
         "headers": headers or as_json or formatter.uses_headers,
         "isolation": "read_committed" if committed else "read_uncommitted",
     }
+    if join and (group is None or start or partition or last != END):
+        raise click.BadParameter("--join wants --group, which says where to read")
     with ExitStack() as stack:
         client = stack.enter_context(connect(bootstrap, **settings_of(command_config)))
+        if join:
+            sink = _sink(stack, topic, to_file, as_json, formatter, options)
+            _read_as_member(client, str(group), topic, sink, count, options)
+            return
         partitions = _existing(client, topic, partition)
         starts = first.in_partitions(client, topic, partitions)
         member = _group(stack, bootstrap, command_config, group, topic)
@@ -128,6 +140,26 @@ def consume(
                     member.commit(reading.offsets)
     if to_file:
         _report(to_file, reading.records, as_json)
+
+
+def _read_as_member(
+    client: Client,
+    group: str,
+    topic: str,
+    sink: Sink,
+    count: int | None,
+    options: ReadOptions,
+) -> None:
+    """Show what the group gives us, for ever or until so many; what was shown is committed."""
+    shown = 0
+    how: dict[str, Any] = {"headers": options["headers"], "isolation": options["isolation"]}
+    with client.consumer(topic, group=group, commit_interval_ms=None, **how) as consumer:
+        for batch in consumer:
+            sink(batch)
+            consumer.commit()
+            shown += batch.num_rows
+            if count is not None and shown >= count:
+                return
 
 
 def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:

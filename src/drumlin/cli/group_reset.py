@@ -286,6 +286,7 @@ def _carry_out(
     if dry_run or asks:
         _show(group, rows, as_json and dry_run, is_done=False)
     if dry_run:
+        output.note(f"dry run: {len(rows)} offsets of {group} stay as they are")
         return
     confirm(f"Reset {len(rows)} offsets of {group}?", yes)
     positions = {
@@ -307,6 +308,7 @@ def _carry_out(
         print(f"{group}: {len(rows)} offsets reset")
     else:
         _show(group, rows, as_json, is_done=True)
+        output.note(f"{group}: {len(rows)} offsets reset")
 
 
 def _show(group: str, rows: list[dict[str, Any]], as_json: bool, *, is_done: bool) -> None:

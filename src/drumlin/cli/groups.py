@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from drumlin.cli import group_mirror, group_offsets, group_reset, group_transfer, output
@@ -9,12 +11,12 @@ from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_group
+from drumlin.cli.names import chosen, is_pattern, missing
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
 from drumlin.client import group_admin, share_group_admin
 from drumlin.client.log_bounds import log_bounds
 from drumlin.client.share_group_admin import SHARE
-from drumlin.wire.errors import ErrorCode, KafkaError
 
 app = Group(help="List, describe and delete consumer groups; move their offsets.")
 app.add("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
@@ -29,23 +31,51 @@ Groups = Annotated[
 ]
 
 
-@app.add("list", epilog=examples("drumlin groups list", "drumlin groups list --json"))
+@app.add(
+    "list",
+    epilog=examples(
+        "drumlin groups list",
+        "drumlin groups list 'report*' --state empty --type classic --json",
+    ),
+)
 def list_(
+    pattern: Annotated[
+        str, Argument("[PATTERN]", help="Names to show; * and ? are wildcards.")
+    ] = "*",
+    states: Annotated[
+        list[str] | None,
+        Option("--state", metavar="STATE", help="Only in this state, as empty; repeatable."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        Option("--type", metavar="TYPE", help="Only classic, consumer or share; repeatable."),
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List groups and their states."""
     with connect(bootstrap, command_config) as cluster:
-        rows = group_offsets.all_groups(cluster)
+        rows = [
+            row
+            for row in group_offsets.all_groups(cluster)
+            if fnmatch.fnmatchcase(row["group"], pattern)
+            and _is_one_of(row["state"], states)
+            and _is_one_of(row["type"], types)
+        ]
     output.show_rows(
         rows, ("group", "state", "type", "protocol"), as_json=as_json, empty="no groups"
     )
 
 
+def _is_one_of(value: str | None, wanted: Sequence[str] | None) -> bool:
+    return not wanted or (value or "").lower() in {each.lower() for each in wanted}
+
+
 @app.add(
     epilog=examples(
         "drumlin groups describe reporting",
+        "drumlin groups describe '*'",
         "drumlin groups describe reporting --members",
         "drumlin groups describe reporting --json | jq '.[0].offsets[].lag'",
     )
@@ -61,12 +91,12 @@ def describe(
 ) -> None:
     """Show committed offsets, lag and members of groups."""
     with connect(bootstrap, command_config) as cluster:
-        described = [_describe(cluster, group) for group in groups]
+        described = [_describe(cluster, group) for group in _chosen(cluster, groups)]
     if as_json:
         output.show_json(described)
         return
     for group in described:
-        title = f"{group['group']}  ({group['state']})"
+        title = f"{group['group']}  ({group['state']}, lag {group['lag']})"
         if members:
             rows = [{"group": group["group"], **member} for member in group["members"]]
             columns = "client_id host member_id partitions"
@@ -83,12 +113,20 @@ def describe(
         )
 
 
+def _chosen(cluster: Cluster, groups: list[str]) -> list[str]:
+    """Groups by name or pattern. A name is asked for as it stands: a group may be unlisted."""
+    if not any(map(is_pattern, groups)):
+        return groups
+    return chosen("group", groups, [row["group"] for row in group_offsets.all_groups(cluster)])
+
+
 def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
     found = group_offsets.describe(cluster, group)
     known = group_offsets.positions_of(cluster, found)
     owners = {place: member for member in found.members for place in member.partitions}
     if found.state == "Dead" and not known:
-        raise KafkaError(ErrorCode.group_id_not_found, f"group {group!r}")
+        listed = [row["group"] for row in group_offsets.all_groups(cluster)]
+        raise output.Failure(missing("group", group, listed))
     places = sorted(known.keys() | owners.keys())
     bounds = cluster.run(log_bounds(cluster.connections, places))
     rows = []
@@ -113,12 +151,13 @@ def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
         "group": group,
         "state": found.state,
         "type": found.type,
+        "lag": sum(row["lag"] or 0 for row in rows),
         "members": [member.as_row() for member in found.members],
         "offsets": rows,
     }
 
 
-@app.add(epilog=examples("drumlin groups delete reporting", "drumlin groups delete a b --yes"))
+@app.add(epilog=examples("drumlin groups delete reporting", "drumlin groups delete 'test-*' --yes"))
 def delete(
     groups: Groups,
     yes: Yes = False,
@@ -127,14 +166,15 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete groups, which must have no members, with their offsets."""
-    confirm(f"Delete {', '.join(groups)} with their offsets?", yes)
     with connect(bootstrap, command_config) as cluster:
+        names = _chosen(cluster, groups)
+        confirm(f"Delete {', '.join(names)} with their offsets?", yes)
 
         def delete_one(group: str) -> bool:
             cluster.run(group_admin.delete_group(cluster.connections, group))
             return True
 
-        for_each("group", groups, delete_one, done="deleted", as_json=as_json)
+        for_each("group", names, delete_one, done="deleted", as_json=as_json)
 
 
 @app.add(

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+
+import click
 
 from drumlin.cli import output
 from drumlin.cli.command_config import CommandConfig, settings_of
 from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, parse_assignments
+from drumlin.cli.places import parse_place
 from drumlin.cli.record_text import parse_json_line
 from drumlin.client.errors import ClientError
 
@@ -31,6 +34,7 @@ EXAMPLES: Final = examples(
 _COLUMNAR: Final = frozenset({".parquet", ".arrow", ".feather", ".csv"})
 _STDIN: Final = Path("-")
 _PROGRESS_EVERY: Final = 1000
+_READ_BYTES: Final = 1 << 20
 
 
 class Compression(enum.StrEnum):
@@ -59,18 +63,25 @@ class _Lines:
     key_separator: bytes | None
     null: bytes | None
     headers: tuple[tuple[str, bytes], ...]
+    key: bytes | None = None
+    timestamp_ms: int | None = None
 
     def parse(self, line: bytes) -> dict[str, Any]:
         if self.is_json:
             record = parse_json_line(line)
             record["headers"] += self.headers
             return record
-        key, value = None, line
+        key, value = self.key, line
         if self.key_separator is not None:
             key, separator, value = line.partition(self.key_separator)
             if not separator:
                 raise ValueError(f"no key separator {self.key_separator.decode()!r}")
-        return {"key": self._nullable(key), "value": self._nullable(value), "headers": self.headers}
+        record = {
+            "key": self._nullable(key),
+            "value": self._nullable(value),
+            "headers": self.headers,
+        }
+        return record if self.timestamp_ms is None else record | {"timestamp": self.timestamp_ms}
 
     def _nullable(self, data: bytes | None) -> bytes | None:
         return None if data == self.null else data
@@ -85,6 +96,16 @@ def produce(
     key_separator: Annotated[
         str | None,
         Option("--key-separator", "-k", metavar="TEXT", help="What ends the key in a line."),
+    ] = None,
+    constant_key: Annotated[
+        str | None, Option("--constant-key", metavar="TEXT", help="The key of every line.")
+    ] = None,
+    delimiter: Annotated[
+        str, Option("--delimiter", "-D", metavar="TEXT", help="What ends a record, not a line.")
+    ] = r"\n",
+    timestamp: Annotated[
+        str | None,
+        Option("--timestamp", metavar="TIME", help="Of every line: as 2013-07-04T12:00, @MS, 2h."),
     ] = None,
     json_lines: Annotated[
         bool,
@@ -124,9 +145,13 @@ def produce(
 
     if file != _STDIN and not file.exists():
         raise output.Failure(f"{file}: no such file")
+    if constant_key is not None and key_separator is not None:
+        raise click.BadParameter("give either --key-separator or --constant-key")
+    timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
     with connect(bootstrap, **settings_of(command_config)) as client:
+        existing = client.list_topics(internal=True)
         if file.suffix in _COLUMNAR:
             records = _produce_rows(client, topic, file, key, value, partition, delivery)
         else:
@@ -135,9 +160,22 @@ def produce(
                 None if key_separator is None else _unescaped(key_separator),
                 None if null is None else null.encode(),
                 tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
+                None if constant_key is None else constant_key.encode(),
+                timestamp_ms,
             )
-            records = _produce_lines(client, topic, file, lines, partition, delivery)
+            ends = _unescaped(delimiter)
+            records = _produce_lines(client, topic, file, ends, lines, partition, delivery)
+        is_new = topic not in existing
+    if is_new and records:
+        output.note(f"created topic {topic}")
     _report(topic, records, time.perf_counter() - started, as_json)
+
+
+def _timestamp_ms(text: str) -> int:
+    moment = parse_place(text).time
+    if moment is None:
+        raise click.BadParameter(f"{text!r} is no time")
+    return round(moment.timestamp() * 1000)
 
 
 def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:
@@ -161,13 +199,30 @@ def _counted(written: Callable[[], int]) -> Iterator[None]:
 
 
 def _unescaped(separator: str) -> bytes:
-    return separator.replace(r"\t", "\t").encode()
+    for escape, character in ((r"\t", "\t"), (r"\n", "\n"), (r"\0", "\0")):
+        separator = separator.replace(escape, character)
+    return separator.encode()
+
+
+def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+    """What lies between delimiters; lines without their ends, if that is a line's end."""
+    if delimiter == b"\n":
+        for line in source:
+            yield line.rstrip(b"\r\n")
+        return
+    rest = b""
+    while data := source.read(_READ_BYTES):
+        *whole, rest = (rest + data).split(delimiter)
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _produce_lines(
     client: Client,
     topic: str,
     file: Path,
+    delimiter: bytes,
     lines: _Lines,
     partition: int | None,
     delivery: dict[str, Any],
@@ -182,14 +237,14 @@ def _produce_lines(
         stack.enter_context(_counted(lambda: writer.acknowledged))
         stack.enter_context(writer)
         pending_bytes = 0
-        for number, line in enumerate(source, start=1):
+        for number, line in enumerate(_pieces(source, delimiter), start=1):
             try:
-                record = lines.parse(line.rstrip(b"\r\n"))
+                record = lines.parse(line)
             except (ValueError, KeyError, TypeError) as error:
                 where = "standard input" if file == _STDIN else file
                 raise output.Failure(f"{where}, line {number}: {error}") from None
             writer.send(**record, partition=partition)
-            pending_bytes += len(line)
+            pending_bytes += len(line) + len(delimiter)
             if number % _PROGRESS_EVERY == 0:
                 progress.update(task, advance=pending_bytes, done=f"{number:,} records")
                 pending_bytes = 0

@@ -19,7 +19,10 @@ from drumlin.cli import output
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+FIELDS: Final = (
+    *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),
+    *("key_size", "value_size", "key_hex", "value_hex"),
+)
 _ESCAPES: Final = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\0": "\0"}
 
 
@@ -53,6 +56,12 @@ class Formatter:
             return output.human_timestamp(row["timestamp"])
         if name == "headers":
             return ",".join(f"{h['key']}={self._text(h['value'])}" for h in row["headers"])
+        if name.endswith("_size"):
+            data = row[name.removesuffix("_size")]
+            return "-1" if data is None else str(len(data))
+        if name.endswith("_hex"):
+            data = row[name.removesuffix("_hex")]
+            return self._null if data is None else data.hex()
         value = row[name]
         return self._text(value) if name in ("key", "value") else str(value)
 
@@ -86,15 +95,24 @@ def parse_json_line(line: bytes) -> dict[str, Any]:
     Raises:
         ValueError: not JSON, or not of that form.
     """
-    row = json.loads(line)
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
     if not isinstance(row, dict) or "value" not in row:
         raise ValueError('expected an object with "value", as {"key": "k", "value": "v"}')
     return {
         "key": _to_bytes(row.get("key")),
         "value": _to_bytes(row["value"]),
-        "headers": tuple((h["key"], _to_bytes(h["value"])) for h in row.get("headers") or ()),
+        "headers": tuple(map(_header, row.get("headers") or ())),
         "timestamp": row.get("timestamp"),
     }
+
+
+def _header(header: Any) -> tuple[str, bytes | None]:
+    if not isinstance(header, dict) or not isinstance(header.get("key"), str):
+        raise ValueError(f'a header is {{"key": "k", "value": "v"}}, not {json.dumps(header)}')
+    return header["key"], _to_bytes(header.get("value"))
 
 
 def _to_bytes(value: Any) -> bytes | None:

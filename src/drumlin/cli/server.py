@@ -15,6 +15,7 @@ from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.options import examples
 from drumlin.config.errors import ConfigError
 from drumlin.config.sources import (
+    nearest_variable,
     read_assignments,
     read_environment,
     read_properties_file,
@@ -93,7 +94,9 @@ def _properties(
     from_environment, unknown = read_environment(os.environ)
     for variable in unknown:
         if variable not in _OUR_VARIABLES:
-            print(f"drumlin server: {variable} names no configuration key", file=sys.stderr)
+            near = nearest_variable(variable)
+            meant = f" (did you mean {near}?)" if near else ""
+            print(f"drumlin server: {variable} names no configuration key{meant}", file=sys.stderr)
     properties |= from_environment
     if data:
         properties.pop("log.dir", None)

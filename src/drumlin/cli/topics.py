@@ -14,6 +14,7 @@ from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_topic
+from drumlin.cli.names import chosen, is_pattern, missing
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -24,6 +25,8 @@ from drumlin.cli.options import (
     parse_assignments,
 )
 from drumlin.cli.outcomes import for_each
+from drumlin.cli.places import HELP as PLACE_HELP
+from drumlin.cli.places import parse_place
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
@@ -58,6 +61,9 @@ def list_(
         bool, Option("--long", "-l", help="Count offsets and bytes too (asks every leader).")
     ] = False,
     internal: Annotated[bool, Option("--internal", help="Show internal topics too.")] = False,
+    overridden: Annotated[
+        bool, Option("--overridden", help="Only topics with configurations of their own.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -67,6 +73,8 @@ def list_(
     with connect(bootstrap, command_config) as cluster:
         names = cluster.run(admin.list_topics(cluster.connections, internal))
         matching = fnmatch.filter(names, pattern)
+        if overridden:
+            matching = [each for each in matching if _own_configs(cluster, each)]
         view = cluster.connections.view.topics
         rows: list[dict[str, Any]] = [
             {
@@ -100,10 +108,12 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, leaders, offsets and sizes of topics."""
+    """Show partitions, leaders, offsets, sizes and configurations of topics."""
     with connect(bootstrap, command_config) as cluster:
-        described = cluster.run(admin.describe_topics(cluster.connections, topics))
+        names = _chosen(cluster, topics)
+        described = cluster.run(admin.describe_topics(cluster.connections, names))
         partitions = _partitions(cluster, described.values())
+        configs = {name: _own_configs(cluster, name) for name in names}
     if as_json:
         output.show_json(
             [
@@ -111,6 +121,7 @@ def describe(
                     "topic": topic.name,
                     "topic_id": topic.topic_id,
                     "is_internal": topic.is_internal,
+                    "configs": configs[topic.name],
                     "partitions": rows,
                 }
                 for topic, rows in zip(described.values(), partitions, strict=True)
@@ -123,9 +134,25 @@ def describe(
             [{"topic": topic.name, **row} for row in rows],
             columns.split(),
             as_json=False,
-            title=f"{topic.name}  (id {topic.topic_id})",
+            title=_title(topic, configs[topic.name]),
             plain_first="topic",
         )
+
+
+def _chosen(cluster: Cluster, topics: list[str]) -> list[str]:
+    existing = cluster.run(admin.list_topics(cluster.connections, internal=True))
+    return chosen("topic", topics, existing)
+
+
+def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
+    """What is set for this very topic."""
+    known = cluster.run(admin.topic_configs(cluster.connections, topic))
+    return {key: entry.value for key, entry in sorted(known.items()) if not entry.is_default}
+
+
+def _title(topic: TopicDescription, configs: Mapping[str, str | None]) -> str:
+    shown = "".join(f"  {key}={value}" for key, value in configs.items())
+    return f"{topic.name}  (id {topic.topic_id}){shown}"
 
 
 def _partitions(
@@ -227,23 +254,78 @@ def create(
         for_each("topic", topics, create_one, done="created", otherwise="exists", as_json=as_json)
 
 
-@app.add(epilog=examples("drumlin topics delete flights", "drumlin topics delete a b --yes"))
+@app.add(
+    epilog=examples(
+        "drumlin topics delete flights",
+        "drumlin topics delete 'test-*' --yes",
+        "drumlin topics delete a b --if-exists --yes",
+    )
+)
 def delete(
     topics: Topics,
+    if_exists: Annotated[
+        bool, Option("--if-exists", help="A topic that is not there is no error.")
+    ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records."""
-    confirm(f"Delete {', '.join(topics)} with all records?", yes)
     with connect(bootstrap, command_config) as cluster:
+        existing = cluster.run(admin.list_topics(cluster.connections, internal=True))
+        names: dict[str, None] = {}
+        for each in topics:
+            names |= dict.fromkeys(
+                chosen("topic", [each], existing) if is_pattern(each) else [each]
+            )
+        confirm(f"Delete {', '.join(names)} with all records?", yes)
 
         def delete_one(topic: str) -> bool:
-            cluster.run(admin.delete_topic(cluster.connections, topic))
-            return True
+            if topic in existing:
+                cluster.run(admin.delete_topic(cluster.connections, topic))
+            elif not if_exists:
+                code = ErrorCode.unknown_topic_or_partition
+                raise KafkaError(code, missing("topic", topic, existing))
+            return topic in existing
 
-        for_each("topic", topics, delete_one, done="deleted", as_json=as_json)
+        what = {"done": "deleted", "otherwise": "not there"}
+        for_each("topic", list(names), delete_one, **what, as_json=as_json)
+
+
+@app.add(
+    "offsets",
+    epilog=examples(
+        "drumlin topics offsets flights",
+        "drumlin topics offsets flights --at 2h",
+        "drumlin topics offsets flights --at max-timestamp --json",
+    ),
+)
+def offsets_at(
+    topic: Topic,
+    at: Annotated[
+        str,
+        Option("--at", metavar="PLACE", help=f"max-timestamp, or {PLACE_HELP}"),
+    ] = "end",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the offset of a place, as a time, in every partition."""
+    place = None if at == "max-timestamp" else parse_place(at)
+    if place is not None and (place.offset is not None or place.before_end is not None):
+        raise click.BadParameter("--at is a time, beginning, end or max-timestamp")
+    spec: Any = "max_timestamp" if place is None else place.time or place.name
+    with connect(bootstrap, command_config) as cluster:
+        (name,) = _chosen(cluster, [topic])
+        partitions = cluster.connections.view.topics[name].partitions
+        wanted = dict.fromkeys(((name, each) for each in partitions), spec)
+        found = cluster.run(offsets.list_offsets(cluster.connections, wanted, "read_uncommitted"))
+    rows = [
+        {"topic": name, "partition": part, "offset": place.offset, "timestamp": place.timestamp}
+        for (_, part), place in sorted(found.items())
+    ]
+    output.show_rows(rows, ("topic", "partition", "offset", "timestamp"), as_json=as_json)
 
 
 @app.add(

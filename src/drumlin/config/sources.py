@@ -12,6 +12,7 @@ not ours only) but returned, so that the broker can say so.
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -50,6 +51,12 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
         else:
             properties[key] = value
     return properties, unknown
+
+
+def nearest_variable(variable: str) -> str | None:
+    """The variable that was meant, perhaps."""
+    known = [ENVIRONMENT_PREFIX + name for name in _variables()]
+    return next(iter(difflib.get_close_matches(variable.upper(), known, 1)), None)
 
 
 @functools.cache

@@ -198,6 +198,7 @@ def _verify(files: list[tuple[Path, Reader]], as_json: bool) -> list[Problem]:
     else:
         columns = ("file", "size_bytes", "entries", "records", "problems")
         output.show_rows(rows, columns, as_json=False, empty="no log files found")
+        output.note(f"{len(rows):,} files, {len(problems):,} problems")
     return problems
 
 

@@ -1,0 +1,136 @@
+"""What people type every day: patterns, misspelt names, keys and ends of lines, places by time."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import drumlin
+from cli.conftest import Run
+from rig.drumlin_server import DrumlinServer
+
+
+@pytest.fixture
+def topic(cluster: DrumlinServer, run: Run) -> str:
+    name = f"everyday-{uuid.uuid4().hex[:8]}"
+    assert run("topics", "create", name, "-p", "1", "-c", "retention.ms=86400000").code == 0
+    return name
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Standard input."""
+    source = SimpleNamespace(buffer=io.BytesIO(data), isatty=lambda: False)
+    monkeypatch.setattr(sys, "stdin", source)
+
+
+def test_patterns_name_several(topic: str, run: Run) -> None:
+    shown = run("topics", "describe", topic[:-1] + "?", "--json").json
+    assert [each["topic"] for each in shown] == [topic]
+    assert shown[0]["configs"] == {"retention.ms": "86400000"}
+    nothing = run("topics", "describe", "nothing-*")
+    assert (nothing.code, nothing.err) == (1, "drumlin: no topic matches 'nothing-*'\n")
+    overridden = run("topics", "list", "everyday-*", "--overridden", "--json").json
+    assert topic in [each["topic"] for each in overridden]
+    assert run("topics", "delete", topic[:-1] + "*", "--yes").out == f"{topic}: deleted\n"
+
+
+def test_a_misspelt_name_is_told_with_what_was_meant(topic: str, run: Run) -> None:
+    wrong = run("topics", "describe", topic[:-1])
+    assert wrong.code == 1
+    assert wrong.err == f"drumlin: there is no topic {topic[:-1]!r}; did you mean {topic!r}?\n"
+    assert run("topics", "delete", "nowhere-at-all", "--yes").code == 1
+    gone = run("topics", "delete", "nowhere-at-all", topic, "--if-exists", "--yes")
+    assert gone.code == 0
+    assert gone.out.splitlines() == ["nowhere-at-all: not there", f"{topic}: deleted"]
+
+
+def test_offsets_by_time(topic: str, cluster: DrumlinServer, run: Run) -> None:
+    with drumlin.connect(cluster.address) as client, client.writer(topic) as writer:
+        for timestamp in (1_000, 3_000, 2_000):
+            writer.send("v", timestamp=timestamp)
+    for place, offset in (("beginning", 0), ("end", 3), ("@1500", 1), ("max-timestamp", 1)):
+        (row,) = run("topics", "offsets", topic, "--at", place, "--json").json
+        assert (place, row["offset"]) == (place, offset)
+    assert run("topics", "offsets", topic, "--at", "17").code == 2
+
+
+def test_keys_ends_and_times(topic: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"one\ntwo;three")
+    how = ("--constant-key", "k", "-D", ";", "--timestamp", "@1234")
+    assert run("produce", topic, *how).code == 0
+    rows = run("consume", topic, "--json").json_lines
+    assert [(each["key"], each["value"]) for each in rows] == [("k", "one\ntwo"), ("k", "three")]
+    assert {each["timestamp"] for each in rows} == {1234}
+    shown = run("consume", topic, "-n", "1", "--format", "{key_hex} {value_size:>3}|{offset:<3}|")
+    assert shown.out == "6b   7|0  |\n"
+    assert run("produce", topic, "--constant-key", "k", "-k", ":").code == 2
+
+
+def test_a_topic_that_is_made_by_writing_is_told(
+    cluster: DrumlinServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"new-{uuid.uuid4().hex[:8]}"
+    for is_new in (True, False):
+        feed(monkeypatch, b"v\n")
+        said = run("produce", name).err
+        assert (f"created topic {name}\n" in said) is is_new
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"xx", "not JSON: Expecting value at column 1"),
+        (b'{"value": "v", "headers": [["h", "x"]]}', "a header is"),
+        (b'{"values": 1}', 'expected an object with "value"'),
+    ],
+)
+def test_json_that_is_none_is_told_in_plain_words(
+    topic: str, run: Run, monkeypatch: pytest.MonkeyPatch, line: bytes, complaint: str
+) -> None:
+    feed(monkeypatch, line)
+    result = run("produce", topic, "-j")
+    assert result.code == 1
+    assert f"line 1: {complaint}" in result.err
+    assert "0 records were written" in result.err
+
+
+def test_members_of_a_group_share_partitions(topic: str, run: Run, cluster: DrumlinServer) -> None:
+    with drumlin.connect(cluster.address) as client, client.writer(topic) as writer:
+        for number in range(3):
+            writer.send(str(number))
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    shown = run("consume", topic, "--group", group, "--join", "-n", "3")
+    assert shown.out.split() == ["0", "1", "2"]
+    (described,) = run("groups", "describe", group[:-1] + "*", "--json").json
+    assert (described["lag"], described["state"]) == (0, "Empty")
+    listed = run("groups", "list", group, "--state", "empty", "--json").json
+    assert [each["group"] for each in listed] == [group]
+    assert run("groups", "list", group, "--state", "stable", "--json").json == []
+    wrong = run("groups", "describe", group[:-1])
+    assert wrong.err.endswith(f"did you mean {group!r}?\n")
+    assert run("consume", topic, "--join").code == 2
+
+
+def test_the_cluster_is_described(cluster: DrumlinServer, run: Run) -> None:
+    described = run("cluster", "describe", "--json").json
+    (broker,) = described["brokers"]
+    assert f"{broker['host']}:{broker['port']}" == cluster.address
+    assert broker["is_controller"]
+    (row,) = run("cluster", "log-dirs", "--json").json
+    assert (row["state"], row["free_bytes"] > 0) == ("online", True)
+
+
+def test_what_verify_found_is_told(tmp_path: Path, run: Run) -> None:
+    (tmp_path / f"{0:020}.log").touch()
+    assert run("dump-log", "--verify", str(tmp_path)).err == "1 files, 0 problems\n"
+
+
+def test_json_is_json(topic: str, run: Run) -> None:
+    for command in (["topics", "list"], ["groups", "list"], ["cluster", "log-dirs"]):
+        assert isinstance(json.loads(run(*command, "--json").out), list)
