@@ -62,7 +62,7 @@ class AppendOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AppendReport:
-    """What an append has written. Offsets are -1 where brokers don't tell (acks="none")."""
+    """What an append has written. Offsets are -1 where brokers do not tell them (acks="none")."""
 
     topic: str
     record_count: int
@@ -79,7 +79,7 @@ class _Columns(NamedTuple):
     timestamp: pa.ChunkedArray | None
 
     def window(self, start: int, length: int) -> RecordColumns:
-        """Some rows, ready to be encoded. Records without a timestamp get the present."""
+        """Some rows, ready to be encoded. Records without a timestamp get the current time."""
         value, key, headers, timestamp = (
             None if each is None else each.slice(start, length) for each in self
         )
@@ -141,7 +141,7 @@ def _rules(options: AppendOptions) -> DeliveryRules:
 def _check(options: AppendOptions) -> None:
     """
     Raises:
-        TypeError, ValueError: what is handed in makes no sense.
+        TypeError, ValueError: an option is unknown or invalid.
     """
     arguments.known_options("append", options, AppendOptions.__annotations__)
     for role in ("key", "value", "headers", "timestamp"):
@@ -173,7 +173,7 @@ def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
 
     keys = column("key")
     if options.get("encode") == "json":
-        # Of a table of anything, headers and timestamps are only what is named so.
+        # The table may be of anything: headers and timestamps are used only if they are named.
         headers, timestamps = (
             column(role) if options.get(role) else None for role in ("headers", "timestamp")
         )
@@ -210,7 +210,7 @@ def _assigned(
 
 
 def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
-    """So many there must be for a column of partitions to make sense."""
+    """How many partitions a column of partition numbers needs."""
     chosen = options.get("partition")
     if not isinstance(chosen, str) or chosen not in table.column_names:
         return 0

@@ -1,4 +1,4 @@
-"""What callers hand in, checked at the call. Each complaint names the argument and its value.
+"""Arguments, checked at the call. Each error names the argument and its value.
 
 A value of the wrong type is a `TypeError`, one that is not among the possible ones a `ValueError`.
 Nothing here asks a broker.
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from drumlin.peer.options import ISOLATION_LEVELS
 from drumlin.records.compression import CODECS
 
-#: Who must have a record before it counts as written: all in-sync replicas, the leader, nobody.
+#: What must have a record before it counts as written: all in-sync replicas, the leader, nothing.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
 
 ACKS_ALL: Final = -1
@@ -64,10 +64,10 @@ _TIMESTAMP_MAX_MS: Final = 2**62 - 1
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: not all of a long one, whatever it does when asked."""
+    """A value as errors show it: shortened, and even if its `repr` raises."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - it is somebody else's
+    except Exception:  # noqa: BLE001 - user code
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
@@ -96,7 +96,7 @@ def _hint(name: str, names: Collection[str]) -> str:
 
 
 def acks_number(acks: object) -> int:
-    """As the protocol has it."""
+    """The protocol's number for `acks`."""
     if isinstance(acks, str | int) and not isinstance(acks, bool):
         number = _ACKS.get(acks)  # type: ignore[call-overload]
         if number is not None:
@@ -143,12 +143,12 @@ def numbers_at_least(values: Mapping[str, Any], low: int) -> None:
 
 
 def batch_bytes(size_bytes: object) -> None:
-    """How large a batch may be: a record batch of 2 GiB cannot be."""
+    """The size of a batch is possible: a record batch must be below 2 GiB."""
     whole_number("batch_bytes", size_bytes, 1, _BATCH_BYTES_MAX)
 
 
 def retries(count: object) -> None:
-    """How often a batch may be sent again; None: as often as there is time."""
+    """`count` is a number of retries; None: as often as there is time."""
     if count is not None:
         whole_number("retries", count, 0, _RETRIES_MAX)
 
@@ -219,7 +219,7 @@ def as_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 
 
 def timestamp_ms(timestamp: object) -> int:
-    """Milliseconds, so that those of any two records can be told from each other in a batch."""
+    """Milliseconds, small enough that the difference of any two fits into 64 bits."""
     return whole_number("timestamp", timestamp, -_TIMESTAMP_MAX_MS, _TIMESTAMP_MAX_MS)
 
 

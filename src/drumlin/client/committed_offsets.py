@@ -20,7 +20,7 @@ NO_EPOCH: Final = -1
 NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
 _BROKER_DECIDES: Final = -1
 
-#: Given a code and what was asked for: raises unless the code is none.
+#: Given an error code and what was asked for: raises unless the code is "none".
 Check = Callable[[ErrorCode, str], None]
 
 
@@ -33,7 +33,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Who somebody is in a group; by default nobody, who may commit while it has no members."""
+    """A member of a group; by default none, which may commit while the group has no members."""
 
     group_id: str
     generation_id: int = NO_GENERATION  # member epoch in KIP-848's protocol
@@ -138,7 +138,7 @@ def fetch_request(
 def fetched_offsets(
     response: Any, group_id: str, check: Check
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What an OffsetFetch brought; partitions of which nothing is committed are left out."""
+    """Committed offsets in an OffsetFetch response; partitions without one are left out."""
     what = f"offset_fetch of group {group_id!r}"
     answer: Any = only(getattr(response, "groups", (response,)), what)
     check(getattr(answer, "error_code", ErrorCode.none), what)

@@ -1,7 +1,7 @@
-"""How much the streams of one reader may hold, fetched or on its way. Lives in the loop.
+"""How much the streams of one reader may hold, fetched or in flight. Lives in the loop.
 
 A record batch comes whole, however small a fetch was asked for: where batches are large, less is
-fetched ahead. Only what somebody waits for is fetched whatever there is.
+fetched ahead. What the reader waits for is fetched in any case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FetchRoom:
         return Share(self)
 
     async def wait(self, share: Share, size: int) -> int:
-        """Wait until a piece of about that size has room, or is waited for; take the room."""
+        """Take room for about that size: wait for it, unless the reader waits for the piece."""
         while True:
             size = max(size, self._largest)
             if share.is_waited_for or self._taken_bytes + size <= self._room_bytes:
@@ -37,7 +37,7 @@ class FetchRoom:
             await self._changed.wait()
 
     def note(self, size: int) -> None:
-        """A piece was so large: others may be, too."""
+        """Note how large a piece was: others may be as large."""
         self._largest = max(self._largest, size)
 
     def change(self, by_bytes: int) -> None:
@@ -46,12 +46,12 @@ class FetchRoom:
         self.wake()
 
     def wake(self) -> None:
-        """Have all who wait look again."""
+        """Have all waiting streams look again."""
         self._changed.set()
 
 
 class Share:
-    """What one stream holds, and whether somebody waits for it."""
+    """What one stream holds, and whether the reader waits for it."""
 
     def __init__(self, room: FetchRoom) -> None:
         self._room = room
@@ -62,7 +62,7 @@ class Share:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the reader has nothing to go on with."""
+        """Whether the reader has nothing else to decode."""
         return self._is_asked and not self._ready
 
     async def wait_to_fetch(self, size: int) -> None:
@@ -70,14 +70,14 @@ class Share:
         self._on_its_way = await self._room.wait(self, size)
 
     def fetched(self, size: int) -> None:
-        """Behind a fetch: that is how large it was."""
+        """After a fetch: how large it was."""
         self._room.note(size)
         self._room.change(size - self._on_its_way)
         self._on_its_way = 0
         self._ready.append(size)
 
     def leave_out(self) -> None:
-        """The last fetch has brought nothing for a reader."""
+        """The last fetch brought nothing for the reader."""
         self._room.change(-self._ready.pop())
 
     def ask(self) -> None:
@@ -93,7 +93,7 @@ class Share:
             self._in_use = self._ready.pop(0)
 
     def give_up(self) -> None:
-        """Nobody reads on."""
+        """The stream is given up."""
         self._room.change(-self._on_its_way - sum(self._ready) - self._in_use)
         self._on_its_way = self._in_use = 0
         self._ready.clear()

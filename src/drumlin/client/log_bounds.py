@@ -38,7 +38,7 @@ async def log_bounds(
 async def existing_partitions(
     connections: BrokerConnections, places: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those of `places` that exist now."""
+    """The partitions among `places` that exist now."""
     await connections.retrying(lambda: connections.refresh(None))
     topics = connections.view.topics
     return [

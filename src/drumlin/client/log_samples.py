@@ -1,4 +1,4 @@
-"""Small pieces of logs: how many bytes how many offsets take at a place. What plans go by."""
+"""Small samples of logs: how many bytes the offsets at a place take. Spark plans tasks by them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PIECE_BYTES: Final = 16 << 10
 _AT_A_TIME: Final = 16
 #: Markers of transactions tell nothing of the records; there may be some in a row.
 _STEPS_BACK: Final = (0, 1, 8)
-#: All of them together may take so long: plans wait for them, and can do without.
+#: A limit for all of them together: plans wait for them, and can do without.
 _PATIENCE_S: Final = 5.0
 
 
@@ -44,14 +44,14 @@ class LogSample(NamedTuple):
 async def log_samples(
     connections: BrokerConnections, places: Iterable[LogPlace]
 ) -> dict[LogPlace, LogSample]:
-    """What lies at these places. Those where nothing can be read soon are left out."""
+    """Samples at these places. Places where nothing can be read soon are left out."""
     turn = asyncio.Semaphore(_AT_A_TIME)
 
     async def sample(place: LogPlace) -> LogSample | None:
         async with turn:
             try:
                 return await _sample(connections, place)
-            except (KafkaError, PeerError):  # not worth waiting for: nobody relies on it
+            except (KafkaError, PeerError):  # not worth waiting for
                 return None
 
     looks = {place: asyncio.ensure_future(sample(place)) for place in dict.fromkeys(places)}
@@ -67,7 +67,7 @@ async def log_samples(
 
 
 async def _sample(connections: BrokerConnections, place: LogPlace) -> LogSample | None:
-    """What lies at a place. Where that is the end of a transaction, with what is before it."""
+    """The sample at a place. At the end of a transaction, with what is before it."""
     found = None
     for step in _STEPS_BACK:
         offset = max(0, place.offset - step)

@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for synchronous callers.
 
-Connections, retries and lingering batches go on there while the caller decodes, encodes or
-does something else. Daemonic: a program that forgets to close its client can still end.
+Connections, retries and lingering batches are served there while the caller decodes, encodes or
+does something else. The thread is a daemon: a program that forgets to close its client can end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ClosedMeanwhile(ClientError):
-    """The client was closed while a call of it was under way: it may have been done."""
+    """The client was closed during a call, which may have taken effect."""
 
 
 class LoopThread:
@@ -39,7 +39,7 @@ class LoopThread:
 
     @property
     def may_wait(self) -> bool:
-        """Not in a callback, which runs in this thread, and would wait for this thread."""
+        """False in a callback, which runs in this thread and would wait for itself."""
         return threading.current_thread() is not self._thread
 
     def check_may_wait(self) -> None:
@@ -65,7 +65,7 @@ class LoopThread:
             raise
 
     def submit(self, coroutine: Coroutine[Any, Any, T], *, waits: bool = False) -> Future[T]:
-        """Run a coroutine in the loop without waiting for it, unless it is said that one will."""
+        """Run a coroutine in the loop, without waiting; `waits` says that the caller will."""
         try:
             self._check_process()
             if waits:

@@ -1,7 +1,7 @@
 """Which replica of a partition to read from: the leader, or one nearer that it names (KIP-392).
 
-Traffic between zones costs money, so a broker with a replica selector sends a client that says
-where it is to a follower there. Plain state without I/O.
+Traffic between zones costs money, so a broker with a replica selector sends a client to a
+follower in the rack that the client names. Plain state without I/O.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class NearestReplica:
 
     @property
     def rack(self) -> str:
-        """What to tell a broker; nothing where the leader itself is to answer."""
+        """The rack to name to a broker; empty where the leader itself is to answer."""
         return self._rack if self._node_id is not None or self._clock() >= self._until else ""
 
     def follow(self, preferred: int) -> None:
-        """The leader has answered, and named this replica; below 0: itself."""
+        """Note the replica that the leader has named; below 0: the leader itself."""
         if preferred >= 0:
             self._node_id, self._until = preferred, self._clock() + _FOLLOWED_S
 
     def give_up(self) -> None:
-        """The follower has failed."""
+        """Note that the follower has failed."""
         self._node_id, self._until = None, self._clock() + _AFTER_FAILURE_S

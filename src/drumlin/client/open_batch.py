@@ -17,7 +17,7 @@ from drumlin.records.record import Record, encode_batch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-RECORD_OVERHEAD: Final = 24  # about what a record takes beside its key, value and headers
+RECORD_OVERHEAD: Final = 24  # about what a record takes besides its key, value and headers
 HEADER_OVERHEAD: Final = 4
 _FIXED_FIELDS_MAX: Final = 64  # what it can take at most, its batch's header shared out
 _COLUMNS_FROM: Final = 16  # fewer records are encoded sooner one by one

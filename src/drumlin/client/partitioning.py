@@ -51,7 +51,7 @@ def by_key(
 
 
 class StickyTurns:
-    """`by_key` for rows that come in pieces: those without a key go on where the last ones went."""
+    """`by_key` for rows that come in pieces: those without a key continue where the last went."""
 
     def __init__(self, partition_count: int) -> None:
         self._partition_count = partition_count
@@ -88,7 +88,7 @@ def as_chosen(chosen: pa.Array, otherwise: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def as_given(chosen: Any, partitions: Sequence[int], rows: int) -> NDArray[np.int32]:
-    """A column of partition numbers that somebody else has chosen.
+    """A column of partition numbers that the caller has chosen.
 
     Raises:
         ValueError: not one for each row, a null, or a partition that does not exist.

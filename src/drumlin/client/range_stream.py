@@ -1,4 +1,4 @@
-"""Fetching one range of a partition ahead of whoever decodes it. Lives in the loop.
+"""Fetching one range of a partition ahead of the thread that decodes it. Lives in the loop.
 
 One piece lies ready and one is on the way, so that the network never waits for the decoder;
 `fetch_room.py` bounds what all take. Where the next fetch starts follows from the batches that
@@ -29,8 +29,8 @@ _MAX_WAIT_MS: Final = 500
 class OffsetRange(NamedTuple):
     """start_offset <= offset < end_offset, in one partition.
 
-    A fetch does not stop at the end of a range: who knows that it is small may bound the first
-    fetch by `fetch_bytes`.
+    A fetch does not stop at the end of a range; where the range is known to be small,
+    `fetch_bytes` bounds the first fetch.
     """
 
     topic: str
@@ -58,7 +58,7 @@ class RangeStream:
         self._nearest = NearestReplica(connections.options.client_rack)
         self._share = room.share()
         self._is_closed = False
-        # A piece, the error that ended fetching, or None behind the last piece.
+        # A piece, the error that ended fetching, or None after the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
         self._task = asyncio.ensure_future(self._fetch_all())
 
@@ -93,7 +93,9 @@ class RangeStream:
         patience: Deadline | None = None
         while offset < self._range.end_offset:
             await self._share.wait_to_fetch(fetch_bytes)
-            if patience is None:  # from the first fetch on: a slow reader's time is not the log's
+            if (
+                patience is None
+            ):  # from the first fetch on: the time of a slow reader does not count
                 patience = Deadline(self._connections.options.patience_ms)
             fetched = await self._fetch(offset, fetch_bytes)
             self._share.fetched(len(fetched.records))
@@ -127,7 +129,7 @@ class RangeStream:
         return fetched
 
     async def _fetch_near(self, offset: int, max_bytes: int) -> PartitionFetch | None:
-        """From the replica that the leader has named. None: the leader is to be asked."""
+        """Fetch from the replica that the leader has named. None: ask the leader."""
         node_id = self._nearest.node_id
         if node_id is None:
             return None
@@ -138,7 +140,7 @@ class RangeStream:
                 return fetched
         except (KafkaError, PeerError):
             pass
-        # Away, no replica any more, or behind: only the leader can say what is really so.
+        # Away, no longer a replica, or lagging: only the leader knows.
         self._nearest.give_up()
         return None
 

@@ -34,7 +34,7 @@ _KERNELS_FROM_BYTES: Final = 256 << 10  # less is read sooner in plain Python, i
 
 
 class ReadOptions(TypedDict, total=False):
-    """What all ways of reading understand."""
+    """The options of all calls that read."""
 
     headers: bool
     columns: Sequence[str]
@@ -46,7 +46,7 @@ class ReadOptions(TypedDict, total=False):
 def check_options(call: str, options: ReadOptions) -> None:
     """
     Raises:
-        TypeError, ValueError: options that `call` does not have, or that make no sense.
+        TypeError, ValueError: options that `call` does not have, or that are invalid.
     """
     arguments.known_options(call, options, ReadOptions.__annotations__)
     arguments.isolation_level(options.get("isolation", "read_uncommitted"))
@@ -208,7 +208,7 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     """The schema of what is read with these options.
 
     Raises:
-        ValueError: a column is asked for that there is not.
+        ValueError: a column that does not exist.
     """
     return record_schema(options.get("columns"), with_headers=options.get("headers", False))
 

@@ -1,8 +1,8 @@
 """Appending rows that arrive in small pieces, to many topics: the writing side of a long task.
 
-Each partition has a batch that is open: rows are encoded into it as they come, and it is handed to
-the loop when it is full. Memory is bounded, however many rows come: by a window for all that are
-open, the largest of which go when it is full, and by what may be without an answer.
+Each partition has an open batch: rows are encoded into it as they come, and it is handed to the
+loop when it is full. Memory is bounded, however many rows come: by a window for all open batches,
+the largest of which are sent when it is full, and by the bytes that may be unacknowledged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from drumlin.records.open_batches import OpenBatches, Sealed
 WINDOW_BYTES: Final = 8 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _KERNELS_FROM_BYTES: Final = 256 << 10
-#: Fewer are encoded together with those that follow them.
+#: Smaller pieces are encoded together with those that follow.
 _PIECE_BYTES: Final = 1 << 20
 
 #: The columns that rows may have; only `value` must be there.
@@ -61,10 +61,10 @@ class EncodingRules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What a stream of rows has become. Offsets are -1 where brokers don't tell (acks="none").
+    """Where the rows of a stream are. Offsets are -1 where brokers don't tell (acks="none").
 
-    `checksum` is that of `records.arrow_checksum`, over what the rows themselves say: a partition
-    or a time that was chosen for a row is not in it. 0 where nobody asked for it.
+    `checksum` is that of `records.arrow_checksum`, over what the rows themselves contain: a
+    partition or a time that was chosen for a row is not in it. 0 unless it was asked for.
     """
 
     record_count: int
@@ -152,7 +152,7 @@ class StreamAppender:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether rows were taken of which it is not known that they are written, all of them."""
+        """Whether some of the rows taken are not known to be written."""
         return self._is_unfinished
 
     def settle(self) -> int:
@@ -267,7 +267,7 @@ class StreamAppender:
             yield names[code], rows
 
     def _partitions_of(self, topic: str, needed: int) -> list[int]:
-        """Those that there were at its first row, or more if a row names one of the more."""
+        """The partitions at its first row; asked for again if a row names a later one."""
         known = self._partitions.get(topic)
         if known is None or len(known) < needed:
             with translated():
@@ -279,7 +279,7 @@ class StreamAppender:
         return known
 
     def _extend_places(self, topic: str, partitions: int) -> None:
-        """Those that are there keep theirs: their batches may be open."""
+        """Known partitions keep their places: their batches may be open."""
         before = self._places.get(topic, np.empty(0, np.int64))
         first = len(self._place_names)
         self._place_names += [(topic, number) for number in range(len(before), partitions)]

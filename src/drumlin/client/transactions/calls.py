@@ -35,15 +35,15 @@ class TransactionCalls(Calls):
         self._unended = Unended()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
-        """Begin a transaction: all of it is seen by read_committed readers, or nothing.
+        """Begin a transaction: read_committed readers see all of it, or nothing.
 
-        Whoever has used the id before is fenced, and what that had open is aborted.
+        The previous producer of the id is fenced, and its open transaction aborted.
 
         Args:
-            transactional_id: a name that is this writer's alone, the same after a restart.
-            timeout_ms: after so long, from the first write on, the broker aborts it by itself.
+            transactional_id: a name that only this program uses, the same after a restart.
+            timeout_ms: the broker aborts it if it is open for longer, from its first write on.
                 None: as long as the broker allows (transaction.max.timeout.ms, 15 minutes by
-                default). Until it is ended, readers see nothing that comes after it.
+                default). Until it is ended, read_committed readers see nothing after it.
 
         Raises:
             RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker does not allow so much.
@@ -58,22 +58,22 @@ class TransactionCalls(Calls):
         return Transaction(self._thread, begun, self._producer, self._unended)
 
     def _abort_unended(self) -> None:
-        """The client is being closed. Raises nothing that brokers are the reason of."""
+        """Abort what is open, as the client is being closed. Raises no errors of brokers."""
         limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
         self._unended.abort(self._thread, limit_ms)
 
     def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
         """Commit or abort a transaction that was detached, here or anywhere.
 
-        Does nothing if just that has been done. It is tried until `call_timeout_ms` is over.
+        Does nothing if the same has been done. It is tried until `call_timeout_ms` is over.
 
         Raises:
-            ProducerFenced: somebody else has begun under its id; how it ended is not known.
+            ProducerFenced: another producer has begun under its id; how it ended is unknown.
             TransactionTimedOut: it is aborted, as it was open for too long.
-            TransactionAborted: it was to be committed, and somebody has aborted it.
-            TransactionCommitted: it was to be aborted, and somebody has committed it.
+            TransactionAborted: it was to be committed, and has been aborted.
+            TransactionCommitted: it was to be aborted, and has been committed.
             UnknownTransaction: the coordinator does not know it (any more).
-            OutcomeUnknown: nobody has answered; to call this again does no harm.
+            OutcomeUnknown: no answer; calling this again does no harm.
         """
         who = OpenTransaction(*transaction)
         arguments.text("transactional_id", who.transactional_id)
@@ -88,10 +88,10 @@ class TransactionCalls(Calls):
         *,
         are_written: bool = False,
     ) -> dict[OpenTransaction, ClientError | None]:
-        """As `end_transaction` for many, side by side: what it would raise for each, or None.
+        """`end_transaction` for many at a time: what it would raise for each, or None.
 
-        To commit what is empty is a success, unless it is known that something was acknowledged
-        in all of them (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
+        Committing an empty transaction succeeds, unless something was acknowledged in all of
+        them (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
         """
         ended = many.end_all(
             self._connections, transactions, commit=commit, are_written=are_written
@@ -101,7 +101,7 @@ class TransactionCalls(Calls):
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of these ids; those that nobody knows are left out."""
+        """What coordinators know of these ids; unknown ids are left out."""
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(describing.describe(self._connections, transactional_ids))
 
@@ -119,7 +119,7 @@ class TransactionCalls(Calls):
         return self._run(describing.list_transactions(self._connections, states, producer_ids))
 
     def abort_transaction(self, transactional_id: str) -> None:
-        """Abort what is open under an id, and fence whoever has it.
+        """Abort an id's open transaction, and fence its producer.
 
         Raises:
             UnknownTransaction: no coordinator knows the id.
@@ -130,17 +130,17 @@ class TransactionCalls(Calls):
     def abort_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, ClientError | None]:
-        """As `abort_transaction` for many, side by side: what it would raise for each, or None."""
+        """`abort_transaction` for many at a time: what it would raise for each, or None."""
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(
         self, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[OpenProducer]]:
-        """Who has a transaction open in these partitions, the oldest first.
+        """The producers with an open transaction in these partitions, the oldest first.
 
-        The first one holds up the last stable offset: readers see nothing from its
-        `first_offset` on.
+        The first one holds back the last stable offset: read_committed readers see nothing from
+        its `first_offset` on.
         """
         return self._run(open_producers.open_producers(self._connections, places))
 
@@ -152,6 +152,6 @@ class TransactionCalls(Calls):
         Raises:
             RequestRefused: INVALID_TXN_STATE: the producer has none open there, or a coordinator
                 knows it: use `abort_transaction`.
-            NotAuthorized: this takes the right ClusterAction, as of a broker.
+            NotAuthorized: this needs the right ClusterAction, which brokers have.
         """
         self._run(open_producers.abort_hanging(self._connections, topic, partition, producer_id))

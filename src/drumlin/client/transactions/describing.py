@@ -34,7 +34,7 @@ class TransactionDescription:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be committed, and holds up readers until it is ended."""
+        """Whether it can be committed, and holds back the last stable offset until it is ended."""
         return self.state == "Ongoing"
 
 
@@ -50,7 +50,7 @@ class TransactionListing(NamedTuple):
 async def describe(
     connections: BrokerConnections, transactional_ids: Iterable[str]
 ) -> dict[str, TransactionDescription]:
-    """Those that coordinators know, with one request to each of them.
+    """The ids that coordinators know, with one request to each coordinator.
 
     Raises:
         KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 3.0.
@@ -83,7 +83,7 @@ async def describe(
 async def describe_one(
     connections: BrokerConnections, transactional_id: str
 ) -> TransactionDescription | None:
-    """None for an id that its coordinator does not know. Raises as `describe` does."""
+    """`describe` for one id; None if its coordinator does not know it."""
     return (await describe(connections, (transactional_id,))).get(transactional_id)
 
 

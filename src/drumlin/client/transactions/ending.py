@@ -1,7 +1,7 @@
-"""Ending a transaction, by whoever knows its id, producer id and epoch; and what a refusal means.
+"""Ending a transaction, given its id, producer id and epoch; and what a refusal means.
 
-Brokers refuse with few codes, and one of them means three things. Which it was, the state that the
-coordinator describes tells.
+Brokers refuse with few codes, and one of them means three things. The state that the coordinator
+describes tells which it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EPOCH_GONE: Final = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_prod
 _UNKNOWN: Final = frozenset(
     {ErrorCode.invalid_producer_id_mapping, ErrorCode.transactional_id_not_found}
 )
-#: Codes that say what became of a transaction, if one knows how to read them.
+#: Codes that tell, with the state of the transaction, what became of it.
 TELLING: Final = EPOCH_GONE | _UNKNOWN | {ErrorCode.invalid_txn_state}
 
 
@@ -52,13 +52,13 @@ async def end_transaction(
     coordinator: TransactionCoordinator | None = None,
     is_written: bool = False,
 ) -> None:
-    """Commit or abort; does nothing if just that has been done already.
+    """Commit or abort; does nothing if the same has been done already.
 
-    `is_written`: its coordinator has acknowledged that something is in it. To commit it is no
-    success then if the coordinator says that there is nothing: it has lost what it knew.
+    `is_written`: the coordinator has acknowledged a partition or a group in it. If it says then
+    that there is nothing to commit, that is no success: it has lost its state.
 
     Raises:
-        TransactionError: which tells what became of it, or that nobody knows.
+        TransactionError: its class tells what became of it, or that this is unknown.
         KafkaError, PeerError: refused for another reason: nothing has changed.
     """
     coordinator = coordinator or TransactionCoordinator(connections, who.transactional_id)
@@ -79,7 +79,7 @@ async def end_transaction(
 
 
 class _EndRequest:
-    """An EndTxn that is sent as often as it takes, and what is known of it."""
+    """An EndTxn that is sent until it is answered, and what is known of its attempts."""
 
     def __init__(self, who: OpenTransaction, commit: bool) -> None:
         self._request = end_request(who, commit=commit)
@@ -88,7 +88,7 @@ class _EndRequest:
 
     @property
     def may_be_done(self) -> bool:
-        """One was sent that nobody has answered: refusals of others say nothing of it."""
+        """An attempt was sent and not answered: refusals of other attempts say nothing of it."""
         return self._unanswered > 0
 
     def build(self, shape: Shape) -> object:
@@ -106,7 +106,7 @@ def _unanswered(who: OpenTransaction, commit: bool, error: Exception) -> Outcome
 
 
 def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
-    """Also an abort by the broker is an abort; and what is empty is ended as it is."""
+    """An abort by the broker counts as an abort; an empty transaction is ended either way."""
     wanted = TransactionCommitted if commit else TransactionAborted
     return isinstance(fate, wanted | NothingToEnd)
 
@@ -129,14 +129,14 @@ def _fate(who: OpenTransaction, found: TransactionDescription) -> TransactionErr
     """Decide by the coordinator's state."""
     if found.producer_id == who.producer_id and found.epoch == who.epoch:
         return _ended(who, found.state)
-    # A time-out raises the epoch by one, so that the producer cannot go on. Whoever begins anew
-    # does so once more, and leaves another state.
+    # A time-out raises the epoch by one, to fence the producer. A new InitProducerId raises it
+    # once more, and leaves another state.
     is_raised = found.producer_id == who.producer_id and found.epoch == who.epoch + 1
     if is_raised and found.state in _ABORTED:
         why = "it was open for longer than its time-out, or aborted from outside"
         return TransactionTimedOut(f"aborted by the broker: {why}", who.transactional_id)
-    # To begin anew raises it by one, and by one before that if something was open to be aborted.
-    # In between it is described as ongoing, as it is when something is written by who came after.
+    # InitProducerId raises it by one, and by one more before that if it had to abort something.
+    # In between it is described as ongoing, as it is when the next producer writes.
     is_in_between = is_raised and found.state == "Ongoing"
     return _fenced(who, was_ended=None if is_in_between else is_raised)
 

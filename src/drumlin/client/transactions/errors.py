@@ -1,4 +1,4 @@
-"""What can become of a transaction, told apart as far as brokers tell it apart."""
+"""The fates of a transaction, as far as brokers tell them apart."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TransactionAborted(TransactionError):
 class TransactionTimedOut(TransactionAborted, TimeoutError):
     """It was open for longer than its time-out, and the broker has aborted it.
 
-    Somebody who aborts a transaction from outside leaves the same trace.
+    An abort from outside (`abort_transaction`) leaves the same trace.
     """
 
 
@@ -37,19 +37,19 @@ class TransactionCommitted(TransactionError):
 
 
 class NothingToEnd(TransactionError):
-    """It is the id's present one, and nothing was written in it."""
+    """It is the current transaction of its id, and nothing was written in it."""
 
 
 class ProducerFenced(TransactionError):
-    """Somebody else has begun under this transactional id.
+    """Another producer has begun under this transactional id.
 
-    If the transaction was open then, it was aborted by that. Whether it had been ended before,
-    and how, the broker does not know any more.
+    If the transaction was open then, that aborted it. The broker no longer knows whether and how
+    it had been ended before.
 
     Attributes:
-        was_ended: True: it had been ended before, by a commit or an abort, if the id was begun
-            anew only once since. False: it was open, or had timed out, or the id was begun anew
-            more than once. None: it does not show, or not yet.
+        was_ended: True: it had been ended before, by a commit or an abort, provided that only
+            one producer has begun since. False: it was open, or had timed out, or more than one
+            has begun since. None: unknown, or not known yet.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class ProducerFenced(TransactionError):
 class UnknownTransaction(TransactionError, LookupError):
     """The coordinator does not know the id (any more), or not with this producer id.
 
-    Brokers forget ids that nobody has used for days (transactional.id.expiration.ms). Or it knows
-    the id and nothing of what was acknowledged: it has lost a part of its own log.
+    Brokers forget ids that are not used for days (transactional.id.expiration.ms). Or it knows
+    the id but not what it acknowledged: it has lost a part of its own log.
     """
 
 
 class OutcomeUnknown(TransactionError, TimeoutError):
-    """Nobody has answered the request to end it: it may be ended, or be open still.
+    """The request to end it was not answered: it may be ended, or still be open.
 
-    To ask again does no harm.
+    Trying again does no harm.
     """

@@ -1,4 +1,4 @@
-"""Many transactions at once, as the tasks of a job leave them: side by side, each with its fate."""
+"""Many transactions at once, as the tasks of a job leave them; each has its own outcome."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ async def end_all(
     commit: bool,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """What `end_transaction` raises for each; None: it has ended so."""
+    """What `end_transaction` would raise for each; None: it has ended as wanted."""
     try:
         ids = [each.transactional_id for each in transactions]
         coordinators = await known_transaction_coordinators(connections, ids)
     except (KafkaError, PeerError):
-        coordinators = {}  # each will find its own, and tell if it does not
+        coordinators = {}  # each looks for its own, and reports if there is none
 
     async def end(who: OpenTransaction) -> None:
         node_id = coordinators.get(who.transactional_id)
@@ -48,7 +48,7 @@ async def end_all(
 async def abort_all(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, ClientError | None]:
-    """What `abort_by_id` raises for each; None: nothing of it is open any more."""
+    """What `abort_by_id` would raise for each; None: nothing of it is open any more."""
     return await _each(transactional_ids, lambda each: abort_by_id(connections, each))
 
 

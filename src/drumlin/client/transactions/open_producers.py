@@ -1,7 +1,7 @@
-"""Transactions as partitions know them: who has one open there, from which offset on.
+"""Transactions as partitions know them: which producers have one open, from which offset on.
 
-A partition's last stable offset is where its first open transaction begins. One that is open here,
-and that no coordinator knows, hangs: nobody will ever end it, except by a marker from outside.
+A partition's last stable offset is where its first open transaction begins. A transaction that is
+open here and unknown to its coordinator hangs: only a marker from outside ends it (KIP-664).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OpenProducer(NamedTuple):
 async def open_producers(
     connections: BrokerConnections, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, list[OpenProducer]]:
-    """Who has a transaction open in each of these partitions, the oldest first.
+    """The producers with an open transaction in each of these partitions, the oldest first.
 
     Raises:
         KafkaError, PeerError: refused, not answered, or the broker is older than Kafka 2.8.

@@ -31,9 +31,7 @@ class Participants:
         self._groups: set[str] = set()
         self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
         self._adding: asyncio.Task[None] | None = None
-        self.may_be_known = (
-            False  # the coordinator may have heard of one: there is something to end
-        )
+        self.may_be_known = False  # the coordinator may know of one: there is something to end
 
     @property
     def are_known(self) -> bool:
@@ -75,7 +73,7 @@ class Participants:
             self._adding.cancel()
 
     async def _add_wanted(self) -> None:
-        await asyncio.sleep(0)  # what is wanted in the same turn comes along
+        await asyncio.sleep(0)  # partitions wanted in the same turn share the request
         while self._wanted:
             wanted, self._wanted = self._wanted, {}
             self.may_be_known = True

@@ -1,9 +1,8 @@
 """The producer of one transaction: what appends and writers hand their batches to.
 
 Batches carry the transaction's producer id and epoch, and that epoch never changes. In each
-partition their sequences begin at 0, or where the epoch's transaction before has ended. A batch
-that cannot be delivered makes the transaction one that can only be aborted, and nothing is sent
-after it.
+partition their sequences begin at 0, or where the previous transaction of the epoch ended. After a
+batch that cannot be delivered the transaction can only be aborted, and nothing more is sent.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ class TransactionalProducer(Producer):
 
     @property
     def sequences(self) -> dict[TopicPartition, int]:
-        """Where the next transaction of this epoch goes on."""
+        """The sequences with which the next transaction of this epoch begins."""
         sent = {(topic, n): each.next_sequence for (topic, n, _), each in self._senders.items()}
         return {**self._sequences, **sent}
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:  # noqa: ARG002
-        """Deliver a batch behind all that were put for the same partition."""
+        """Deliver a batch after all that were put for the same partition."""
         self.put_count += 1
         self._unsettled.add(batch.done)
         self._is_settled.clear()
@@ -64,7 +63,7 @@ class TransactionalProducer(Producer):
         super().put(topic, partition, _MANNER, batch)
 
     def fail(self, error: Exception) -> None:
-        """Take nothing more, and send nothing more. The first error is the one that is told."""
+        """Take and send nothing more. The first error is the one that is reported."""
         if self._closed_by is None:
             self._closed_by = error
             for sender in self._senders.values():
@@ -107,7 +106,7 @@ class TransactionalProducer(Producer):
         if isinstance(error, Exception):
             # Not at once: a sender is in the middle of its turn. It sends nothing more by itself.
             loop.call_soon(self.fail, error)
-        loop.call_soon(self._tell_settled)  # behind the failure, so that no commit misses it
+        loop.call_soon(self._tell_settled)  # after the failure, so that no commit misses it
 
     def _tell_settled(self) -> None:
         if not self._unsettled:

@@ -1,7 +1,7 @@
-"""What the coordinator of a transaction is asked, and how its answers are read.
+"""Requests to the coordinator of a transaction, and how their answers are read.
 
 Nothing here sends, and nothing decides what is done about a refusal. Versions end where
-transactions v2 begin (KIP-890): there an end gives a new epoch, of which only one process hears.
+transactions v2 begin (KIP-890): there EndTxn returns a new epoch, to one process only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_VERSION_MAX: Final = 4
 
 
 class OpenTransaction(NamedTuple):
-    """All that it takes to end a transaction, for any process of any machine. Can be pickled."""
+    """All that a process on any machine needs to end a transaction. Can be pickled."""
 
     transactional_id: str
     producer_id: int
@@ -33,7 +33,7 @@ class OpenTransaction(NamedTuple):
 
 
 def init_request(transactional_id: str, timeout_ms: int) -> RequestBuilder:
-    """A new epoch: fences whoever has the id, and aborts what it has open."""
+    """InitProducerId: a new epoch, which fences the id's producer and aborts its transaction."""
 
     def build(shape: Shape) -> object:
         return shape(
@@ -46,7 +46,7 @@ def init_request(transactional_id: str, timeout_ms: int) -> RequestBuilder:
 
 
 def begun(response: Any, transactional_id: str) -> OpenTransaction:
-    """What an InitProducerId gives.
+    """Producer id and epoch from the answer to an InitProducerId.
 
     Raises:
         KafkaError: refused.
@@ -83,7 +83,7 @@ def check_added(response: Any, transactional_id: str) -> None:
     """
     for topic in response.results_by_topic_v3_and_below:
         for each in topic.results_by_partition:
-            # The others are only told that nobody has tried.
+            # The others say only that they were not attempted.
             if each.partition_error_code is not ErrorCode.operation_not_attempted:
                 where = f"topic {topic.name!r} partition {each.partition_index}"
                 what = f"{where} in transaction {transactional_id!r}"
@@ -139,7 +139,7 @@ def check_committed(response: Any, group_id: str) -> None:
 
 
 def end_request(who: OpenTransaction, *, commit: bool) -> RequestBuilder:
-    """EndTxn. The same end may be asked for again and again."""
+    """EndTxn. It may be repeated."""
 
     def build(shape: Shape) -> object:
         return shape(

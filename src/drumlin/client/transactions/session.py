@@ -30,7 +30,7 @@ from drumlin.client.transactions.starting import TimeoutLimit
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: The group has moved on: the offsets are somebody else's now.
+#: The group has moved on: the partitions belong to other members now.
 _NOT_OURS: Final = frozenset(
     {
         ErrorCode.unknown_member_id,
@@ -87,7 +87,7 @@ class TransactionSession:
             KafkaError, PeerError: refused, or not answered.
         """
         if offsets:
-            # Who waits for it may be interrupted; the end must wait for it all the same.
+            # The waiting caller may be interrupted; the end must still wait for it.
             await asyncio.shield(asyncio.ensure_future(self._commit_offsets(group, offsets)))
 
     async def _commit_offsets(
@@ -134,7 +134,7 @@ class TransactionSession:
                 is_written=self._participants.are_known,
             )
         except TransactionCommitted:
-            # That is the one before, where the coordinator has not even heard of this one.
+            # It describes the previous one if the coordinator has not heard of this one.
             if self._is_first or self._is_complete:
                 raise
         return True
@@ -150,7 +150,7 @@ class TransactionSession:
         )
 
     async def failed(self, error: Exception) -> TransactionError | None:
-        """From now on it can only be aborted; tells what became of it, if the error tells."""
+        """From now on it can only be aborted; returns its fate, if the error reveals it."""
         self.producer.fail(error)
         for cause in _causes(error):
             if isinstance(cause, TransactionError):
@@ -160,7 +160,7 @@ class TransactionSession:
         return None
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop what still runs."""
         self.producer.close()
 
 
@@ -170,7 +170,7 @@ async def begin(
     transactional_id: str,
     timeout_ms: int | None,
 ) -> TransactionSession:
-    """Fence and abort what was before under the id, and begin.
+    """Fence and abort the id's previous transaction, and begin.
 
     Raises:
         KafkaError, PeerError: refused, or not answered.

@@ -20,7 +20,7 @@ from drumlin.wire.messages import Shape
 
 _BROKER_RESOURCE: Final = 4
 _MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
-#: Kafka's default of that key, and what to ask for where a broker allows less, and does not say.
+#: Kafka's default of that key, and what to try where a broker allows less and does not tell.
 _TIMEOUTS_MS: Final = (900_000, 600_000, 300_000, 120_000, 60_000, 30_000, 10_000, 1_000)
 
 
@@ -34,7 +34,7 @@ class TimeoutLimit:
     async def begin(
         self, coordinator: TransactionCoordinator, transactional_id: str, timeout_ms: int | None
     ) -> tuple[OpenTransaction, int]:
-        """Fence and abort what was before, and begin; gives the time-out that it has, too.
+        """Fence and abort the previous transaction, and begin; returns its time-out, too.
 
         Raises:
             KafkaError, PeerError: refused, or not answered.
@@ -58,7 +58,7 @@ class TimeoutLimit:
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
     async def _told(self, node_id: int) -> int:
-        """What the broker says; 0 if it does not, as to a user who may not see its settings."""
+        """The broker's limit; 0 if it does not tell, as to a user without the right to see it."""
 
         def build(shape: Shape) -> object:
             resource = shape(
@@ -81,10 +81,10 @@ class TimeoutLimit:
 
 
 async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> None:
-    """Fence whoever has the id, and abort what is open under it.
+    """Fence the id's producer, and abort its open transaction.
 
     Raises:
-        UnknownTransaction: nobody has used it.
+        UnknownTransaction: the id was never used.
         KafkaError, PeerError: refused, or not answered.
     """
     found = await describe_one(connections, transactional_id)
@@ -96,14 +96,14 @@ async def abort_by_id(connections: BrokerConnections, transactional_id: str) -> 
     except KafkaError as error:
         if error.code is not ErrorCode.invalid_transaction_timeout:
             raise
-        # Brokers allow less by now. Nothing will be open that this could end too soon.
+        # Brokers allow less by now. Nothing stays open, so a short time-out does no harm.
         await begin(coordinator, transactional_id, _TIMEOUTS_MS[-1])
 
 
 async def begin(
     coordinator: TransactionCoordinator, transactional_id: str, timeout_ms: int
 ) -> OpenTransaction:
-    """InitProducerId: fences whoever has the id, and aborts what it has open.
+    """InitProducerId: fences the id's producer, and aborts its open transaction.
 
     Raises:
         KafkaError, PeerError: refused, or not answered.

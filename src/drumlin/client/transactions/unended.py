@@ -1,8 +1,8 @@
-"""Transactions that nobody has ended yet: when their client is closed, they are aborted.
+"""Transactions that are not ended yet: when their client is closed, they are aborted.
 
-As Kafka's own producer does. It takes the brokers' help, so there is a limit: what is not aborted
-by then is left to its time-out, and the log says so. Nothing is raised, as whoever closes a client
-may have an exception of its own on the way.
+As Kafka's own producer does. Brokers have to answer, so there is a time limit: a transaction that
+is not aborted by then is left to its time-out, and that is logged. Nothing is raised, as a client
+is often closed because of another exception.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 
 
 class Abandoned(Protocol):
-    """A transaction, as it is seen from here."""
+    """What this module needs of a transaction."""
 
     @property
     def transactional_id(self) -> str: ...
 
     def await_end(self, timeout_s: float) -> None:
-        """If a thread is about to end it, let it."""
+        """If a thread is about to end it, wait for that."""
 
     async def abandon(self) -> bool:
-        """In the loop: abort it, if it is open and nobody is about to end it.
+        """In the loop: abort it, if it is open and no thread is about to end it.
 
         Tells whether there was anything to abort. Raises as an abort does.
         """
@@ -45,12 +45,12 @@ class Unended:
         self._by_id: dict[str, Abandoned] = {}
 
     def add(self, transaction: Abandoned) -> None:
-        """It has begun. One before it under the same id is fenced by that."""
+        """Note that it has begun, which fences an earlier one under the same id."""
         with self._lock:
             self._by_id[transaction.transactional_id] = transaction
 
     def discard(self, transaction: Abandoned) -> None:
-        """It has ended."""
+        """Note that it has ended."""
         with self._lock:
             if self._by_id.get(transaction.transactional_id) is transaction:
                 del self._by_id[transaction.transactional_id]
