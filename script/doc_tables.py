@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import click
+
 from drumlin.broker.served import SERVED
+from drumlin.cli.app import app
 from drumlin.config.broker import OWN_DEFAULTS
 from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
@@ -170,6 +173,23 @@ def layers() -> str:
     return table(("layer", "what is in it"), rows)
 
 
+def commands() -> str:
+    """The help of every command, as a terminal of 90 columns shows it."""
+    root = click.Context(app, info_name="drumlin", terminal_width=90)
+    return "".join(_help_of(app, root))
+
+
+def _help_of(command: click.Command, context: click.Context) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield f"### {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n\n"
+        return
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        inner = click.Context(found, parent=context, info_name=name, terminal_width=90)
+        yield from _help_of(found, inner)
+
+
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "layers": layers,
     "served": served_apis,
@@ -177,6 +197,7 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "broker-keys": broker_table,
     "topic-keys": topic_table,
     "group-keys": group_table,
+    "commands": commands,
 }
 
 
