@@ -1,7 +1,7 @@
-"""Committed offsets: what OffsetCommit and OffsetFetch are asked, and how their answers are read.
+"""Committed offsets: OffsetCommit and OffsetFetch requests, and how their answers are read.
 
-Nothing here sends: who asks a coordinator, and what is done about its refusals, is up to the
-callers, members of groups and administrators alike.
+Nothing here sends: callers, members of groups and administrators alike, ask a coordinator and
+deal with its refusals.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Check = Callable[[ErrorCode, str], None]
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A place to go on from. The epoch is that of the last record before it; -1: not known."""
+    """An offset to continue from. The epoch is that of the last record before it; -1: unknown."""
 
     offset: int
     metadata: str = ""
@@ -101,7 +101,7 @@ def fetch_request(
 ) -> RequestBuilder:
     """OffsetFetch of `places`, or of all that the group has committed.
 
-    With `require_stable` it is an error, which passes, if a transaction is about to commit.
+    With `require_stable` it fails with a retriable error while a transaction may commit one.
     """
 
     def build(shape: Shape) -> object:

@@ -1,7 +1,7 @@
-"""Who coordinates a group or a transactional id, and how one hears that somebody else does.
+"""Which broker coordinates a group or a transactional id, and what shows that another one does.
 
-`find_...` asks a broker. `known_...` asks only for what no broker has told yet: they are for
-attempts within `BrokerConnections.retrying`, which forgets all of it when one fails.
+`find_...` asks a broker. `known_...` asks only if the answer is not in memory: they are for
+attempts within `BrokerConnections.retrying`, which clears that memory when an attempt fails.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ async def coordinator_connection(connections: BrokerConnections, node_id: int) -
     """A connection to the broker that was said to coordinate.
 
     Raises:
-        KafkaError: COORDINATOR_NOT_AVAILABLE, which passes, if it is no part of the cluster now:
-            it has died, and nobody has taken over yet.
+        KafkaError: COORDINATOR_NOT_AVAILABLE, which is retriable, if it is not in the cluster
+            now: it has died, and no other broker has taken over yet.
         PeerError: it cannot be reached.
     """
     try:
@@ -99,7 +99,7 @@ async def find_transaction_coordinators(
 ) -> dict[str, int]:
     """The same for many ids, with one request where the broker takes them (KIP-699, Kafka 3.0).
 
-    Those that have none at the moment are left out.
+    Ids without a coordinator at the moment are left out.
 
     Raises:
         KafkaError, PeerError: one that does not pass, or no answer.

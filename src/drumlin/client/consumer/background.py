@@ -1,7 +1,7 @@
-"""A consumer's part in the loop: membership, fetching, commits, and what they have in common.
+"""The part of a consumer in the loop: membership, fetching, commits, and what they share.
 
-The user's thread asks for `next` and gets one thing to do: a duty, a piece to read, a reset to
-be told. Everything that changes lives here, in one thread.
+The user's thread calls `next` and gets one thing to do: a duty, a piece to read, or a reset to
+report. All mutable state lives here, in one thread.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-_MISSING_TOPIC_S: Final = 1.0  # how soon to look again for a topic that is not there yet
+_MISSING_TOPIC_S: Final = 1.0  # how soon to look again for a missing topic
 
 
 class Readable(NamedTuple):
@@ -119,7 +119,7 @@ class Background:
     async def next(
         self, deadline: Deadline | None, *, comes_back: bool
     ) -> Duty | Readable | Reset | None:
-        """The next thing to do for who polls; None when nothing came in time.
+        """The next thing to do for the polling thread; None when nothing came in time.
 
         Raises:
             ClientError: this consumer, or one of its partitions, cannot go on.
@@ -153,7 +153,7 @@ class Background:
         return Readable(piece, self.positions.of(piece.place).position)
 
     def _raise_end(self) -> None:
-        """Raise why nothing goes on here, for any partition."""
+        """Raise the reason why no partition can be served, if there is one."""
         if self.is_closed:
             raise ClientError("this consumer is closed")
         for error in (self._error, None if self._driver is None else self._driver.error):
@@ -178,7 +178,7 @@ class Background:
         self._wake()
 
     def given(self, piece: Piece, end_offset: int, *, is_last: bool) -> None:
-        """The user has got the records of `piece` before `end_offset`, or is about to."""
+        """Note that the user gets the records of `piece` before `end_offset`."""
         state = self.positions.get(piece.place, piece.version)
         if state is None:
             return
@@ -192,7 +192,7 @@ class Background:
     # -- duties --------------------------------------------------------------------------
 
     def begin(self, duty: Duty) -> None:
-        """Before the user is told."""
+        """Start a duty, before the user's callback is called."""
         if duty.kind is DutyKind.ASSIGN:
             self._begin(duty.partitions)
 
@@ -206,7 +206,7 @@ class Background:
             _log.warning("commit of group %r before revocation: %s", self._group_id, error)
 
     def finish(self, duty: Duty) -> None:
-        """After the user was told."""
+        """Finish a duty, after the user's callback."""
         if duty.kind is not DutyKind.ASSIGN:
             self._end(duty.partitions)
         assert self._protocol is not None
@@ -237,7 +237,7 @@ class Background:
     async def committed(
         self, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed; places without are left out."""
+        """The group's committed offsets; partitions without one are left out."""
         if self._link is None:
             raise ClientError("this consumer has no group")
         self._check_not_shut()
@@ -265,14 +265,14 @@ class Background:
         return found
 
     def _reader(self) -> GroupMetadata:
-        # Members of classic groups read offsets without saying who they are.
+        # Members of classic groups fetch offsets without naming their member id.
         credentials = self._credentials()
         if credentials is None or self._options.protocol == "classic":
             return GroupMetadata(self._group_id or "")
         return credentials
 
     async def position(self, place: TopicPartition, deadline: Deadline) -> int:
-        """The offset of the next record of a partition that poll will give.
+        """The offset of the next record of a partition that poll returns.
 
         Raises:
             ClientError: not assigned; or the failure that the partition has, or the consumer.
@@ -290,7 +290,7 @@ class Background:
             await self._wait_for_change(deadline)
 
     def seek(self, place: TopicPartition, to: OffsetSpec | OffsetAndMetadata) -> None:
-        """Read on from there; a plain number is an offset."""
+        """Continue from there; a plain number is an offset."""
         state = self.positions.of(place)
         if isinstance(to, OffsetAndMetadata):
             state.go_to(to.offset, to.leader_epoch)
@@ -302,7 +302,7 @@ class Background:
         self._fetcher.pump()
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Give nothing of these until they are resumed; what was fetched ahead is dropped."""
+        """Return nothing of these until they are resumed; what was fetched ahead is dropped."""
         for state in [self.positions.of(each) for each in places]:
             state.is_paused = True
             state.drop_buffered()
@@ -316,7 +316,7 @@ class Background:
         self._something_changed()
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this is; generation -1 while it is no member."""
+        """This member's ids and generation; generation -1 while it is no member."""
         if self._group_id is None:
             raise ClientError("this consumer has no group")
         return self._credentials() or GroupMetadata(self._group_id)
@@ -341,7 +341,7 @@ class Background:
     # -- the end -------------------------------------------------------------------------
 
     async def stop_polling(self) -> frozenset[TopicPartition]:
-        """Nothing more is given; gives what must be given up."""
+        """Return nothing more to the user; returns the partitions that must be given up."""
         self.is_closed = True
         self._notify()
         self._fetcher.stop()
@@ -353,7 +353,7 @@ class Background:
     async def shut_down(self, *, leaves: bool | None, timeout_ms: float) -> None:
         """Leave the group, and close the connections.
 
-        `leaves` None does what is usual: a static member may come back, another does not.
+        `leaves` None is the default: a static member may come back, a dynamic one leaves.
         """
         self._is_shut = True
         try:
@@ -448,7 +448,7 @@ _STALE: Final = frozenset({ErrorCode.stale_member_epoch, ErrorCode.unknown_membe
 
 
 def _is_stale(error: BaseException) -> bool:
-    """Whether the group has moved on since we knew who we are in it."""
+    """Whether the group has moved on since this member learnt its generation."""
     return isinstance(error, KafkaError) and error.code in _STALE
 
 

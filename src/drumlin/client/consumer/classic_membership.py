@@ -3,8 +3,8 @@
     UNJOINED -> PREPARING -> JOINING -> SYNCING -> STABLE -> PREPARING ...
 
 In PREPARING the user's thread gives up what must be given up before a join: everything in an
-eager group, nothing in a cooperative one. That waits for the user to poll; the member goes on
-beating meanwhile. What the group assigns is taken over in STABLE, by the user's thread again.
+eager group, nothing in a cooperative one. That waits for the user to poll; heartbeats continue
+meanwhile. The assignment is taken over in STABLE, by the user's thread again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""
 
-#: The group goes on without what we were.
+#: The group has removed this member, or its generation is over.
 _OUT: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
 
 
@@ -48,8 +48,8 @@ class Phase(Enum):
     JOINING = auto()
     SYNCING = auto()
     STABLE = auto()
-    LEAVING = auto()  # did not poll for too long; to be told to the group
-    AWAY = auto()  # ... told; comes back with the next poll
+    LEAVING = auto()  # did not poll for too long; the group must learn of it
+    AWAY = auto()  # ... the group knows; comes back with the next poll
     CLOSED = auto()
     FAILED = auto()
 
@@ -62,7 +62,7 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """SyncGroup; whoever leads sends the assignment along, the others nothing."""
+    """SyncGroup; the leader sends the assignment along, the others nothing."""
 
     generation_id: int
     member_id: str
@@ -76,7 +76,7 @@ class Beat(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A JoinGroup that was answered well."""
+    """The answer to a successful JoinGroup."""
 
     generation_id: int
     member_id: str
@@ -100,7 +100,7 @@ class ClassicOptions:
 
 
 class ClassicMembership(UsersSide):
-    """Times are seconds of whatever clock the caller has."""
+    """Times are seconds of the caller's clock."""
 
     def __init__(self, options: ClassicOptions, now: float) -> None:
         super().__init__(options.max_poll_interval_s, now)
@@ -108,13 +108,15 @@ class ClassicMembership(UsersSide):
         self._is_cooperative = is_cooperative(options.assignors)
         self._topics: frozenset[str] | None = None
         self._joined_topics: frozenset[str] = frozenset()
-        self._led_counts: Mapping[str, int] | None = None  # what we assigned by, as the leader
+        self._led_counts: Mapping[str, int] | None = (
+            None  # the partition counts that the leader assigned by
+        )
         self.phase = Phase.UNJOINED
         self.failure: ErrorCode | None = None
         self._member_id = _NOBODY
         self._generation_id = NO_GENERATION
         self._joined: Joined | None = None
-        self._target: Partitions | None = None  # assigned, and not taken over yet
+        self._target: Partitions | None = None  # assigned, not yet taken over
         self._claim = Claim(NO_PARTITIONS, NO_GENERATION)
         self._rejoins_after_duty = False
         self._not_before = now
@@ -123,7 +125,7 @@ class ClassicMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """What to send next; it may be asked for again if nothing came of it."""
+        """What to send next; the same again if it was not sent."""
         self._notice_idleness(now)
         if self.phase is Phase.LEAVING:
             return Leave(self._member_id, "the consumer did not poll in time")
@@ -177,7 +179,7 @@ class ClassicMembership(UsersSide):
     def _notice_idleness(self, now: float) -> None:
         if now < self._idle_at or self.phase not in (Phase.PREPARING, Phase.STABLE):
             return
-        # A static member says nothing: it may come back as the one it was.
+        # A static member does not leave: it may come back under its instance id.
         tells = self._options.group_instance_id is None and self._member_id != _NOBODY
         self.phase = Phase.LEAVING if tells else Phase.AWAY
         if not tells:
@@ -190,7 +192,7 @@ class ClassicMembership(UsersSide):
         self._member_id = member_id
 
     def joined(self, answer: Joined, now: float) -> None:
-        """A generation has begun, with us in it."""
+        """A generation has begun, with this member in it."""
         if self.phase is not Phase.JOINING:
             return
         self._joined = answer
@@ -201,11 +203,11 @@ class ClassicMembership(UsersSide):
         self.phase = Phase.SYNCING
 
     def led(self, partition_counts: Mapping[str, int]) -> None:
-        """We lead, and have assigned what these topics have."""
+        """This member leads, and has assigned the partitions of these topics."""
         self._led_counts = dict(partition_counts)
 
     def synced(self, partitions: Partitions, now: float) -> None:
-        """These partitions are ours in this generation."""
+        """The partitions of this member in this generation."""
         if self.phase is not Phase.SYNCING:
             return
         self._target = partitions
@@ -217,7 +219,7 @@ class ClassicMembership(UsersSide):
             self._rejoin()
 
     def beaten(self, now: float) -> None:
-        """A heartbeat was answered well."""
+        """A heartbeat succeeded."""
         self._next_beat = now + self._options.heartbeat_interval_s
 
     def left(self) -> None:
@@ -302,14 +304,14 @@ class ClassicMembership(UsersSide):
         )
 
     def polled(self, now: float) -> None:
-        """Who is away comes back."""
+        """A member that was away comes back."""
         super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.UNJOINED
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before anything goes on."""
+        """What the user's thread must do before the membership continues."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is Phase.PREPARING:
@@ -328,10 +330,10 @@ class ClassicMembership(UsersSide):
         return frozenset(each for each in self._owned if each[0] not in wanted)
 
     def duty_done(self, duty: Duty) -> None:
-        """The user's thread has done what it began, whatever has happened meanwhile."""
+        """The user's thread has finished its duty, whatever has happened meanwhile."""
         self._is_on_duty = False
         if duty.kind is DutyKind.ASSIGN:
-            # What we have no right to any more we have lost, all the rest comes up again.
+            # Partitions without a valid claim are lost; the rest is decided again.
             self._owned |= duty.partitions
             if self._generation_id == NO_GENERATION:
                 self._has_lost = True
@@ -339,7 +341,7 @@ class ClassicMembership(UsersSide):
             self._owned -= duty.partitions
             self._has_lost = self._has_lost and bool(self._owned)
             if self._is_cooperative and self._target is not None:
-                # Somebody waits for what we gave up: only a new rebalance can hand it on.
+                # Other members wait for what was given up: only a new rebalance hands it on.
                 self._rejoins_after_duty = True
         self._settle()
 
@@ -351,11 +353,11 @@ class ClassicMembership(UsersSide):
 
     @property
     def group_topics(self) -> frozenset[str]:
-        """The topics whose partitions concern us, as the leader."""
+        """The topics that concern this member as the leader."""
         return frozenset(self._led_counts or ())
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
-        """What metadata says: a member joins again for other topics, a leader for partitions."""
+        """New metadata: other topics make a member rejoin, other partition counts a leader."""
         self._topics = wanted
         if self.phase is not Phase.STABLE:
             return
@@ -367,7 +369,7 @@ class ClassicMembership(UsersSide):
             self._rejoin()
 
     def close(self) -> Leave | None:
-        """The end; gives what to tell the group, unless there is nobody to miss us."""
+        """End; returns the LeaveGroup to send, if the group knows this member."""
         member_id = self._member_id
         self.phase = Phase.CLOSED
         self._forget_membership(keep_id=False)

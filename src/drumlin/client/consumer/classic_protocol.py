@@ -1,4 +1,4 @@
-"""Sends what a classic membership decides, and tells it what came of it."""
+"""Sends what a classic membership decides, and reports the answers to it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _PROTOCOL_TYPE: Final = "consumer"
-_JOIN_EXTRA_MS: Final = 5_000  # what a broker may take beyond the rebalance timeout
+_JOIN_EXTRA_MS: Final = 5_000  # what a broker may take longer than the rebalance timeout
 
-#: Given topics, how many partitions those have that exist.
+#: Given topics, the partition counts of those that exist.
 PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 
 
@@ -124,7 +124,7 @@ class ClassicProtocol:
                 assignments=tuple(assigned),
             )
 
-        # The broker answers when the leader has spoken, or lets everybody join again.
+        # The broker answers when the leader has sent the assignment, or when all must rejoin.
         timeout_ms = self._options.max_poll_interval_s * 1000 + _JOIN_EXTRA_MS
         response = await self._link.membership_request("sync_group", build, timeout_ms=timeout_ms)
         self._link.check(response.error_code, "sync_group")

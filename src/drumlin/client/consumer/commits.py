@@ -1,4 +1,4 @@
-"""Commits offsets: on request, and by itself what the user has come back from.
+"""Commits offsets: on request, and periodically those of records that are processed.
 
 One commit is under way at a time, so that none overtakes an older one that is being repeated.
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
-#: The group has moved on, or is about to: somebody else may have the partitions.
+#: The group has moved on, or is about to: other members may have the partitions.
 _NOT_OURS: Final = frozenset(
     {
         ErrorCode.unknown_member_id,
@@ -57,16 +57,16 @@ class Committer:
         self._timeout_ms = timeout_ms
         self._in_turn = asyncio.Lock()
         self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._losses = 0  # how often partitions went
+        self._losses = 0  # how often partitions were lost or revoked
         self._lost_at: dict[TopicPartition, int] = {}
         self.is_automatic = interval_ms is not None
         if interval_ms is not None:
             tasks.spawn(self._commit_periodically(interval_ms / 1000))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These go: what is committed for them later is not our doing, and must not be.
+        """These partitions go; nothing may be committed for them from now on.
 
-        A commit that is still being repeated fails, or it would take others' progress back.
+        A commit that is still being repeated fails: it would undo the progress of other members.
         """
         self._losses += 1
         for place in places:
@@ -106,7 +106,7 @@ class Committer:
             raise CommitFailed(f"not committed: {where} went to others meanwhile")
 
     def _kept(self, offsets: Offsets, losses: int) -> Offsets:
-        """Without those partitions that went after there had been so many losses."""
+        """`offsets` without partitions that were lost after that many losses."""
         lost_at = self._lost_at
         return {place: each for place, each in offsets.items() if lost_at.get(place, 0) <= losses}
 
@@ -124,7 +124,7 @@ class Committer:
             raise error
 
     async def commit_progress(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Commit what the user has come back from, where that is news. Raises as `commit`."""
+        """Commit the offsets of processed records, where they are new. Raises as `commit`."""
         known = self._committed
         due = self._positions.committable(places)
         news = {
@@ -135,14 +135,14 @@ class Committer:
         await self.commit(news)
 
     def start_known(self, offsets: Offsets) -> None:
-        """So much was committed when we began."""
+        """Note what was committed when these partitions began."""
         self._committed.update(offsets)
 
     async def _commit_periodically(self, interval_s: float) -> None:
         while True:
             await asyncio.sleep(interval_s)
             if self._credentials() is None:
-                continue  # it will be told by the next poll
+                continue  # the next poll raises it
             try:
                 await self.commit_progress()
             except CommitFailed as error:

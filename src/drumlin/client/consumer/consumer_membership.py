@@ -2,8 +2,8 @@
 
     JOINING -> STABLE, with every heartbeat carrying what has changed since the last one.
 
-The broker takes partitions away first and hands them on when their owner has said that it has
-given them up; so whatever the user's thread has done (`duty_done`) is told at once.
+The broker revokes partitions first, and hands them on when their owner reports that it has given
+them up; so what the user's thread has done (`duty_done`) is reported at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 
-#: The group goes on without us.
+#: The group has removed this member.
 _FENCED: Final = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
 
 
@@ -39,19 +39,19 @@ class Phase(Enum):
     JOINING = auto()
     STABLE = auto()
     LOST = auto()  # fenced: joins again once the user has given everything up
-    LEAVING = auto()  # did not poll for too long; to be told to the group
-    AWAY = auto()  # ... told; comes back with the next poll
+    LEAVING = auto()  # did not poll for too long; the group must learn of it
+    AWAY = auto()  # ... the group knows; comes back with the next poll
     CLOSED = auto()
     FAILED = auto()
 
 
 class Beat(NamedTuple):
-    """ConsumerGroupHeartbeat. With `is_full`, everything is told; else what has changed."""
+    """ConsumerGroupHeartbeat: with `is_full` all fields, else those that have changed."""
 
     member_id: str
     member_epoch: int
     is_full: bool
-    owned: Partitions | None  # None: as told before
+    owned: Partitions | None  # None: unchanged
 
 
 Step = Beat | Leave | Wait
@@ -65,7 +65,7 @@ class ConsumerProtocolOptions:
 
 
 class ConsumerMembership(UsersSide):
-    """Times are seconds of whatever clock the caller has."""
+    """Times are seconds of the caller's clock."""
 
     def __init__(self, options: ConsumerProtocolOptions, member_id: str, now: float) -> None:
         super().__init__(options.max_poll_interval_s, now)
@@ -75,7 +75,7 @@ class ConsumerMembership(UsersSide):
         self.member_id = member_id
         self._epoch = JOIN_EPOCH
         self._target: Partitions = NO_PARTITIONS
-        self._told: Partitions | None = None  # what the broker knows us to own; None: nothing yet
+        self._told: Partitions | None = None  # what the broker knows to be owned; None: nothing yet
         self._is_full = True
         self._next_beat = now
         self._not_before = now
@@ -83,7 +83,7 @@ class ConsumerMembership(UsersSide):
     # -- what to send --------------------------------------------------------------------
 
     def next_step(self, now: float) -> Step:
-        """What to send next; it may be asked for again if nothing came of it."""
+        """What to send next; the same again if it was not sent."""
         if self.phase is Phase.STABLE and now >= self._idle_at:
             self.phase = Phase.LEAVING
         if self.phase is Phase.LEAVING:
@@ -103,13 +103,13 @@ class ConsumerMembership(UsersSide):
     def _has_something_to_tell(self) -> bool:
         if self._is_on_duty or self._owned == self._told:
             return False
-        # An assignment is acknowledged when it is taken over, also if that changed nothing.
+        # An assignment is acknowledged when it is taken over, even if that changed nothing.
         return self._told is not None or self.duty is None
 
     # -- what came of it -----------------------------------------------------------------
 
     def beaten(self, step: Beat, epoch: int, interval_s: float, now: float) -> None:
-        """A heartbeat was answered well."""
+        """A heartbeat succeeded."""
         if self.phase not in (Phase.JOINING, Phase.STABLE):
             return
         self.phase = Phase.STABLE
@@ -120,7 +120,7 @@ class ConsumerMembership(UsersSide):
         self._next_beat = now + interval_s
 
     def targeted(self, partitions: Partitions) -> None:
-        """The broker wants us to have these, neither more nor less."""
+        """The broker's target assignment for this member."""
         if self.phase is Phase.STABLE:
             self._target = partitions
             if self._told != partitions:
@@ -156,7 +156,7 @@ class ConsumerMembership(UsersSide):
             self._not_before = now + RETRY_S
 
     def disowned(self, code: ErrorCode) -> None:
-        """A commit was refused with `code`. What that means the next heartbeat tells."""
+        """A commit was refused with `code`. The next heartbeat tells what that means."""
         if self.phase is not Phase.STABLE:
             return
         if code is ErrorCode.fenced_instance_id:
@@ -193,14 +193,14 @@ class ConsumerMembership(UsersSide):
         return GroupMetadata(self._options.group_id, self._epoch, self.member_id, instance)
 
     def polled(self, now: float) -> None:
-        """Who is away comes back."""
+        """A member that was away comes back."""
         super().polled(now)
         if self.phase is Phase.AWAY:
             self.phase = Phase.LOST
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before anything goes on."""
+        """What the user's thread must do before the membership continues."""
         if self._has_lost:
             return Duty(DutyKind.LOSE, self._owned)
         if self.phase is not Phase.STABLE:
@@ -212,10 +212,10 @@ class ConsumerMembership(UsersSide):
         return None
 
     def duty_done(self, duty: Duty) -> None:
-        """The user's thread has done what it began, whatever has happened meanwhile."""
+        """The user's thread has finished its duty, whatever has happened meanwhile."""
         self._is_on_duty = False
         if duty.kind is DutyKind.ASSIGN:
-            # What was taken away meanwhile the next duty gives up.
+            # The next duty gives up what was revoked meanwhile.
             self._owned |= duty.partitions
             self._has_lost = self._has_lost or self.phase is not Phase.STABLE
         else:
@@ -231,7 +231,7 @@ class ConsumerMembership(UsersSide):
         """The broker looks after topics."""
 
     def close(self) -> Leave | None:
-        """The end; gives what to tell the group, unless there is nobody to miss us."""
+        """End; returns the heartbeat to send, if the group knows this member."""
         is_member = self.phase in (Phase.STABLE, Phase.JOINING)
         self.phase = Phase.CLOSED
         self._forget_membership()

@@ -1,4 +1,4 @@
-"""Sends what a KIP-848 membership decides, and tells it what came of it."""
+"""Sends what a KIP-848 membership decides, and reports the answers to it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class ConsumerProtocol:
         )
 
     async def leave(self, step: Leave) -> None:
-        """Tell the group that this member goes; a static one comes back, perhaps."""
+        """Tell the group that this member goes; a static one may come back."""
         instance_id = self._options.group_instance_id
         is_final = step.is_final or instance_id is None
 

@@ -1,7 +1,7 @@
 """The way to a group's coordinator: found when needed, forgotten when it turns out wrong.
 
-JoinGroup may be held by the broker for minutes, and a broker answers a connection in order. So
-what makes a membership goes over connections of its own, and commits do not wait behind it.
+A broker may hold JoinGroup for minutes, and answers the requests of a connection in order. So
+requests of the membership have a connection of their own, and commits do not wait for them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CoordinatorLink:
         return await self._request(self._connections, api_name, build, how)
 
     async def membership_request(self, api_name: str, build: RequestBuilder, **how: Any) -> Any:
-        """The same, for what makes the membership. Raises as `request` does."""
+        """The same for requests of the membership. Raises as `request` does."""
         return await self._request(self._membership, api_name, build, how)
 
     async def _request(
@@ -71,7 +71,7 @@ class CoordinatorLink:
     def check(self, code: ErrorCode, what: str) -> None:
         """
         Raises:
-            KafkaError: unless `code` is none; forgets a coordinator that is none.
+            KafkaError: unless `code` is "none"; forgets a broker that is not the coordinator.
         """
         if code in LOST_COORDINATOR:
             self.forget()

@@ -1,4 +1,4 @@
-"""A fetched piece as Arrow batches, each with the offset behind it. In the reader's thread."""
+"""A fetched piece as Arrow batches, each with its end offset. Runs in the reader's thread."""
 
 from __future__ import annotations
 

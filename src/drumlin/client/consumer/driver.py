@@ -1,4 +1,4 @@
-"""Runs a membership: asks it what to send next, sends that, and waits where nothing is due.
+"""Runs a membership: asks it what to send next, sends that, and waits when nothing is due.
 
 One request is under way at a time. The only place of the membership that awaits.
 """
@@ -20,7 +20,7 @@ class GroupProtocolDriver(Protocol):
     membership: Any
 
     async def perform(self, step: Any) -> None:
-        """Send what the membership wants to be sent, and tell it what came of it."""
+        """Send what the membership wants sent, and report the answer to it."""
 
     async def leave(self, step: Leave) -> None:
         """Tell the group that this member goes."""
@@ -37,7 +37,7 @@ class Driver:
         self._task = asyncio.ensure_future(self._run())
 
     def wake(self) -> None:
-        """Something else than an answer has changed the membership."""
+        """Look again, as something other than an answer has changed the membership."""
         self._woken.set()
 
     async def stop(self) -> None:

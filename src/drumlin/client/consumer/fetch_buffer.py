@@ -29,7 +29,7 @@ class Piece:
     """Whole record batches of one partition; what is before `start_offset` is not wanted."""
 
     place: TopicPartition
-    version: int  # of the partition's state: another one there makes this worthless
+    version: int  # of the partition's state; if that has another one, this piece is stale
     start_offset: int
     end_offset: int
     leader_epoch: int  # of the last batch
@@ -39,7 +39,7 @@ class Piece:
 
 
 class FetchBuffer:
-    """Lives in the loop; the user's thread reads the records of the piece that it was given."""
+    """Lives in the loop; the user's thread reads the records of the piece that it got."""
 
     def __init__(self, limit_bytes: int, memory: FrameMemory) -> None:
         self._limit_bytes = limit_bytes
@@ -49,19 +49,19 @@ class FetchBuffer:
 
     @property
     def room_bytes(self) -> int:
-        """How much may be asked for. All of the limit if nothing is held or on its way."""
+        """How much may be fetched: the whole limit if nothing is held or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:
-        """So much is about to come."""
+        """Reserve room for a response."""
         self._used_bytes += size_bytes
 
     def give_up(self, size_bytes: int) -> None:
-        """What was reserved has come, or will not."""
+        """Release a reservation: the response has come, or will not."""
         self._used_bytes -= size_bytes
 
     def put(self, pieces: Sequence[Piece]) -> None:
-        """Take in what one response has brought."""
+        """Take in the pieces of a response."""
         if pieces:
             self._used_bytes += pieces[0].frame.size_bytes
             self._pieces.extend(pieces)
@@ -77,7 +77,7 @@ class FetchBuffer:
         return None
 
     def drop_unwanted(self, positions: Positions) -> None:
-        """Make room where partitions went or moved elsewhere."""
+        """Drop pieces of partitions that are gone or were repositioned."""
         kept: deque[Piece] = deque()
         for piece in self._pieces:
             if positions.get(piece.place, piece.version) is not None:
@@ -87,7 +87,7 @@ class FetchBuffer:
         self._pieces = kept
 
     def done(self, piece: Piece) -> None:
-        """The user's thread needs the records of the first piece no more."""
+        """The user's thread is done with the records of the first piece."""
         if self._pieces and self._pieces[0] is piece:
             self._pieces.popleft()
             self._release(piece)

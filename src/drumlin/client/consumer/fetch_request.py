@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 async def fetch_partitions(
     connection: BrokerConnection, wanted: Sequence[Wanted], limits: Limits
 ) -> dict[TopicPartition, PartitionFetch]:
-    """What the leader has of them; the first of them are served first.
+    """Fetch from the leader; it serves the first partitions first.
 
     Raises:
         KafkaError: the broker's error for the whole request.

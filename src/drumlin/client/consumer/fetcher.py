@@ -1,8 +1,8 @@
 """Fetches ahead for all partitions, one request at a time for each leader and *lane*.
 
-A broker holds a fetch while there is nothing to read, and answers a connection in order. So
-partitions that are read to their end share a request that may wait, on connections of its own,
-and those that lag are fetched in another lane, where nothing ever waits long.
+A broker holds a fetch while there is nothing to read, and answers the requests of a connection in
+order. So partitions that are read to their end share a request that may wait, on a connection of
+its own, and lagging partitions are fetched in another lane, where no request waits long.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from drumlin.peer.retry import is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
-_PIECES_AHEAD: Final = 2  # of a partition: one to read, one behind it
-_PROMPT_WAIT_MS: Final = 50  # a lagging partition has something, unless its leader just changed
+_PIECES_AHEAD: Final = 2  # of a partition: one being read, and the next
+_PROMPT_WAIT_MS: Final = 50  # a lagging partition has records, unless its leader just changed
 _ROOM_MIN_BYTES: Final = 64 << 10
 _WAITING_SHARE: Final = 4  # of the buffer: one part for fetches that wait, all together
 
-#: The versions that partitions had when something was begun with them.
+#: The versions of partitions when a request for them began.
 Versions = Mapping[TopicPartition, int]
 
 
@@ -70,7 +70,7 @@ class Fetcher:
         self._is_stopped = False
 
     def pump(self) -> None:
-        """Begin whatever fetches there are room and reason for."""
+        """Begin the fetches that are due and have room."""
         if self._is_stopped:
             return
         lanes: dict[Lane, list[PartitionState]] = defaultdict(list)
@@ -94,7 +94,7 @@ class Fetcher:
             self._tasks.spawn(self._check(_hold(unchecked)))
         for states in lanes.values():
             states.sort(key=lambda each: each.last_fetch)
-        # Where memory is short, who got something last comes last.
+        # Where memory is short, the partition served last comes last.
         for lane, states in sorted(lanes.items(), key=lambda each: each[1][0].last_fetch):
             if lane not in self._busy:
                 self._begin(lane, states)
@@ -104,7 +104,7 @@ class Fetcher:
         self._is_stopped = True
 
     def _is_checked(self, state: PartitionState) -> bool:
-        """Whether the leader of today is one that knows what we have read."""
+        """Whether the current leader was checked to have what was read."""
         topic, partition = state.place
         epoch = self._prompt.view.topics[topic].partitions[partition].leader_epoch
         if state.position_epoch == NO_EPOCH or epoch == NO_EPOCH:
@@ -121,7 +121,7 @@ class Fetcher:
         limit = self._options.buffer_bytes
         room = self._buffer.room_bytes
         if lane.waits:
-            # Memory that is kept for what may come must not hold up what is there.
+            # Memory reserved for waiting fetches must not hold up lagging partitions.
             room = min(room, limit // _WAITING_SHARE // max(1, len(self._prompt.view.brokers)))
         elif room < min(_ROOM_MIN_BYTES, limit // 2):
             return
@@ -185,7 +185,7 @@ class Fetcher:
     def _take(
         self, answers: Mapping[tuple[str, int], PartitionFetch], states: list[PartitionState]
     ) -> list[PartitionState]:
-        """Take in what came; gives the partitions that need a new look at metadata."""
+        """Take in a response; returns the partitions that need fresh metadata."""
         frame = Frame(sum(len(each.records) for each in answers.values()), 0)
         pieces: list[Piece] = []
         troubled: list[PartitionState] = []
@@ -252,7 +252,7 @@ class Fetcher:
     # -- what goes wrong -----------------------------------------------------------------
 
     async def _check(self, versions: Versions) -> None:
-        """Ask whether the leaders know what we have read."""
+        """Ask the leaders whether their logs hold what was read (KIP-320)."""
         try:
             await self._starter.check(self._unchanged(versions))
         except (KafkaError, PeerError) as error:
@@ -278,13 +278,13 @@ class Fetcher:
         except (KafkaError, PeerError) as error:
             if not is_retriable(error):
                 self._fail(self._unchanged(versions), error)
-        # Whoever leads now is asked first whether it knows what we have read.
+        # A new leader is asked first whether its log holds what was read.
         for state in self._unchanged(versions):
             state.stage = Stage.CHECKING
         self.pump()
 
     def _unchanged(self, versions: Versions) -> list[PartitionState]:
-        """Those that are held still: nobody has sent them elsewhere, or taken them away."""
+        """The held partitions that were neither repositioned nor revoked."""
         found = (self._positions.get(place, version) for place, version in versions.items())
         return [each for each in found if each is not None and each.stage is Stage.WAITING]
 
@@ -299,7 +299,7 @@ def _is_fetchable(state: PartitionState) -> bool:
 
 
 def _hold(states: list[PartitionState]) -> Versions:
-    """Nothing is fetched of these until they are released; gives the versions that they have."""
+    """Fetch nothing of these until they are released; returns their versions."""
     for state in states:
         state.stage = Stage.WAITING
     return {each.place: each.version for each in states}

@@ -1,4 +1,4 @@
-"""Makes the membership that the options ask for, and what sends for it."""
+"""Makes the membership that the options ask for, and its protocol."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What both group protocols have in common: what a member is asked to do, and by whom.
+"""What both group protocols have in common: the state machine of a member, from outside.
 
-A membership is a plain state machine. It tells the *driver* which request comes next and is
-told what came of it; and it tells the *user's thread* which partitions to give up or to take
-(`duty`), and is told when that is done. It never waits, sends, or calls anybody.
+It tells the *driver* which request comes next, and the driver reports the answer. It tells the
+*user's thread* which partitions to give up or to take over (`duty`), and the thread reports when
+that is done. It never waits, sends, or calls back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RETRY_S = 0.1
 
 
 def passes(code: ErrorCode) -> bool:
-    """Whether the same request may succeed later, perhaps at another broker."""
+    """Whether the same request may succeed later, possibly at another broker."""
     return bool(code.retriable) or code is ErrorCode.unknown_server_error
 
 
@@ -31,7 +31,7 @@ class DutyKind(Enum):
     """What the user's thread is to do with partitions."""
 
     REVOKE = "revoke"  # commit, then give them up
-    LOSE = "lose"  # give them up; somebody else may have them already
+    LOSE = "lose"  # give them up; other members may have them already
     ASSIGN = "assign"  # begin with them
 
 
@@ -55,7 +55,7 @@ class Leave(NamedTuple):
 
 
 class Membership(Protocol):
-    """What `driver` and `Background` need of either protocol. Times are in seconds."""
+    """The interface of both protocols to `driver` and `Background`. Times are in seconds."""
 
     #: Why this member cannot go on, for good.
     failure: ErrorCode | None
@@ -68,13 +68,13 @@ class Membership(Protocol):
 
     @property
     def duty(self) -> Duty | None:
-        """What the user's thread must do before anything goes on."""
+        """What the user's thread must do before the membership continues."""
 
     def begin_duty(self) -> Duty | None:
-        """It begins with `duty`: until that is done, nobody is told what the user has."""
+        """The thread begins `duty`: until that is done, `owned` is not reported."""
 
     def duty_done(self, duty: Duty) -> None:
-        """It has done what it began, whatever has happened meanwhile."""
+        """The thread has finished its duty, whatever has happened meanwhile."""
 
     @property
     def owned(self) -> Partitions:
@@ -85,14 +85,14 @@ class Membership(Protocol):
         """None while this is no member."""
 
     def disowned(self, code: ErrorCode) -> None:
-        """A commit was refused with `code`, which may mean that we are out."""
+        """A commit was refused with `code`, which may mean that this member is fenced."""
 
     @property
     def group_topics(self) -> frozenset[str]:
         """Topics that concern this member besides those that it wants."""
 
     def topics_changed(self, wanted: frozenset[str], partition_counts: Mapping[str, int]) -> None:
-        """What metadata says of the topics wanted and of the group's."""
+        """New metadata of the wanted topics and of the group's topics."""
 
     def close(self) -> Leave | None:
-        """The end; gives what to tell the group, unless there is nobody to miss us."""
+        """End; returns the request to send, if the group knows this member."""

@@ -36,9 +36,9 @@ async def commit_offsets(
 async def fetch_offsets(
     link: CoordinatorLink, who: GroupMetadata, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What is committed for `places`; those without are left out.
+    """Committed offsets of `places`; partitions without one are left out.
 
-    Offsets that a transaction is about to commit are waited for: they are an error that passes.
+    While a transaction may commit offsets, it fails with a retriable error.
 
     Raises:
         KafkaError: refused.

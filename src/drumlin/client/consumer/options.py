@@ -1,4 +1,4 @@
-"""What a consumer can be told, and what makes no sense.
+"""The options of a consumer, and their checks.
 
 Names and defaults follow Kafka's consumer where it has the same thing; units come last.
 """
@@ -18,10 +18,10 @@ from drumlin.client.reader import ReadOptions, schema_of
 from drumlin.client.tables import Decode, check_decode
 from drumlin.peer.options import Isolation
 
-#: Which protocol makes the group: that of Kafka's first 15 years, or KIP-848's.
+#: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]
 Delivery = Literal["at_least_once", "at_most_once"]
-#: Where reading starts without a committed offset. "committed": it doesn't, poll raises.
+#: Where reading starts without a committed offset. "committed": nowhere, poll raises.
 Start = Literal["earliest", "latest", "committed"] | datetime
 #: What to do when the log does not hold the position any more. "raise": poll raises.
 OutOfRange = Literal["raise", "earliest", "latest"]

@@ -1,11 +1,11 @@
 """Where a consumer is in each of its partitions. Plain state, changed in the loop only.
 
-Three offsets, never further apart than what is buffered and what the user works on:
+Three offsets, no further apart than what is buffered and what the user is processing:
 
     committable <= position <= fetch_offset
 
-`fetch_offset` is where the next fetch starts, `position` is behind what the user has been given,
-`committable` is behind what the user has come back from.
+`fetch_offset` is where the next fetch starts, `position` is after the records returned to the
+user, `committable` is after the records that the user has processed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stage(Enum):
     """What stands between a partition and fetching it."""
 
     STARTING = auto()  # where to begin is being asked for
-    CHECKING = auto()  # a new leader is asked whether it knows what we have read
+    CHECKING = auto()  # a new leader is asked whether its log holds what was read
     FETCHING = auto()
     WAITING = auto()  # after an error that may pass
     FAILED = auto()  # poll raises `failure`, until the user seeks
@@ -36,9 +36,9 @@ class Stage(Enum):
 
 @dataclass(slots=True)
 class PartitionState:
-    """One partition. Whenever what is buffered becomes worthless it gets another `version`.
+    """One partition. It gets another `version` whenever what is buffered becomes stale.
 
-    Versions never come again, not even for a partition that is lost and assigned anew.
+    Versions are never reused, even if a partition is lost and assigned again.
     """
 
     place: TopicPartition
@@ -51,7 +51,7 @@ class PartitionState:
     fetch_offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
     high_watermark: int = NO_OFFSET
-    end_offset: int = NO_OFFSET  # how far the last fetch said that one may read
+    end_offset: int = NO_OFFSET  # the end that the last fetch reported
     is_paused: bool = False
     is_on_way: bool = False  # in a fetch that is not answered
     buffered: int = 0  # pieces
@@ -64,14 +64,14 @@ class PartitionState:
         return self.end_offset != NO_OFFSET and self.fetch_offset >= self.end_offset
 
     def drop_buffered(self) -> None:
-        """Whatever is buffered or on its way is not wanted; fetch from the position again."""
+        """Drop what is buffered or in flight, and fetch from the position again."""
         self.version = next(_VERSIONS)
         self.buffered = 0
         self.is_on_way = False
         self.fetch_offset = self.position
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Read on from `offset`. Nothing before it is to be committed by itself any more."""
+        """Continue from `offset`. Nothing before it is committed automatically any more."""
         self.position = self.committable = offset
         self.position_epoch = self.committable_epoch = epoch
         self.end_offset = NO_OFFSET
@@ -81,7 +81,7 @@ class PartitionState:
         self.stage = Stage.CHECKING if epoch != NO_EPOCH else Stage.FETCHING
 
     def fail(self, failure: ClientError) -> None:
-        """Poll raises this until somebody seeks."""
+        """Have poll raise this until the user seeks."""
         self.failure = failure
         self.stage = Stage.FAILED
         self.drop_buffered()
@@ -104,7 +104,7 @@ class Positions:
         return frozenset(self._states)
 
     def get(self, place: TopicPartition, version: int | None = None) -> PartitionState | None:
-        """The state of a partition; None if it is not ours, or has moved on from `version`."""
+        """The state of a partition; None if it is not assigned, or has another version."""
         state = self._states.get(place)
         if state is None or (version is not None and state.version != version):
             return None
@@ -132,7 +132,7 @@ class Positions:
                 state.drop_buffered()
 
     def come_back(self) -> None:
-        """The user asks for more: what was given is done."""
+        """The user polls again: what was returned before is processed."""
         for state in self._states.values():
             state.committable = state.position
             state.committable_epoch = state.position_epoch
@@ -140,7 +140,7 @@ class Positions:
     def committable(
         self, places: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the user has come back from, where that is known."""
+        """The offsets after the processed records, where known."""
         wanted = self._states.keys() if places is None else places
         found = {}
         for place in wanted:
@@ -150,7 +150,7 @@ class Positions:
         return found
 
     def current(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the user has been given, where that is known."""
+        """The offsets after the returned records, where known."""
         return {
             each.place: OffsetAndMetadata(each.position, "", each.position_epoch)
             for each in self._states.values()

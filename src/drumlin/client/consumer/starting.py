@@ -1,7 +1,7 @@
-"""Where to read on: committed offsets, the option `start`, and logs that changed under us.
+"""Where to start reading: committed offsets, the option `start`, and logs that have changed.
 
-Asks and sets; fetching is somebody else's. Nothing here moves a position silently: what is not
-as it was becomes an error that poll raises, or a reset that is logged and told.
+Looks positions up and sets them; it does not fetch. It never moves a position silently: an invalid
+one becomes an error that poll raises, or a reset that is logged and reported to `on_reset`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Starter:
         self.resets: deque[Reset] = deque()
 
     def start(self, places: Iterable[TopicPartition]) -> None:
-        """Find out where these begin, and let them go."""
+        """Find out where these begin, and have them fetched."""
         states = [self._positions.of(each) for each in places]
         if states:
             self._tasks.spawn(self._insist(_noted(states), self._start))
@@ -205,7 +205,7 @@ class Starter:
         self._on_change()
 
     def _still(self, noted: Noted, stage: Stage = Stage.STARTING) -> list[PartitionState]:
-        """Those that nobody has taken away or sent elsewhere meanwhile."""
+        """The partitions that were neither revoked nor repositioned meanwhile."""
         return [
             state
             for state, version in noted
@@ -251,7 +251,7 @@ class Starter:
             for each in topic.partitions:
                 place = (topic.topic, each.partition)
                 if place not in epochs:
-                    continue  # nobody has asked for it
+                    continue  # not asked for
                 if each.error_code is not ErrorCode.none:
                     where = f"offset_for_leader_epoch of topic {topic.topic!r}"
                     raise KafkaError(each.error_code, where)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Tasks:
-    """`on_crash` is told what nobody has caught: the user must hear of it, not only a log."""
+    """`on_crash` gets uncaught exceptions: the user must see them, not only a log."""
 
     def __init__(self, on_crash: Callable[[BaseException], None]) -> None:
         self._on_crash = on_crash

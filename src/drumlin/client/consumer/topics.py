@@ -1,4 +1,4 @@
-"""What metadata says of topics: which exist, how many partitions they have, which id is whose."""
+"""Topics by metadata: which exist, their partition counts, their ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drumlin.client.consumer.options import Subscription
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Such a topic counts as none, until it turns up.
+#: A topic with such an error counts as missing until it turns up.
 _MISSING: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,

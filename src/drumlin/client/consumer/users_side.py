@@ -1,7 +1,7 @@
 """The user's side of a membership: which partitions it has, and whether it is busy with a duty.
 
-Both group protocols have this in common; which duty is due they know themselves. Pure; times are
-seconds of whatever clock the caller has.
+Both group protocols share this; each decides which duty is due. Pure; times are seconds of the
+caller's clock.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from drumlin.client.consumer.membership import NO_PARTITIONS, Duty, Partitions
 
 
 class UsersSide(ABC):
-    """What a membership knows of the user's thread."""
+    """What a membership knows about the user's thread."""
 
     def __init__(self, max_poll_interval_s: float, now: float) -> None:
         self._owned: Partitions = NO_PARTITIONS
-        self._has_lost = False  # what it owns is somebody else's now
+        self._has_lost = False  # what it owns belongs to other members now
         self._is_on_duty = False
         self._max_poll_interval_s = max_poll_interval_s
         self._last_poll = now
@@ -40,13 +40,13 @@ class UsersSide(ABC):
 
     @property
     def _idle_at(self) -> float:
-        """From when on nobody can be said to poll any more."""
+        """When the user's thread counts as no longer polling."""
         return float("inf") if self._is_polling else self._last_poll + self._max_poll_interval_s
 
     @property
     @abstractmethod
     def duty(self) -> Duty | None:
-        """What the user's thread must do before anything goes on."""
+        """What the user's thread must do before the membership continues."""
 
     def begin_duty(self) -> Duty | None:
         """The user's thread begins with `duty`: what it has is not certain until it is done."""

@@ -1,7 +1,7 @@
 """The way to the coordinator of a transactional id, and how long it is asked.
 
-A coordinator moves, restarts, and is busy with the transaction before: all of that passes, and a
-request is repeated until the call's time is up. Each of them may be repeated without harm.
+A coordinator moves, restarts, and may be busy with the previous transaction. Such errors pass, so a
+request is repeated until the call's time is up. All of these requests may be repeated safely.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-#: Markers of the transaction before are being written, which takes milliseconds.
+#: Markers of the previous transaction are being written, which takes milliseconds.
 _FIRST_PAUSE_S: Final = 0.005
 _LAST_PAUSE_S: Final = 0.2
 
@@ -40,10 +40,10 @@ class TransactionCoordinator:
         read: Callable[[Any], T],
         version_max: int | None = None,
     ) -> T:
-        """Ask until there is an answer that is not to pass. `read` raises the error in it.
+        """Ask until the answer is not a retriable error. `read` raises the error in it.
 
         Raises:
-            KafkaError: refused; or what the last answer was when time was up.
+            KafkaError: refused; or the error of the last answer when time was up.
             PeerError: not answered, or by no broker that knows such requests.
         """
         deadline = Deadline(self._connections.options.patience_ms)

@@ -1,4 +1,4 @@
-"""Who reads which partition: the rules by which a leader divides topics among members.
+"""Assignors: the rules by which a leader divides partitions among members.
 
 Names, and the bytes that members exchange, are those of Kafka's own clients, so that a group
 may have members of several kinds. Pure functions of what the members say.

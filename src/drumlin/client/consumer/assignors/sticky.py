@@ -1,11 +1,11 @@
-"""Kafka's `sticky` and `cooperative-sticky`: even, and as much as possible as it was.
+"""Kafka's `sticky` and `cooperative-sticky`: even, with as few moves as possible.
 
-Members say what they had: in their user data (`sticky`, whose members have given everything up
-when they join) or as owned partitions (`cooperative-sticky`). Of two that claim the same
-partition the later generation is right; of the same generation, nobody.
+Members report what they had: in their user data (`sticky`, whose members have given everything up
+when they join) or as owned partitions (`cooperative-sticky`). If two claim the same partition, the
+later generation is right; in the same generation, neither.
 
-`cooperative-sticky` hands a partition on in two steps: the one who has it learns first that it
-has it no more, and the rebalance that follows gives it to the next.
+`cooperative-sticky` hands a partition on in two steps: first its owner loses it, and the rebalance
+that follows gives it to the next member.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Claim(NamedTuple):
 
 
 def sticky_user_data(claim: Claim) -> bytes | None:
-    """What a member of a `sticky` group tells about itself; None for one that is new."""
+    """The user data of a member of a `sticky` group; None for a new one."""
     if claim.generation_id == NO_GENERATION:
         return None
     return write_partitions(by_topic(claim.partitions)) + _INT32.pack(claim.generation_id)
 
 
 def cooperative_user_data(generation_id: int) -> bytes:
-    """What a member of a `cooperative-sticky` group tells besides what it owns."""
+    """The user data of a member of a `cooperative-sticky` group, besides what it owns."""
     return _INT32.pack(generation_id)
 
 
@@ -54,7 +54,7 @@ def assign(partition_counts: Mapping[str, int], members: list[Member]) -> Assign
 
 
 def assign_cooperatively(partition_counts: Mapping[str, int], members: list[Member]) -> Assignment:
-    """Even and sticky, without what somebody else owns still."""
+    """Even and sticky, without partitions that another member still owns."""
     claims = {each.member_id: _owned(each) for each in members}
     assignment = _assign(partition_counts, members, claims)
     owners: dict[TopicPartition, tuple[int, str | None]] = {}
@@ -112,7 +112,7 @@ def _assign(
 def _kept(
     existing: set[TopicPartition], members: list[Member], claims: Mapping[str, Claim]
 ) -> Assignment:
-    """What members keep: what they claim, want still, and nobody claims with better right."""
+    """What members keep: what they claim, still want, and no other claims with better right."""
     claimants: dict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:
         claim = claims[member.member_id]
@@ -130,9 +130,9 @@ def _kept(
 def _level(
     assignment: Assignment, free: list[TopicPartition], members: list[Member], total: int
 ) -> None:
-    """All want the same: everybody gets the same number, give or take one."""
+    """All want the same topics: each gets the same number of partitions, give or take one."""
     share, rest = divmod(total, len(members))
-    # Who has most keeps the one that is left over, so that the fewest partitions move.
+    # The members with most keep those left over, so that the fewest partitions move.
     order = sorted(in_order(members), key=lambda each: -len(assignment[each.member_id]))
     quotas = {each.member_id: share + (index < rest) for index, each in enumerate(order)}
     for member_id, partitions in assignment.items():
@@ -149,14 +149,14 @@ def _level(
 def _deal(
     assignment: Assignment, free: list[TopicPartition], wanting: Mapping[str, list[Member]]
 ) -> None:
-    """Each free partition to who has least; first those that few can take."""
+    """Give each free partition to the member with fewest; first those that few can take."""
     for topic, partition in sorted(free, key=lambda each: (len(wanting[each[0]]), each)):
         least = min(wanting[topic], key=lambda each: len(assignment[each.member_id]))
         assignment[least.member_id].add((topic, partition))
 
 
 def _balance(assignment: Assignment, wanting: Mapping[str, list[Member]]) -> None:
-    """Move partitions to members that have at least two less, until there is none.
+    """Move partitions to members that have at least two fewer, until there is none.
 
     Each move makes the sum of the squares smaller, so this ends.
     """
