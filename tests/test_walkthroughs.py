@@ -9,10 +9,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
-from drumlin.cli import server
+from drumlin.cli.app import app
 from rig.walkthrough import Walkthrough, blocks, check_shown, commands
 
 ROOT = Path(__file__).parents[1]
@@ -83,11 +85,19 @@ def test_what_starts_a_service_parses() -> None:
     unit.read_string(unit_text)
     started = shlex.split(unit["Service"]["ExecStart"])
     assert started[0].endswith("/bin/drumlin")
-    assert server._parser().parse_args(started[2:]).file == Path("/etc/drumlin/server.properties")
+    assert server_options(started[1:])["arguments"] == ("/etc/drumlin/server.properties",)
     (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
     (added,) = re.findall(r"^    command: (\[.*\])$", text, re.MULTILINE)
-    options = server._parser().parse_args([*json.loads(entry), *json.loads(added)][2:])
-    assert options.data == "/data"
+    options = server_options([*json.loads(entry), *json.loads(added)][1:])
+    assert options["data"] == "/data"
+
+
+def server_options(words: list[str]) -> dict[str, Any]:
+    """As `drumlin` reads its command line, from the name of the command on."""
+    name, *arguments = words
+    command = app.get_command(click.Context(app), name)
+    assert name == "server" and command is not None
+    return command.make_context(name, arguments).params
 
 
 def test_a_block_is_read_as_a_shell_shows_it() -> None:
