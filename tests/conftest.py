@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from rig.apache_kafka import ApacheKafka, Unavailable
 from rig.certificates import Certificates
+from rig.depth import IS_DEEP
 from rig.drumlin_server import DrumlinServer
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
@@ -25,6 +28,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# At each commit the same examples, so that a failure is the commit's; script/assure looks further.
+settings.register_profile("commit", derandomize=True, deadline=None, database=None)
+settings.register_profile("deep", deadline=None, print_blob=True)
+settings.load_profile("deep" if IS_DEEP else "commit")
+
 #: Nothing is shown by waiting as long as brokers do by default.
 _IMPATIENT = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -32,6 +40,13 @@ _IMPATIENT = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
 }
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Servers that tests start are not to see what is said to the tests: they would warn of it."""
+    if not session.config.getoption("numprocesses", None):  # else those who run tests inherit it
+        os.environ.pop("DRUMLIN_TEST_DEEP", None)
+        os.environ.pop("DRUMLIN_TEST_REQUIRE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,6 +74,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         if is_failure(reason):
             report.outcome, report.longrepr = "failed", f"nothing is to be skipped: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Of script/assure: what was run, folder by folder."""
+    if not IS_DEEP:
+        return
+    counts: Counter[tuple[str, str]] = Counter()
+    seconds: Counter[str] = Counter()
+    for outcome in ("passed", "failed", "skipped", "error"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            folder = "/".join(report.nodeid.split("::")[0].split("/")[:-1])
+            counts[folder, outcome] += 1
+            seconds[folder] += report.duration
+    terminalreporter.section("what was run")
+    for folder in sorted(seconds):
+        shown = ", ".join(f"{count} {each}" for (at, each), count in counts.items() if at == folder)
+        terminalreporter.write_line(f"{folder}: {shown}; {seconds[folder]:.0f} s")
 
 
 @pytest.fixture(scope="session")

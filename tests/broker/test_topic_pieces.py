@@ -138,7 +138,7 @@ _changes = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(_changes, max_size=30))
 def test_as_if_nothing_were_kept(changes: list[Any]) -> None:
     cluster = _Cluster()

@@ -23,6 +23,7 @@ from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
 from drumlin.client.reader import ReadOptions
 from drumlin.client.writer import WriterKeywords, WriterOptions
 from rig.scripted_broker import ScriptedBroker
+from rig.waiting import wait_until
 
 TABLE = pa.table({"value": [b"x"]})
 
@@ -189,12 +190,17 @@ def test_configs_of_every_kind(client: Client, topic: str) -> None:
     client.set_topic_configs(
         topic, {"retention.ms": 86_400_000, "preallocate": True, "min.cleanable.dirty.ratio": 0.25}
     )
+
+    def value_of(key: str) -> str | None:
+        return client.topic_configs(topic)[key].value
+
+    # Apache Kafka's brokers hear of it a moment later.
+    wait_until(lambda: value_of("retention.ms") == "86400000", "the change")
     configs = client.topic_configs(topic)
-    assert configs["retention.ms"].value == "86400000"
     assert configs["preallocate"].value == "true"
     assert configs["min.cleanable.dirty.ratio"].value == "0.25"
     client.set_topic_configs(topic, {"retention.ms": None})
-    assert client.topic_configs(topic)["retention.ms"].is_default
+    wait_until(lambda: client.topic_configs(topic)["retention.ms"].is_default, "the default")
 
 
 def test_objects_say_what_they_are(log: FlakyLog, lone_client: Client) -> None:

@@ -315,7 +315,7 @@ _OUTAGES = st.lists(
     ),
     max_size=4,
 )
-_MANY = settings(derandomize=True, max_examples=200, deadline=None, database=None)
+_MANY = settings(max_examples=200, database=None)
 
 
 @_MANY

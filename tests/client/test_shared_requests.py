@@ -152,7 +152,7 @@ _CODES = [
 _DELAYS = st.sampled_from([0.002, 0.05, 0.3])
 
 
-@settings(derandomize=True, max_examples=300, deadline=None, database=None)
+@settings(max_examples=300, database=None)
 @given(
     st.lists(
         st.builds(

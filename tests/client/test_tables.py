@@ -37,16 +37,16 @@ VIEWS = pa.schema([("key", pa.string_view()), ("value", pa.large_string())])
 TABLES: dict[str, Any] = {
     "table": TABLE,
     "batch": TABLE.to_batches()[0],
-    "reader": TABLE.to_reader(),
     "stream": Stream(TABLE.cast(VIEWS)),
     "dict of columns": {"key": ["a", "b"], "value": ["1", None]},
     "list of dicts": [{"key": "a", "value": "1"}, {"key": "b"}],
 }
 
 
-@pytest.mark.parametrize("name", [*TABLES, "pandas"])
+@pytest.mark.parametrize("name", [*TABLES, "reader", "pandas"])
 def test_append_takes(client: Client, topic: str, name: str) -> None:
-    client.append(frame() if name == "pandas" else TABLES[name], topic)
+    given = {"pandas": frame, "reader": TABLE.to_reader}.get(name, lambda: TABLES[name])
+    client.append(given(), topic)
     found = client.read(topic, columns=["key", "value"], decode="utf8")
     assert sorted(found.to_pylist(), key=lambda row: row["key"]) == ROWS
 

@@ -384,7 +384,7 @@ _FAULTS: st.SearchStrategy[Fault] = st.sampled_from(
 )
 
 
-@settings(derandomize=True, max_examples=60, deadline=None, database=None)
+@settings(max_examples=60, database=None)
 @given(
     st.lists(st.one_of(_GOOD, _GOOD, _GOOD, _ODD), min_size=1, max_size=40),
     st.lists(_FAULTS, max_size=12),

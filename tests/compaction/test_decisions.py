@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.clock import ManualClock
@@ -128,7 +128,6 @@ def test_who_comes_first() -> None:
 # -- grouping ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))),
     gaps=st.lists(st.sampled_from((1, 10, RELATIVE_OFFSET_MAX, 1 << 33)), min_size=1),

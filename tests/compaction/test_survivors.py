@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.compaction.survivors import NO_DELETE_HORIZON, is_kept
@@ -47,7 +47,6 @@ def expected(rows: list[Row], step: int, round_end: int) -> list[int]:
     return kept
 
 
-@settings(deadline=None)
 @given(rows=_rows, step=st.sampled_from((1, 3)), behind=st.integers(0, 40))
 def test_on_numpy_columns(rows: list[Row], step: int, behind: int) -> None:
     offsets = offsets_of(rows, step)
@@ -73,7 +72,6 @@ def test_on_numpy_columns(rows: list[Row], step: int, behind: int) -> None:
     )
 
 
-@settings(deadline=None)
 @given(rows=_rows, step=st.sampled_from((1, 3)), behind=st.none() | st.integers(0, 40))
 def test_on_arrow_tables(rows: list[Row], step: int, behind: int | None) -> None:
     rows = [(key, value, horizon_ms, False) for key, value, horizon_ms, _ in rows]

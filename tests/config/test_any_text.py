@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.config.errors import ConfigError
@@ -15,7 +15,6 @@ NUMBERS = st.one_of(st.integers().map(str), st.floats().map(repr), st.just("9" *
 TEXTS = st.one_of(st.text(max_size=30), NUMBERS)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.sampled_from(KEYS), TEXTS)
 def test_a_value_parses_or_is_refused(key: object, text: str) -> None:
     assert key in KEYS
@@ -37,14 +36,12 @@ def escape(text: str) -> str:
 BASIC = st.text(st.characters(max_codepoint=0xD7FF), min_size=1, max_size=10)
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.dictionaries(BASIC, BASIC))
 def test_properties_written_as_escapes_are_read_back(properties: dict[str, str]) -> None:
     text = "\n".join(f"{escape(key)}={escape(value)}" for key, value in properties.items())
     assert parse_properties(text) == properties
 
 
-@settings(derandomize=True, deadline=None)
 @given(st.text(max_size=200))
 def test_any_properties_file_is_read_or_refused(text: str) -> None:
     try:

@@ -211,7 +211,9 @@ _TOPIC_IDS = st.tuples(st.none(), st.none() | st.uuids())
 @given(
     st.integers(0, 2**63 - 1), st.text(max_size=40), st.integers(0, 2**50), _EXPIRIES | _TOPIC_IDS
 )
-@settings(max_examples=100, derandomize=True)
+@settings(
+    max_examples=100,
+)
 def test_offsets_come_back(
     offset: int, metadata: str, written_ms: int, rest: tuple[int | None, UUID | None]
 ) -> None:

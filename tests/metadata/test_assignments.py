@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.metadata.assignments import check_assignments, spread_replicas
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
-@settings(derandomize=True, deadline=None)
 @given(
     st.sets(st.integers(0, 1000), min_size=1, max_size=7),
     st.integers(1, 40),

@@ -9,7 +9,7 @@ from drumlin.records.record import Record
 from rig.depth import so_many
 
 #: Modest and repeatable: the twins are compared on thousands of batches in all.
-QUICK = settings(derandomize=True, max_examples=60, deadline=None, database=None)
+QUICK = settings(max_examples=60, database=None)
 THOROUGH = settings(QUICK, max_examples=so_many(120, 400))
 
 _small = st.binary(max_size=70)

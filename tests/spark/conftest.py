@@ -29,6 +29,9 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.streaming.stopTimeout", "30s")
         .config("spark.sql.streaming.noDataProgressEventInterval", "100ms")
+        # After 60 heartbeats that failed, of 10 s each, an executor ends its JVM with 56: whatever
+        # has them fail where tests take that long, it is not what they are about.
+        .config("spark.executor.heartbeat.maxFailures", "1000000")
         .config("spark.jars", _jars())
         .getOrCreate()
     )

@@ -20,7 +20,7 @@ from drumlin.spark.steady_topics import SteadyTopics
 KEY = TopicPartition("t", 0)
 MIB = 1 << 20
 
-derandomised = settings(derandomize=True, deadline=None)
+derandomised = settings()
 samples = st.dictionaries(st.integers(0, 1000), st.floats(0.5, 2e6), min_size=1, max_size=8)
 
 

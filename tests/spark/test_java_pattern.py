@@ -68,9 +68,7 @@ def test_the_same_names_match_as_in_java(spark: SparkSession, pattern: str) -> N
 
 
 @pytest.mark.spark
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pattern=st.lists(
         st.sampled_from(

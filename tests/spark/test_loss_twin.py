@@ -158,7 +158,9 @@ def written(spark: SmallSpark) -> list[Record]:
     return sorted(record for batch in spark.written.values() for record in batch)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(
+    max_examples=400,
+)
 @given(
     fail=st.booleans(),
     has_ids=st.booleans(),
@@ -175,7 +177,9 @@ def test_wrong_answers_lose_nothing_and_double_nothing(
     assert written(spark) == there(spark.cluster)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(
+    max_examples=400,
+)
 @given(
     fail=st.booleans(),
     has_ids=st.booleans(),
@@ -195,7 +199,9 @@ def test_no_record_comes_twice_and_every_loss_is_reported(
         assert records == there(spark.cluster)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(
+    max_examples=300,
+)
 @given(
     limit=st.sampled_from([None, "7"]),
     before=st.lists(st.one_of(usual, lies), max_size=10),

@@ -12,7 +12,7 @@ from drumlin.spark.batch_sizes import of_good_size
 from drumlin.spark.packing import PACKED_BYTES, PACKED_RANGES, pack_ranges
 from drumlin.spark.planning import OffsetRange
 
-derandomised = settings(derandomize=True, deadline=None)
+derandomised = settings()
 sizes = st.lists(st.none() | st.integers(0, 2 * PACKED_BYTES), max_size=100)
 
 

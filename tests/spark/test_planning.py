@@ -18,7 +18,7 @@ from drumlin.spark.planning import (
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
-derandomised = settings(derandomize=True, deadline=None)
+derandomised = settings()
 sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 keys = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 20))
 

@@ -87,7 +87,7 @@ def passes(record: dict[str, int], each: Any) -> bool:
     }[type(each)]
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(st.lists(filters, max_size=5))
 def test_ranges_and_what_is_left_to_spark_are_the_filters(given_filters: list[Filter]) -> None:
     bounds, left = take_filters(given_filters)

@@ -86,7 +86,9 @@ steps = st.one_of(
 )
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(
+    max_examples=500,
+)
 @given(
     start=st.sampled_from(["earliest", "latest"]),
     limit=st.sampled_from([None, ("maxoffsetspertrigger", "7"), ("maxbytespertrigger", "70")]),

@@ -32,7 +32,7 @@ def _ascending(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return entries
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(_steps, st.lists(st.integers(0, 3000), max_size=10), st.integers(0, 200_000), st.booleans())
 def test_offset_index(
     steps: list[tuple[int, int]], wanted: list[int], cut: int, is_written: bool
@@ -117,7 +117,7 @@ def test_an_entry_that_cannot_be_written_is_none(tmp_path: Path) -> None:
     assert [seen.lookup(each) for each in range(number + 1)] == list(range(number + 1))
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(_steps, st.lists(st.integers(0, 200_000), max_size=10), st.integers(0, 2000))
 def test_time_index(steps: list[tuple[int, int]], wanted: list[int], cut: int) -> None:
     entries = [(timestamp, relative) for relative, timestamp in _ascending(steps)]

@@ -88,7 +88,7 @@ def test_cutting_epochs() -> None:
     assert known.latest_epoch == -1
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30))
 def test_epochs_of_offsets(steps: list[tuple[int, int]]) -> None:
     known, expected, epoch = LeaderEpochs(), [], 0
@@ -109,7 +109,7 @@ def test_epochs_of_offsets(steps: list[tuple[int, int]]) -> None:
 _topics = st.text("abc.-_09", min_size=1, max_size=8)
 
 
-@settings(derandomize=True, max_examples=50)
+@settings(max_examples=50)
 @given(st.dictionaries(st.tuples(_topics, st.integers(0, 99)), st.integers(0, 2**63 - 1)))
 def test_checkpoints(offsets: dict[tuple[str, int], int]) -> None:
     content = encode_checkpoint(offsets)

@@ -100,7 +100,9 @@ def expected(version: int, correlation_id: int, session_id: int, error: int, top
 
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(_INT32, _INT32, _ERRORS, _TOPICS)
-@settings(max_examples=40, deadline=None)
+@settings(
+    max_examples=40,
+)
 def test_all_versions(
     version: int, correlation_id: int, session_id: int, error: int, topics: Any
 ) -> None:

@@ -133,7 +133,9 @@ def requests(draw: st.DrawFn, version: int) -> Any:
 
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(
+    max_examples=40,
+)
 def test_all_versions(version: int, data: st.DataObject) -> None:
     frame = frame_of(version, data.draw(requests(version)))
     assert read(version, frame) == expected(version, frame)
@@ -142,7 +144,9 @@ def test_all_versions(version: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("version", _VERSIONS)
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(
+    max_examples=40,
+)
 def test_what_is_cut_off_or_changed_is_refused_or_read_alike(
     version: int, data: st.DataObject
 ) -> None:

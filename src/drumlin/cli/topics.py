@@ -145,8 +145,13 @@ def _chosen(cluster: Cluster, topics: list[str]) -> list[str]:
 
 
 def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
-    """What is set for this very topic."""
-    known = cluster.run(admin.topic_configs(cluster.connections, topic))
+    """What is set for this very topic; nothing where we may not see it."""
+    try:
+        known = cluster.run(admin.topic_configs(cluster.connections, topic))
+    except KafkaError as error:
+        if error.code is not ErrorCode.topic_authorization_failed:
+            raise
+        return {}
     return {key: entry.value for key, entry in sorted(known.items()) if not entry.is_default}
 
 
