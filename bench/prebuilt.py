@@ -26,7 +26,7 @@ from drumlin.spark.columns import arrow_schema
 from drumlin.spark.density import Density, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import COLUMNS
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 from drumlin.spark.source import spark_schema
 
 _TOPIC = "prebuilt"

@@ -21,7 +21,7 @@ import test_tidy
 from differential.allowed import ALLOWED
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
-from drumlin.compaction import pieces, rewriting
+from drumlin.compaction import pieces, rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
@@ -89,7 +89,7 @@ def test_every_difference_is_told() -> None:
 QUOTED: list[tuple[str, str, object]] = [
     ("docs/compaction.md", "GIL, in pieces of {} MiB", pieces._PIECE_BYTES >> 20),
     ("docs/compaction.md", "the cleaner reads pieces of\n{} MiB", pieces._PIECE_BYTES >> 20),
-    ("docs/compaction.md", "and writes pieces of {} MiB", rewriting._OUTPUT_BYTES >> 20),
+    ("docs/compaction.md", "and writes pieces of {} MiB", rewriter._OUTPUT_BYTES >> 20),
     ("docs/compaction.md", "one slot of {} bytes for each key", OFFSET_MAP_SLOT_SIZE),
     ("docs/compaction.md", "slot of the offset map | {} bytes", OFFSET_MAP_SLOT_SIZE),
     ("docs/compaction.md", "so a key costs 14 / 0.9 = {} bytes", BYTES_PER_KEY),

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from broker.freeing import Freeing, no_collection
+from drumlin.broker.committable_offsets import SortedOut
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     add_partitions_to_txn,
@@ -20,7 +21,6 @@ from drumlin.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from drumlin.broker.offset_positions import SortedOut
 from drumlin.coordination.groups.commit import Positions
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.offset_batches import OffsetPacker

@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.in_process import config, running
-from drumlin.broker.cleaning import LoopCalls, cleaner_settings
-from drumlin.broker.opening import StartFailed
+from drumlin.broker.log_cleaner import LoopCalls, cleaner_settings
+from drumlin.broker.startup import StartFailed
 from drumlin.cli.broker_http import broker_on
 from drumlin.compaction.errors import CleaningStopped
 from rig.compacted_topic import (

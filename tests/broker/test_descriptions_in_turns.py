@@ -95,7 +95,7 @@ def _consumer_group(members: int, topics: int) -> Any:
         target_epoch=SimpleNamespace(epoch=3),
         assignors={"uniform": members},
         targets={},
-        surroundings=SimpleNamespace(topics=by_id),
+        context=SimpleNamespace(topics=by_id),
     )
 
 

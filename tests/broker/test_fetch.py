@@ -10,7 +10,7 @@ import pytest
 
 from broker.answers import content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, peer, with_broker
-from drumlin.broker.fetching import reading
+from drumlin.broker.fetching import partition_read
 from drumlin.broker.later import Later
 from drumlin.records.batch import iterate_headers
 from drumlin.storage import segment_list
@@ -115,7 +115,7 @@ def test_of_very_many_aborted_transactions_a_reader_gets_some_at_a_time(
     """The loop looks at few of them; no answer is of more, but for those of a single batch."""
     most = 4
     monkeypatch.setattr(segment_list, "_LOOKED_AT_ONCE_MAX", 2 * most)
-    monkeypatch.setattr(reading, "_ABORTED_MAX", most)
+    monkeypatch.setattr(partition_read, "_ABORTED_MAX", most)
     numbers = range(20, 50)
 
     async def scenario(fetches: Fetches) -> None:

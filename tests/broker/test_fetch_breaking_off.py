@@ -15,7 +15,7 @@ from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
 from broker.test_fetch_sessions import Reader, append
 from drumlin.broker.fetching import fetch
-from drumlin.broker.fetching.reading import Reading
+from drumlin.broker.fetching.partition_read import Reading
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode

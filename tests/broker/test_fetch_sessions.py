@@ -12,7 +12,7 @@ import pytest
 
 from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
-from drumlin.broker.fetching.reading import Reading
+from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.broker.fetching.session import Session
 from drumlin.broker.fetching.sessions import FetchSessions
 from drumlin.clock import ManualClock
@@ -254,13 +254,13 @@ class Reader:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Of which partitions something was read."""
     looked: list[int] = []
-    look = Reading.look
+    look = PartitionRead.look
 
-    def counted(reading: Reading, partition: Partition, *rest: Any, **more: Any) -> Any:
+    def counted(reading: PartitionRead, partition: Partition, *rest: Any, **more: Any) -> Any:
         looked.append(partition.index)
         return look(reading, partition, *rest, **more)
 
-    monkeypatch.setattr(Reading, "look", counted)
+    monkeypatch.setattr(PartitionRead, "look", counted)
     return looked
 
 

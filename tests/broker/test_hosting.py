@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import upkeep
+from drumlin.broker import chores
 from drumlin.broker.broker import Broker
 from drumlin.coordination.groups.commit import Commit
 from drumlin.metadata.database import FILE_NAME, delete_topic
@@ -30,7 +30,7 @@ LIMIT_S = 20.0
 
 @pytest.fixture(autouse=True)
 def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_PROBE_MS", 20)
+    monkeypatch.setattr(chores, "_PROBE_MS", 20)
 
 
 async def create(broker: Broker, name: str, partitions: int = 1) -> TopicState:

@@ -14,7 +14,7 @@ from broker.in_process import running
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.replication.partition import PartitionRegistry
-from drumlin.replication.waiting import WaitingRoom
+from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.turns import TURN_S

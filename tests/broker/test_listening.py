@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import opening
-from drumlin.broker.opening import StartFailed, families
+from drumlin.broker import startup
+from drumlin.broker.startup import StartFailed, families
 from drumlin.wire.messages import encode_request, parse_response
 from rig.messages import build
 
@@ -37,7 +37,7 @@ def test_any_address_is_both_where_there_is_ipv6(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for has_ipv6, expected in ((True, [(IPV4, ""), (IPV6, "::")]), (False, [(IPV4, "")])):
-        monkeypatch.setattr(opening, "_has_ipv6", lambda answer=has_ipv6: answer)
+        monkeypatch.setattr(startup, "_has_ipv6", lambda answer=has_ipv6: answer)
         assert families(host) == expected
 
 
@@ -46,7 +46,7 @@ def loopback_for_any(monkeypatch: pytest.MonkeyPatch) -> None:
     if len(families("")) < 2:
         pytest.skip("no IPv6 on this machine")
     both = [(IPV4, "127.0.0.1"), (IPV6, "::1")]
-    monkeypatch.setattr(opening, "families", lambda _: both)
+    monkeypatch.setattr(startup, "families", lambda _: both)
 
 
 @pytest.mark.usefixtures("loopback_for_any")

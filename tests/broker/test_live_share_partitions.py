@@ -22,7 +22,7 @@ from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched import Fetched, OffsetRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.metadata.changes import TopicDeleted
-from drumlin.replication.waiting import Waiter
+from drumlin.replication.waiting_room import Waiter
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError

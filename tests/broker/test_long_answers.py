@@ -14,8 +14,8 @@ import pytest
 from broker.answers import answer_of
 from broker.group_client import Client, ms, with_client
 from drumlin.broker import router as router_module
+from drumlin.broker.committable_offsets import SortedOut
 from drumlin.broker.handlers import find_coordinator, offset_fetch
-from drumlin.broker.offset_positions import SortedOut
 from drumlin.broker.router import Router
 from drumlin.broker.threads import Threads
 from drumlin.coordination.groups.commit import Positions

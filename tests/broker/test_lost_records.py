@@ -13,7 +13,7 @@ import pytest
 
 from broker.in_process import running
 from broker.test_hosting import code_of
-from drumlin.broker import upkeep
+from drumlin.broker import chores
 from drumlin.broker.broker import Broker
 from drumlin.metadata.database import Database
 from drumlin.storage.leader_epochs import EpochEnd
@@ -26,7 +26,7 @@ LOG = "0" * 20 + ".log"
 
 @pytest.fixture(autouse=True)
 def frequent_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_PROBE_MS", 20)
+    monkeypatch.setattr(chores, "_PROBE_MS", 20)
 
 
 def append(broker: Broker, index: int, count: int) -> None:

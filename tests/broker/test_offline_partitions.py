@@ -16,7 +16,7 @@ import pytest
 
 from broker.conftest import Ask
 from broker.in_process import running
-from drumlin.broker import upkeep
+from drumlin.broker import chores
 from drumlin.broker.broker import Broker
 from rig.batches import batch
 from rig.messages import render
@@ -28,7 +28,7 @@ LED = {"leader_id": 1, "isr_nodes": [1], "offline_replicas": [], "replica_nodes"
 
 @pytest.fixture(autouse=True)
 def no_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_PROBE_MS", 3_600_000)
+    monkeypatch.setattr(chores, "_PROBE_MS", 3_600_000)
 
 
 async def asked(broker: Broker, script: Callable[[Ask], Any]) -> Any:

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from drumlin.broker.committable_offsets import SortedOut, sort_out
 from drumlin.broker.handlers import txn_offset_commit
-from drumlin.broker.offset_positions import SortedOut, sort_out
 from drumlin.coordination.groups import commit
 from drumlin.distinct import Growing
 from drumlin.metadata.image import PartitionState, TopicState

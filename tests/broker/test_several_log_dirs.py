@@ -11,7 +11,7 @@ import pytest
 
 from broker.in_process import config, running
 from drumlin.broker.broker import Broker
-from drumlin.broker.opening import StartFailed
+from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.metadata.database import FILE_NAME
 from storage.samples import prepared

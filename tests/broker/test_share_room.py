@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.broker.share_fetch.room import ShareRoom
-from drumlin.replication.waiting import Waiter, WaitingRoom
+from drumlin.replication.waiting_room import Waiter, WaitingRoom
 
 
 @pytest.mark.parametrize("kinds", [(False, True), (True, False), (True,), (False,)])

@@ -17,8 +17,8 @@ import pytest
 
 from broker.in_process import config, running
 from drumlin.broker.broker import Broker
-from drumlin.broker.opening import StartFailed
 from drumlin.broker.process import risks
+from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.database import FILE_NAME, Database

@@ -9,7 +9,7 @@ import pytest
 
 from broker.fetches import TOPIC, Fetches
 from broker.in_process import running
-from drumlin.broker import upkeep
+from drumlin.broker import chores
 from drumlin.broker.broker import Broker
 from drumlin.broker.cycles import Cycles
 from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
@@ -26,7 +26,7 @@ LIMIT_S = 20.0
 
 @pytest.fixture(autouse=True)
 def frequent_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_SECOND_MS", 20)
+    monkeypatch.setattr(chores, "_SECOND_MS", 20)
 
 
 async def create(broker: Broker, name: str, **configs: str) -> Partition:

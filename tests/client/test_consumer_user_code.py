@@ -10,8 +10,8 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.consumer import Consumer
-from drumlin.client.consumer.background import Background
 from drumlin.client.consumer.commits import Committer
+from drumlin.client.consumer.engine import ConsumerEngine
 from drumlin.client.consumer.fetcher import Fetcher
 from drumlin.client.errors import ClientError
 from rig.waiting import wait_until
@@ -105,10 +105,10 @@ def test_a_fault_of_the_fetcher_is_raised_by_poll(
 def test_a_fault_is_raised_to_who_asks_for_a_position(
     group_client: Client, group_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(self: Background) -> None:
+    async def fail(self: ConsumerEngine) -> None:
         raise Broken("not today")
 
-    monkeypatch.setattr(Background, "_take_all", fail)
+    monkeypatch.setattr(ConsumerEngine, "_take_all", fail)
     with group_client.consumer(group_topic) as consumer:
         for ask in (lambda: consumer.position(group_topic, 0, WAIT_MS), consumer.poll):
             with pytest.raises(Broken):

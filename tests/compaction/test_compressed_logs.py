@@ -17,7 +17,7 @@ from compaction.promises import CONFIG, clean, cleaner_of
 from compaction.random_logs import RandomLog
 from compaction.readers import read_uncommitted
 from drumlin.clock import ManualClock
-from drumlin.compaction import map_building, stretches
+from drumlin.compaction import map_builder, stretches
 from drumlin.compaction.errors import CleaningFailed, CleaningStopped
 from drumlin.compaction.stretches import Taken, Unfolded
 from drumlin.compaction.superseded import Superseded
@@ -94,7 +94,7 @@ def test_memory_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr(map_building, "Unfolded", Counted)
+    monkeypatch.setattr(map_builder, "Unfolded", Counted)
     monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
     monkeypatch.setattr(stretches, "_BATCHES_MAX", 2)
     world = filled(folder, ["lz4"], 600)

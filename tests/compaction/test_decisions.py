@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from drumlin.clock import ManualClock
 from drumlin.compaction.choice import Candidate, in_order
 from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
-from drumlin.compaction.grouping import RELATIVE_OFFSET_MAX, Size, group_segments
+from drumlin.compaction.segment_groups import RELATIVE_OFFSET_MAX, Size, group_segments
 from drumlin.compaction.throttle import Throttle
 from drumlin.compaction.transactions import TransactionFilter
 from drumlin.records.batch import BatchHeader, parse_header

@@ -47,7 +47,7 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.turns import Turns
-from drumlin.wire.consumer_protocol import (
+from drumlin.wire.embedded_protocol import (
     read_assignment,
     write_assignment,
 )

@@ -14,7 +14,7 @@ from coordination.settings import Settings
 from drumlin.clock import Clock, ManualClock
 from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC

@@ -12,7 +12,7 @@ from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordi
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.share.members.coordinator import ShareGroupMembership
 from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHeartbeatAnswer
 from drumlin.coordination.share.state.coordinator import ShareCoordinator

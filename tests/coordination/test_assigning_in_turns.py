@@ -109,7 +109,7 @@ class World:
     def check_log(self) -> None:
         """The log alone says what the memory does."""
         loaded = load(self.log.batches[0]).groups[GROUP]
-        apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
+        apart = replace(self.coordinator.context, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
         to_end(twin.restore(loaded.records))
         group = self.group

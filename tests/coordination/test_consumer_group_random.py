@@ -31,7 +31,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import load
 from drumlin.turns import to_end
-from drumlin.wire.consumer_protocol import read_assignment, read_subscription, write_assignment
+from drumlin.wire.embedded_protocol import read_assignment, read_subscription, write_assignment
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.depth import seeds
 
@@ -396,7 +396,7 @@ class Simulation:
     def check_twin(self, group: ConsumerGroup) -> None:
         """The log alone says the same."""
         loaded = load(self.log.batches[0]).groups[GROUP]
-        apart = replace(self.coordinator.surroundings, deadlines=DeadlineQueue())
+        apart = replace(self.coordinator.context, deadlines=DeadlineQueue())
         twin = ConsumerGroup(GROUP, apart)
         to_end(twin.restore(loaded.records))
         assert twin.members == group.members

@@ -172,7 +172,7 @@ def test_members_go_on_meanwhile(turns_before: int, do: Do, count: int) -> None:
         group = await _classic(coordinator)
         assert len(group.membership.members) == count
         await _check(coordinator, log, clock)
-        deadlines = [each for each, _ in coordinator.surroundings.deadlines.items()]
+        deadlines = [each for each, _ in coordinator.context.deadlines.items()]
         assert {each.kind for each in deadlines if each.member_id} == {DeadlineKind.SESSION}
         # Whoever does not join in time is out; a static member when its session is over.
         clock.advance_ms(REBALANCE_MS + 5_000)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from drumlin.coordination.groups import fetched_offsets
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, encode_offset
 from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.surroundings import Topic
 from drumlin.wire.errors import ErrorCode
 
 _THERE, _GONE = UUID(int=7), UUID(int=8)

@@ -27,7 +27,7 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.classic.records import GroupKey
 from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.offset_records import OffsetKey
 from drumlin.coordination.groups.record_registry import decode_key
@@ -82,11 +82,11 @@ def _can_be_asked(coordinator: GroupCoordinator) -> bool:
 
 def position(
     offset: int = 5, metadata: str = "", partition: int = 0, topic: str = "t"
-) -> Positions:
+) -> TopicOffsets:
     return a_position(topic, TOPIC_ID, partition, offset, -1, metadata)
 
 
-def commit(group_id: str, *positions: Positions, retention_ms: int | None = None) -> Commit:
+def commit(group_id: str, *positions: TopicOffsets, retention_ms: int | None = None) -> Commit:
     return Commit(group_id, "", None, -1, retention_ms, positions or (position(),))
 
 

@@ -17,15 +17,15 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.log import load
-from drumlin.coordination.groups.surroundings import Surroundings
 
 
 def test_a_consumer_group_gives_way_at_each_record() -> None:
     async def main() -> None:
         world = World()
         await world.start()
-        records, steps = _steps(world.log, 0, GROUP, world.coordinator.surroundings)
+        records, steps = _steps(world.log, 0, GROUP, world.coordinator.context)
         await world.coordinator.close()
         assert records > 12
         assert steps >= records
@@ -39,19 +39,17 @@ def test_a_share_group_gives_way_at_each_record() -> None:
         for number in range(5):
             await world.beat(f"m{number}", 0, "t")
         partition = world.groups.shard_of("g").partition
-        records, steps = _steps(world.offsets_log, partition, "g", world.groups.surroundings)
+        records, steps = _steps(world.offsets_log, partition, "g", world.groups.context)
         assert records > 5
         assert steps >= records
 
     run_shares(scenario)
 
 
-def _steps(
-    log: MemoryLog, partition: int, group_id: str, surroundings: Surroundings
-) -> tuple[int, int]:
+def _steps(log: MemoryLog, partition: int, group_id: str, context: GroupContext) -> tuple[int, int]:
     """How many records there are of the group, and in how many steps it becomes what they say."""
     said = load(log.batches[partition]).groups[group_id]
-    twin = new_group(said.kind, group_id, replace(surroundings, deadlines=DeadlineQueue()))
+    twin = new_group(said.kind, group_id, replace(context, deadlines=DeadlineQueue()))
     return len(said.records), sum(1 for _ in twin.restore(said.records))
 
 

@@ -11,13 +11,13 @@ from coordination.memory_log import TOPIC_ID, MemoryLog
 from coordination.test_group_coordinator import committed, join, loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.messages import LeavingMember
-from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.state_partitions import partition_for
-from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -25,9 +25,9 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _MANY = 17_000  # more than a batch
 
 
-def of_topic(topic: str, count: int) -> Positions:
+def of_topic(topic: str, count: int) -> TopicOffsets:
     topic_id = TOPIC_ID if topic == "t" else UUID(int=8)
-    return Positions(topic, topic_id, list(range(count)), [5] * count, [-1] * count)
+    return TopicOffsets(topic, topic_id, list(range(count)), [5] * count, [-1] * count)
 
 
 CASES = [
@@ -58,7 +58,7 @@ def is_refused(work: Work[Written[list[ErrorCode]]]) -> bool:
 
 
 @pytest.mark.parametrize("positions", CASES)
-def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[Positions]) -> None:
+def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[TopicOffsets]) -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         for steps in range(1_000):
             group_id = f"g{steps}"
@@ -79,7 +79,7 @@ def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[Positio
 
 @pytest.mark.parametrize("positions", CASES)
 def test_nothing_is_written_past_a_coordinator_that_comes_after(
-    positions: Sequence[Positions],
+    positions: Sequence[TopicOffsets],
 ) -> None:
     """It has read the log by then, and would not know of it."""
 

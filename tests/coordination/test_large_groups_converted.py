@@ -27,7 +27,7 @@ from drumlin.coordination.groups import upgrade_execution
 from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.consumer_protocol import write_assignment
+from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.errors import ErrorCode
 
 NOTHING = write_assignment(0, {})

@@ -13,8 +13,8 @@ from coordination.share_world import ShareWorld, run
 from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.groups.log import load
-from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.share.members import coordinator as share_coordinator
 from drumlin.coordination.share.members import group as group_module
 from drumlin.coordination.share.members.group import ShareGroup
@@ -198,7 +198,7 @@ class Growing:
 def check_log(world: ShareWorld) -> None:
     """What the log alone says is what the memory does."""
     groups, group = world.groups, world.share.group("g")
-    apart = replace(groups.surroundings, deadlines=DeadlineQueue())
+    apart = replace(groups.context, deadlines=DeadlineQueue())
     twin = ShareGroup("g", apart)
     shard = groups.shard_of("g")
     loaded = load(world.offsets_log.batches[shard.partition])

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.commit import TopicOffsets
 from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
@@ -21,11 +21,11 @@ NOW_MS = 1_700_000_000_000
 TOPICS = {"t": UUID(int=7), "topic-without-an-id": None, "höher": UUID(int=2**127)}
 
 
-def some(chance: random.Random, count: int) -> Positions:
+def some(chance: random.Random, count: int) -> TopicOffsets:
     topic = chance.choice(list(TOPICS))
     texts = ["", "x", "höher", "y" * 130]
     has_metadata = chance.random() < 0.5
-    return Positions(
+    return TopicOffsets(
         topic,
         TOPICS[topic],
         [chance.randrange(2**31) for _ in range(count)],
@@ -99,7 +99,7 @@ def test_no_batch_is_larger_than_allowed_and_none_is_cut_too_early(seed: int) ->
 def test_a_name_that_no_record_can_tell() -> None:
     packer = OffsetPacker("g" * 40_000, NOW_MS)
     with pytest.raises(KafkaError) as refused:
-        packer.add(Positions("t", None, [0], [1], [-1]))
+        packer.add(TopicOffsets("t", None, [0], [1], [-1]))
     assert refused.value.code is ErrorCode.invalid_request
 
 
@@ -128,7 +128,7 @@ def test_tombstones_that_are_too_many_for_one_batch_make_several() -> None:
 
 def test_a_large_batch_is_compressed_in_steps() -> None:
     packer = OffsetPacker("group", NOW_MS, codec=1, bytes_max=10_000_000)
-    packer.add(Positions("t", None, range(9_000), range(9_000), [-1] * 9_000))
+    packer.add(TopicOffsets("t", None, range(9_000), range(9_000), [-1] * 9_000))
     work = packer.batches()
     steps = 0
     while True:

@@ -13,11 +13,11 @@ import pytest
 from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.state_partitions import partition_for
-from drumlin.coordination.written import Written
 from drumlin.records.batch import parse_header
 from drumlin.records.record import decode_batch
 from drumlin.storage.control_records import encode_marker
@@ -378,7 +378,7 @@ def test_a_transaction_of_very_many_offsets() -> None:
     """Of those what is newer stays, what was deleted is gone, and all others count at once."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        many = Positions("t", TOPIC_ID, range(9_000), [5] * 9_000, [-1] * 9_000)
+        many = TopicOffsets("t", TOPIC_ID, range(9_000), [5] * 9_000, [-1] * 9_000)
         asked = a_commit(T0, 5, 1)._replace(positions=[many])
         await in_transaction(coordinator, asked)
         other = asked._replace(positions=[many.some(range(100))], producer=Producer(2, 0))

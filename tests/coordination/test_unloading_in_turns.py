@@ -17,10 +17,10 @@ from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluste
 from coordination.transactions.test_coordinator import run as run_with_transactions
 from drumlin import turns
 from drumlin.clock import ManualClock
+from drumlin.coordination.dropped_state import DroppedState, forget
 from drumlin.coordination.groups.classic.messages import JoinAnswer
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
-from drumlin.coordination.unloading import Unloading, forget
 from drumlin.wire.errors import ErrorCode
 from rig.committed_offsets import commit_offsets
 
@@ -126,7 +126,7 @@ def test_what_is_large_is_forgotten_piece_by_piece() -> None:
 
 
 def test_who_waits_for_all_to_be_forgotten_goes_on_where_another_gave_way() -> None:
-    unloading, some, more = Unloading(), list(range(10)), list(range(10))
+    unloading, some, more = DroppedState(), list(range(10)), list(range(10))
     unloading.begin(forget(some))
     unloading.begin(forget(more))
     one, other = unloading.go_on(), unloading.go_on()

@@ -30,7 +30,7 @@ from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.consumer_protocol import write_assignment
+from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, position
 

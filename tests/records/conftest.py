@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from drumlin.records.kernels import loading
+from drumlin.records.kernels import loader
 
 
 @contextlib.contextmanager
@@ -16,14 +16,14 @@ def without_kernels() -> Iterator[None]:
     """As in a process that has not loaded any, and can't."""
     nothing = {"_kernels": None, "_failed": True, "_background": object()}
     nothing |= {"_compaction_kernels": None, "_compaction_failed": True}
-    with mock.patch.multiple(loading, **nothing):
+    with mock.patch.multiple(loader, **nothing):
         yield
 
 
 @pytest.fixture(scope="session")
-def kernels() -> loading.Kernels:
+def kernels() -> loader.Kernels:
     """The kernels; compiled now if this machine has never done that."""
-    loaded = loading.require()
+    loaded = loader.require()
     assert loaded is not None
     return loaded
 

@@ -26,7 +26,7 @@ from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS, decode_to_arrow,
 from drumlin.records.compression import CODECS
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import find_bodies
-from drumlin.records.kernels import loading
+from drumlin.records.kernels import loader
 from drumlin.records.kernels.layout import (
     BODY_BASE_OFFSET,
     BODY_COUNT,
@@ -130,7 +130,7 @@ def test_in_pieces(
     assert pa.Table.from_batches(batches, whole.schema).equals(pa.Table.from_batches([whole]))
 
 
-def test_all_bodies_are_found(kernels: loading.Kernels) -> None:
+def test_all_bodies_are_found(kernels: loader.Kernels) -> None:
     found = find_bodies(kernels, PLAIN + batch(11)[:-1], Selection())
     assert found is not None
     bodies = list(select_bodies(PLAIN, Selection()))
@@ -145,14 +145,14 @@ def test_all_bodies_are_found(kernels: loading.Kernels) -> None:
     [(0, 100, [0, 3, 10]), (2, 3, [0]), (3, 11, [3, 10]), (6, 10, []), (11, 100, [])],
 )
 def test_only_what_is_selected(
-    kernels: loading.Kernels, start: int, end: int, bases: list[int]
+    kernels: loader.Kernels, start: int, end: int, bases: list[int]
 ) -> None:
     found = find_bodies(kernels, PLAIN, Selection(start, end))
     assert found is not None
     assert found[:, BODY_BASE_OFFSET].tolist() == bases
 
 
-def test_many_batches_and_none(kernels: loading.Kernels) -> None:
+def test_many_batches_and_none(kernels: loader.Kernels) -> None:
     many = b"".join(batch(offset, 1) for offset in range(3000))
     found = find_bodies(kernels, many, Selection())
     assert found is not None
@@ -183,19 +183,19 @@ LARGE = bytes(encode_batch([Record(0, 5, None, bytes(100_000))]))
         pytest.param(changed(57), id="more records than there is room for"),
     ],
 )
-def test_what_is_wrong_is_left_to_others(kernels: loading.Kernels, buffer: bytes) -> None:
+def test_what_is_wrong_is_left_to_others(kernels: loader.Kernels, buffer: bytes) -> None:
     assert find_bodies(kernels, buffer, Selection()) is None
     with pytest.raises(CorruptRecord):
         decode_to_arrow([buffer])
 
 
-def test_a_crc_that_is_not_asked_for_is_not_looked_at(kernels: loading.Kernels) -> None:
+def test_a_crc_that_is_not_asked_for_is_not_looked_at(kernels: loader.Kernels) -> None:
     for buffer in (changed(len(PLAIN) - 1), changed(len(LARGE) - 1, LARGE)):
         assert find_bodies(kernels, buffer, Selection(verify_crc=False)) is not None
 
 
 @pytest.mark.parametrize("codec", list(CODECS)[1:])
-def test_small_batches_are_unfolded_together(kernels: loading.Kernels, codec: str) -> None:
+def test_small_batches_are_unfolded_together(kernels: loader.Kernels, codec: str) -> None:
     buffer = b"".join(batch(offset, 3, compression=codec) for offset in range(0, 300, 3))
     found = find_bodies(kernels, buffer, Selection())
     assert found is not None
@@ -208,7 +208,7 @@ def test_small_batches_are_unfolded_together(kernels: loading.Kernels, codec: st
 
 @pytest.mark.parametrize("codec", list(CODECS)[1:])
 def test_a_batch_that_unfolds_to_much_comes_out_in_pieces(
-    kernels: loading.Kernels, codec: str
+    kernels: loader.Kernels, codec: str
 ) -> None:
     large = [Record(offset, 5, None, bytes(1 << 20)) for offset in range(20)]
     buffer = bytes(encode_batch(large, compression=codec)) + batch(20, compression=codec)
@@ -262,7 +262,7 @@ def test_a_count_that_is_a_lie_takes_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_offsets_below_zero_are_left_to_others(kernels: loading.Kernels) -> None:
+def test_offsets_below_zero_are_left_to_others(kernels: loader.Kernels) -> None:
     for base, last_delta in [(-(2**63), -1), (-(2**63), 0), (-1, 0)]:
         buffer = with_header(PLAIN[: parse_header(PLAIN, 0).size], last_offset_delta=last_delta)
         buffer = base.to_bytes(8, "big", signed=True) + buffer[8:]
@@ -289,7 +289,7 @@ def test_columns_in_any_order_and_none() -> None:
         decode_to_arrow([PLAIN], columns=["nonsense"])
 
 
-def test_what_is_not_wanted_takes_no_memory(kernels: loading.Kernels) -> None:
+def test_what_is_not_wanted_takes_no_memory(kernels: loader.Kernels) -> None:
     records = [Record(n, 5, bytes(1000), bytes(1000), (("h", bytes(1000)),)) for n in range(100)]
     (decoded,) = iterate_arrow([bytes(encode_batch(records))], columns=["offset"])
     assert decoded.nbytes == 800

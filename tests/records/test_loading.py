@@ -15,7 +15,7 @@ from unittest import mock
 
 import pytest
 
-from drumlin.records.kernels import cache, loading, travelling
+from drumlin.records.kernels import cache, loader, shipped_code
 from rig.waiting import wait_until
 
 _SURVEY = """
@@ -31,7 +31,7 @@ print("ready" if ready else "plain")
 """
 
 
-_PATIENT = "from drumlin.records.kernels import loading; loading._LOADED_WITHIN_S = 60\n"
+_PATIENT = "from drumlin.records.kernels import loading; loader._LOADED_WITHIN_S = 60\n"
 
 
 def start(code: str, **environment: str) -> subprocess.Popen[str]:
@@ -65,9 +65,9 @@ def test_the_brokers_modules_import_no_compiler() -> None:
 @pytest.mark.parametrize(
     ("begin", "what", "known"),
     [
-        (loading.load_in_background, "require", "_background"),
+        (loader.load_in_background, "require", "_background"),
         (
-            loading.load_for_compaction_in_background,
+            loader.load_for_compaction_in_background,
             "require_for_compaction",
             "_compaction_background",
         ),
@@ -94,8 +94,8 @@ def test_several_threads_that_begin_to_load(
             errors.append(error)
 
     comers = [threading.Thread(target=come) for _ in range(3)]
-    monkeypatch.setattr(loading, what, lambda: None)
-    monkeypatch.setattr(loading, known, None)
+    monkeypatch.setattr(loader, what, lambda: None)
+    monkeypatch.setattr(loader, known, None)
     monkeypatch.setattr(threading, "Thread", Counted)
     for comer in comers:
         comer.start()
@@ -116,12 +116,12 @@ def test_who_has_much_to_do_waits_for_kernels_that_are_loaded() -> None:
 
 def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
-    monkeypatch.setattr(loading, "_compaction_background", None)
-    monkeypatch.setattr(loading, "_compaction_kernels", None)
-    monkeypatch.setattr(loading, "_LOADED_WITHIN_S", 0.01)
-    monkeypatch.setattr(loading, "require_for_compaction", is_over.wait)
+    monkeypatch.setattr(loader, "_compaction_background", None)
+    monkeypatch.setattr(loader, "_compaction_kernels", None)
+    monkeypatch.setattr(loader, "_LOADED_WITHIN_S", 0.01)
+    monkeypatch.setattr(loader, "require_for_compaction", is_over.wait)
     for _ in range(2):
-        assert loading.compaction_kernels_soon() is None
+        assert loader.compaction_kernels_soon() is None
     is_over.set()
 
 
@@ -204,7 +204,7 @@ print("ready" if kernels.require() else "plain", len(compiled))
 """
 
 
-def brought(code: travelling.TravellingCode, folder: Path) -> tuple[str, list[Path]]:
+def brought(code: shipped_code.ShippedCode, folder: Path) -> tuple[str, list[Path]]:
     """What becomes of a plan's kernels on a host with no cache and no compiler."""
     (folder / "numba.py").write_text("raise ImportError('there is no numba')")
     done = subprocess.run(
@@ -220,19 +220,19 @@ def brought(code: travelling.TravellingCode, folder: Path) -> tuple[str, list[Pa
 
 @pytest.mark.usefixtures("kernels")
 def test_kernels_that_a_plan_brings_are_loaded_without_a_compiler(tmp_path: Path) -> None:
-    code = travelling.pack()
+    code = shipped_code.pack()
     assert len(pickle.dumps(code)) < 200_000
     assert brought(code, tmp_path) == ("ready 0", [])
 
 
 @pytest.mark.usefixtures("kernels")
 def test_kernels_that_are_not_for_this_host_are_left_alone(tmp_path: Path) -> None:
-    code = travelling.pack()
+    code = shipped_code.pack()
     ours = cache.processor_key()
     cut = code._replace(objects={ours: code.objects[ours][:-9]})
     elsewhere = code._replace(objects={"another processor": code.objects[ours]})
     older = code._replace(sources="another version")
-    for odd in (cut, elsewhere, older, travelling.TravellingCode(code.sources, {})):
+    for odd in (cut, elsewhere, older, shipped_code.ShippedCode(code.sources, {})):
         assert odd.find("kernels") is None
     # Then it compiles as ever; where that can't be done, plain Python serves.
     assert brought(elsewhere, tmp_path)[0] == "plain 1"
@@ -246,13 +246,13 @@ def test_kernels_are_for_one_operating_system() -> None:
 
 def test_a_plan_is_packed_without_loading_anything() -> None:
     code = (
-        "import sys; from drumlin.records.kernels import travelling; travelling.pack()\n"
+        "import sys; from drumlin.records.kernels import travelling; shipped_code.pack()\n"
         "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
     )
     assert finish(start(code)) == ("set()", "")
 
 
 def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
-    code = "from drumlin.records.kernels import travelling; print(travelling.pack().objects)"
+    code = "from drumlin.records.kernels import travelling; print(shipped_code.pack().objects)"
     environment = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     assert finish(start(code, **environment)) == ("{}", "")

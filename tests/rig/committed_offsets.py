@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.coordination.written import Written
+from drumlin.coordination.pending_answer import Written
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 
@@ -35,10 +35,10 @@ def position(
     offset: int,
     leader_epoch: int = -1,
     metadata: str = "",
-) -> Positions:
+) -> TopicOffsets:
     """A single one."""
     texts = [metadata.encode()] if metadata else None
-    return Positions(topic, topic_id, [partition], [offset], [leader_epoch], texts)
+    return TopicOffsets(topic, topic_id, [partition], [offset], [leader_epoch], texts)
 
 
 def commit_offsets(coordinator: GroupCoordinator, commit: Commit) -> Written[list[ErrorCode]]:

@@ -10,7 +10,7 @@ from drumlin.spark.data_loss import DataLoss, ReadFailed
 from drumlin.spark.density import Density
 from drumlin.spark.known_logs import LogIdentity, LogView
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 from drumlin.wire.errors import ErrorCode
 
 Record = tuple[int, int, int]  # which topic of that name, partition, offset

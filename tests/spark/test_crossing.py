@@ -7,10 +7,10 @@ import pickletools
 
 import pytest
 
-from drumlin.spark import crossing
-from drumlin.spark.crossing import VersionMismatch
+from drumlin.spark import portable
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.portable import VersionMismatch
+from drumlin.spark.ranges import OffsetRange
 
 OPTIONS = SourceOptions.parse(
     {
@@ -31,7 +31,7 @@ def test_what_crosses_arrives_as_it_was(value: object) -> None:
 @pytest.mark.parametrize("value", [OPTIONS, RANGE])
 def test_another_version_is_refused(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = pickle.dumps(value)
-    monkeypatch.setattr(crossing, "__version__", "9.9")
+    monkeypatch.setattr(portable, "__version__", "9.9")
     with pytest.raises(
         VersionMismatch, match=r"the driver runs drumlin \d.* executor drumlin 9\.9"
     ):

@@ -13,8 +13,8 @@ from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.spark.density import TASK_BYTES, Density, limit_bytes, split_by_bytes
 from drumlin.spark.log_densities import LogDensities
 from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.packing import pack_ranges
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.packed_ranges import pack_ranges
+from drumlin.spark.ranges import OffsetRange
 from drumlin.spark.steady_topics import SteadyTopics
 
 KEY = TopicPartition("t", 0)

@@ -13,7 +13,7 @@ from spark.topics import Topic
 _DRIVER = """
 import base64, sys
 from pyspark import cloudpickle
-from drumlin.records.kernels import travelling
+from drumlin.records.kernels import shipped_code
 from drumlin.spark.source import DrumlinDataSource, spark_schema
 address, topic = sys.argv[1:]
 source = DrumlinDataSource({"kafka.bootstrap.servers": address, "subscribe": topic})

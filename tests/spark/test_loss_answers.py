@@ -19,12 +19,12 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from drumlin.records.kernels.travelling import NO_CODE
+from drumlin.records.kernels.shipped_code import NO_CODE
 from drumlin.records.record import Record, encode_batch
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import DataLoss, ReadFailed
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 from drumlin.spark.stream import StreamReader
 from drumlin.spark.tasks import read_task
 from drumlin.wire.errors import ErrorCode

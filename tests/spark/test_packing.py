@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.spark.batch_sizes import of_good_size
-from drumlin.spark.packing import PACKED_BYTES, PACKED_RANGES, pack_ranges
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.packed_ranges import PACKED_BYTES, PACKED_RANGES, pack_ranges
+from drumlin.spark.ranges import OffsetRange
 
 derandomised = settings()
 sizes = st.lists(st.none() | st.integers(0, 2 * PACKED_BYTES), max_size=100)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
-from drumlin.spark.planning import (
+from drumlin.spark.ranges import (
     OffsetRange,
     SplitRule,
     limit_rows,

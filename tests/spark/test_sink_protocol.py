@@ -13,7 +13,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.spark.writing.protocol import driver, names
-from drumlin.spark.writing.protocol.aborting import forget
+from drumlin.spark.writing.protocol.abort_steps import forget
 from drumlin.spark.writing.protocol.entry import (
     AlreadyDecided,
     TaskWrite,
@@ -35,7 +35,7 @@ from drumlin.spark.writing.protocol.messages import (
     TaskIdentity,
     TaskMessage,
 )
-from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.performer import Performer
 from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
@@ -242,9 +242,9 @@ def test_offsets_of_the_source_go_with_the_decision(client: Client, topic: str, 
 
 
 def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
+    from drumlin.spark.writing.protocol.decisions import last_state
     from drumlin.spark.writing.protocol.driver import write as write_state
-    from drumlin.spark.writing.protocol.performing import Performer
-    from drumlin.spark.writing.protocol.reading import last_state
+    from drumlin.spark.writing.protocol.performer import Performer
     from drumlin.spark.writing.protocol.requests import InitDriver, PrepareTopic, Steps
     from drumlin.spark.writing.protocol.state import SinkState
     from drumlin.spark.writing.protocol.transactions import Winner

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 from drumlin.spark.stream import StreamReader
 from spark.lying_cluster import LyingCluster, there
 

@@ -16,14 +16,14 @@ from drumlin.coordination.groups.consumer.conversion import to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.heartbeats import heartbeat
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.log import encode_batches, load
-from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.state_batches import Producer
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.turns import to_end
-from drumlin.wire.consumer_protocol import write_assignment
+from drumlin.wire.embedded_protocol import write_assignment
 from drumlin.wire.errors import ErrorCode
 from rig.raw import RawClient
 from rig.waiting import wait_until
@@ -55,7 +55,7 @@ def join_here(log: PartitionLog, folder: Path, topic: str, now_ms: int) -> None:
     topics.put(topic, 1)
     rules, clock = Settings(), ManualClock(now_ms)
     group = ConsumerGroup(
-        GROUP, Surroundings(rules, default_setting, clock, DeadlineQueue(), str, topics)
+        GROUP, GroupContext(rules, default_setting, clock, DeadlineQueue(), str, topics)
     )
     to_end(group.restore(load([data]).groups[GROUP].records))
     (member,) = group.members.values()

@@ -15,16 +15,20 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.adoption import adopt_logs
-from drumlin.broker.cleaning import Cleaning
+from drumlin.broker.chores import start_upkeep
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.failed_verifications import FailedVerifications
 from drumlin.broker.fetching.sessions import FetchSessions
 from drumlin.broker.flushes import Flushes
-from drumlin.broker.group_surroundings import ImageTopics, group_setting, tell_groups
-from drumlin.broker.hosting import Hosting
+from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
+from drumlin.broker.hosted_partitions import HostedPartitions
+from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.markers import write_markers
-from drumlin.broker.opening import (
+from drumlin.broker.router import Router
+from drumlin.broker.server import ConnectionLimits, Server
+from drumlin.broker.share_fetch.delivery import ShareDelivery
+from drumlin.broker.startup import (
     BoundSockets,
     StartFailed,
     bind_all,
@@ -33,13 +37,9 @@ from drumlin.broker.opening import (
     close_all,
     open_data,
 )
-from drumlin.broker.router import Router
-from drumlin.broker.server import ConnectionLimits, Server
-from drumlin.broker.share_fetch.delivery import ShareDelivery
 from drumlin.broker.state_topics import StateLogs, state_topic
 from drumlin.broker.threads import Threads
 from drumlin.broker.topic_pieces import TopicPieces
-from drumlin.broker.upkeep import start_upkeep
 from drumlin.broker.wakeups import Wakeups
 from drumlin.clock import Clock
 from drumlin.config.broker import BrokerConfig
@@ -121,7 +121,7 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
-        self.hosting = Hosting(
+        self.hosting = HostedPartitions(
             config, metadata, logs, self.partitions, self.coordinators, self.threads.administering
         )
         self.listeners = list(dict.fromkeys(bound.values()))

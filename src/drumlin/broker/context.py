@@ -26,7 +26,7 @@ class Services(Coordinators, Protocol):
 
 
 class RequestContext(NamedTuple):
-    """One request's surroundings; immutable, so that a waiting handler can keep it."""
+    """One request's context; immutable, so that a waiting handler can keep it."""
 
     broker: Services
     connection: Connection

@@ -29,7 +29,7 @@ from drumlin.config.values import Refused, ValueType, parse
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.cleaning import Cleaning
+    from drumlin.broker.log_cleaner import Cleaning
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)

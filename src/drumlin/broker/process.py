@@ -20,7 +20,7 @@ from typing import Final
 from drumlin.broker.broker import Broker
 from drumlin.broker.garbage import GarbageCollection
 from drumlin.broker.loop_watch import LoopWatch
-from drumlin.broker.opening import StartFailed
+from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError

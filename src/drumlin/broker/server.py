@@ -16,8 +16,8 @@ from typing import Final
 
 from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection, Dispatcher
-from drumlin.broker.opening import BoundSockets, cannot_listen
 from drumlin.broker.request_memory import RequestMemory
+from drumlin.broker.startup import BoundSockets, cannot_listen
 from drumlin.wire.frames import SCRATCH_BYTES
 
 _log = logging.getLogger(__name__)

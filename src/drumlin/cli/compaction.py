@@ -226,7 +226,7 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
 
 
 def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> list[Row]:
-    from drumlin.broker.cleaning import cleaner_settings
+    from drumlin.broker.log_cleaner import cleaner_settings
     from drumlin.cli.data_directory import DataDirectory as Files
     from drumlin.compaction.cleaner import Cleaner
     from drumlin.compaction.errors import CleaningFailed

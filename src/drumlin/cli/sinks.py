@@ -88,7 +88,7 @@ def abort(
     as_json: AsJson = False,
 ) -> None:
     """Commit what is decided, abort all else that a sink has open. A query that runs fails."""
-    from drumlin.spark.writing.protocol.aborting import abort_sink
+    from drumlin.spark.writing.protocol.abort_steps import abort_sink
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
     confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
@@ -111,7 +111,7 @@ def forget(
 ) -> None:
     """Commit what is decided, abort all else, and forget: whatever batch is next is the first."""
     from drumlin.spark.writing.protocol import names
-    from drumlin.spark.writing.protocol.aborting import forget as forgetting
+    from drumlin.spark.writing.protocol.abort_steps import forget as forgetting
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
     names.check_sink(sink)
@@ -158,7 +158,7 @@ def _connected(bootstrap: str, command_config: Path | None) -> Iterator[Client]:
 
 def _run(client: Client, steps: Any) -> Any:
     from drumlin.spark.writing.protocol.errors import SinkError
-    from drumlin.spark.writing.protocol.performing import Performer
+    from drumlin.spark.writing.protocol.performer import Performer
 
     performer = Performer(client)
     try:

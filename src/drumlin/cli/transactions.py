@@ -14,7 +14,7 @@ from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confi
 from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.client.log_bounds import existing_partitions
 from drumlin.client.offsets import TopicPartition, list_offsets
-from drumlin.client.transactions import describing, open_producers, starting
+from drumlin.client.transactions import describing, open_producers, timeout_limit
 from drumlin.client.transactions.describing import TransactionDescription
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -159,7 +159,7 @@ def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -
 
         def abort_one(transactional_id: str) -> bool:
             try:
-                cluster.run(starting.abort_by_id(cluster.connections, transactional_id))
+                cluster.run(timeout_limit.abort_by_id(cluster.connections, transactional_id))
             except UnknownTransaction as error:
                 raise KafkaError(ErrorCode.transactional_id_not_found, str(error)) from error
             return True

@@ -27,7 +27,7 @@ from drumlin.client.deliveries import (
 )
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.partitioning import (
+from drumlin.client.partitioner import (
     TablePartitioner,
     as_given,
     by_key,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from drumlin.client.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.errors import only
-from drumlin.wire.consumer_protocol import NO_GENERATION
+from drumlin.wire.embedded_protocol import NO_GENERATION
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumlin.client.offsets import TopicPartition
-from drumlin.wire.consumer_protocol import read_assigned
+from drumlin.wire.embedded_protocol import read_assigned
 
 
 @dataclass(frozen=True, slots=True)

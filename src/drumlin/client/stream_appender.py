@@ -21,7 +21,7 @@ from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, 
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.partitioning import (
+from drumlin.client.partitioner import (
     Rows,
     StickyTurns,
     as_chosen,

@@ -25,14 +25,14 @@ from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
 from drumlin.compaction.crew import Crew, helpers_for
 from drumlin.compaction.errors import CleaningFailed, CleaningPostponed, SegmentGone
-from drumlin.compaction.grouping import Size, group_segments
-from drumlin.compaction.map_building import MapBuilding
+from drumlin.compaction.map_builder import MapBuilder
 from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outputs import Counting, SegmentFiles
 from drumlin.compaction.pass_selection import filter_pass, map_pass
 from drumlin.compaction.passes import FilterPass, FilterRules
 from drumlin.compaction.pieces import PieceReader
-from drumlin.compaction.rewriting import LiveProducers, Output, Rewriting
+from drumlin.compaction.rewriter import LiveProducers, Output, Rewriter
+from drumlin.compaction.segment_groups import Size, group_segments
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.superseded import Superseded
@@ -266,7 +266,7 @@ class Round:
         self._now_ms = clock.wall_ms()
         self._found = find_cleanable(log, view, self._now_ms)
         self._map: OffsetMap | None = None
-        self._rewriting: Rewriting | None = None
+        self._rewriting: Rewriter | None = None
         self._crew = Crew(helpers_for(settings.threads))
         self._began_s = time.perf_counter()
         self.statistics = CleaningStatistics(
@@ -297,7 +297,7 @@ class Round:
             first_offset=found.first_dirty_offset,
             end_offset=found.first_uncleanable_offset,
         )
-        building = MapBuilding(
+        building = MapBuilder(
             first_pass,
             self._aborted(found.first_dirty_offset, found.first_uncleanable_offset),
             self._reader,
@@ -343,13 +343,13 @@ class Round:
                     needed = f"{self._settings.map_bytes} bytes for an offset map"
                     raise CleaningPostponed(needed) from error
 
-    def _add(self, building: MapBuilding, segment: Segment, end_offset: int) -> bool:
+    def _add(self, building: MapBuilder, segment: Segment, end_offset: int) -> bool:
         try:
             return building.add(segment, end_offset)
         except SegmentGone:
             return True  # and with it all before it, of which its keys would have told
 
-    def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriting:
+    def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriter:
         config, view = self.view.config, self.view
         start_offset, end_offset = self._found.first_dirty_offset, offset_map.latest_offset + 1
         bitmap = None
@@ -370,7 +370,7 @@ class Round:
         def new_pass(interval: int) -> FilterPass:
             return filter_pass(offset_map, rules, index_interval_bytes=interval)
 
-        return Rewriting(
+        return Rewriter(
             new_pass,
             rules,
             LiveProducers(view.last_data_offsets, view.epochs_without_data),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from drumlin.coordination.background import Background
+from drumlin.coordination.dropped_state import DroppedState
 from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.state_partitions import (
     IsCancelled,
@@ -21,7 +22,6 @@ from drumlin.coordination.state_partitions import (
     partition_for,
 )
 from drumlin.coordination.state_topic import StateTopic
-from drumlin.coordination.unloading import Unloading
 from drumlin.records.batch import Buffer
 from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -67,7 +67,7 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         self._first_partition_count = first_partition_count
         self._partitions = StatePartitions(topic.name, new_shard, read, take_over, self._on_loaded)
         self._background = Background()
-        self._turns, self._unloading = turns, Unloading()
+        self._turns, self._unloading = turns, DroppedState()
         self._tidying = asyncio.Lock()
         self._is_active = False
 

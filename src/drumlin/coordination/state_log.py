@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from drumlin.coordination.log_errors import as_told
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.records.batch import HEADER_SIZE
-from drumlin.replication.waiting import WaitingRoom
+from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Work

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from drumlin.records.kernels.travelling import NO_CODE, pack
+from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.driver import plan_tasks

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks 
     from drumlin.peer.options import Isolation
     from drumlin.spark.density import Density
     from drumlin.spark.log_densities import LogDensities
-    from drumlin.spark.planning import OffsetRange
+    from drumlin.spark.ranges import OffsetRange
     from drumlin.wire.errors import ErrorCode
 
 _logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 
 #: How many bytes a task reads by default, as when Spark reads files. Starting a task takes as long
 #: as reading a few megabytes, so this is large enough; it is still a small piece to repeat.

@@ -14,8 +14,8 @@ from drumlin.spark.data_loss import report_data_loss
 from drumlin.spark.density import Density, limit_bytes, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.packing import pack_ranges
-from drumlin.spark.planning import OffsetRange, limit_rows, split_by_rule
+from drumlin.spark.packed_ranges import pack_ranges
+from drumlin.spark.ranges import OffsetRange, limit_rows, split_by_rule
 
 
 def plan_tasks(

@@ -13,8 +13,8 @@ from typing import Final
 from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.spark.density import Density, places_to_sample
 from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.packing import PACKED_BYTES
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.packed_ranges import PACKED_BYTES
+from drumlin.spark.ranges import OffsetRange
 from drumlin.spark.steady_topics import SteadyTopics
 
 _logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from drumlin.records.kernels.travelling import pack
+from drumlin.records.kernels.shipped_code import pack
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.options import SourceOptions
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from drumlin.records.kernels.travelling import TravellingCode
-    from drumlin.spark.planning import OffsetRange
+    from drumlin.records.kernels.shipped_code import ShippedCode
+    from drumlin.spark.ranges import OffsetRange
     from drumlin.spark.transform import BatchFunction
 
 
@@ -112,7 +112,7 @@ def _struct(schema: StructType | str) -> StructType:
 def _run_tasks(
     options: SourceOptions,
     tasks: Sequence[tuple[OffsetRange, ...]],
-    code: TravellingCode,
+    code: ShippedCode,
     function: BatchFunction,
     schema: StructType,
     numbers: Iterator[pa.RecordBatch],

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from drumlin.spark.crossing import Crossing
+from drumlin.spark.portable import Portable
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -35,7 +35,7 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetLimit(Crossing):
+class OffsetLimit(Portable):
     """Where a read starts or ends: one value for all partitions, or one for each.
 
     A value is an offset (`EARLIEST` and `LATEST` included) or, if `is_timestamp`, milliseconds

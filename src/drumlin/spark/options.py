@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from drumlin.spark.crossing import Crossing
 from drumlin.spark.java_pattern import python_pattern
 from drumlin.spark.offset_limits import check_order, limit_of
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition, parse_partitions
@@ -30,7 +29,8 @@ from drumlin.spark.option_values import (
     topic_name,
     whole_number,
 )
-from drumlin.spark.planning import SplitRule
+from drumlin.spark.portable import Portable
+from drumlin.spark.ranges import SplitRule
 from drumlin.spark.security import security_of
 
 if TYPE_CHECKING:  # pulls in pyarrow
@@ -73,7 +73,7 @@ HEADERS_COLUMN: Final = "headers"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription(Crossing):
+class Subscription(Portable):
     """Which topic-partitions to read: exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Subscription(Crossing):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(Crossing):
+class SourceOptions(Portable):
     """All options of one query, checked; picklable, as tasks get them too."""
 
     bootstrap_servers: str

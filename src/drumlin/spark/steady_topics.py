@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from drumlin.spark.packing import PACKED_BYTES
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.packed_ranges import PACKED_BYTES
+from drumlin.spark.ranges import OffsetRange
 
 #: A topic is steady once this many samplings in a row agree, up to this factor.
 _LOOKS_ALIKE: Final = 4

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from drumlin.records.kernels.travelling import NO_CODE, pack
+from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import report_data_loss
@@ -33,7 +33,7 @@ from drumlin.spark.group_progress import GroupProgress
 from drumlin.spark.known_logs import begins_anew
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, from_json, to_json
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import rows_between
+from drumlin.spark.ranges import rows_between
 from drumlin.spark.tasks import read_task
 
 if TYPE_CHECKING:

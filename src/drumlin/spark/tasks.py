@@ -16,19 +16,19 @@ from drumlin.spark import garbage
 from drumlin.spark.cluster import client_of
 from drumlin.spark.data_loss import ReadFailed, report_data_loss
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.reader import ReadOptions
-    from drumlin.records.kernels.travelling import TravellingCode
+    from drumlin.records.kernels.shipped_code import ShippedCode
 
 _PAUSE_S: Final = 0.5
 
 
 def read_task(
-    options: SourceOptions, ranges: Sequence[OffsetRange], code: TravellingCode
+    options: SourceOptions, ranges: Sequence[OffsetRange], code: ShippedCode
 ) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, each exactly once; in offset order within a range.
 

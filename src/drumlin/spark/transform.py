@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from drumlin.spark.crossing import Crossing
+from drumlin.spark.portable import Portable
 
 #: Takes an iterator of all batches of one task, and yields the results.
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch | pa.Table]]
@@ -28,7 +28,7 @@ def as_text(function: BatchFunction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Transform(Crossing):
+class Transform(Portable):
     """A function on its way to the tasks of a stream, and the schema of its results."""
 
     pickled: str

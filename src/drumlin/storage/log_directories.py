@@ -22,7 +22,7 @@ from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
-from drumlin.storage.loading import ConfigFor, deleted_folders_in, load_all
+from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog

@@ -21,7 +21,7 @@ from uuid import UUID
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
 from drumlin.records.validation import PreparedBatch
-from drumlin.storage import closing, expiry, partition_metadata, truncation
+from drumlin.storage import clean_shutdown, expiry, partition_metadata, truncation
 from drumlin.storage.append_result import AppendResult, result_of
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
@@ -314,7 +314,7 @@ class PartitionLog(LogState):
         """Make all durable and close the files: a clean stop."""
         self.log_directory.check_writable()
         with self._failing_as("close"):
-            closing.complete(self)
+            clean_shutdown.complete(self)
         self.flush()
         self.close_files()
 

@@ -16,7 +16,7 @@ from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import Buffer
 from drumlin.storage.files import Files
-from drumlin.storage.loading import partitions_in
+from drumlin.storage.loader import partitions_in
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog

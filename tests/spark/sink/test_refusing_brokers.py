@@ -10,7 +10,7 @@ from drumlin.client.client import connect
 from drumlin.spark.writing.protocol import driver
 from drumlin.spark.writing.protocol.errors import RequestFailed
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.performer import Performer
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FetchAnchor,

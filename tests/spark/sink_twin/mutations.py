@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from drumlin.spark.writing.protocol import aborting, driver, own_ids, reading, task, winners
+from drumlin.spark.writing.protocol import abort_steps, decisions, driver, own_ids, task, winners
 from spark.sink_twin import cluster
 
 
@@ -34,7 +34,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         "each.epoch += not name.endswith('.driver') or each.epoch < 0",
     ),
     "the last decision is read before the fence": Mutation(
-        reading,
+        decisions,
         "take_over",
         """    driver: Opened = yield InitDriver(driver_id)
     return driver, (yield from last_state(sink, settings))
@@ -44,7 +44,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
 """,
     ),
     "the last decision is read before it is stable": Mutation(
-        reading, "last_state", "topic, True)", "topic, False)"
+        decisions, "last_state", "topic, True)", "topic, False)"
     ),
     "winners are not looked at before the decision": Mutation(
         driver, "_check_open", "gone = missing(new, known)", "gone = []"
@@ -61,10 +61,10 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         driver, "commit", "not isinstance(error, DecisionUnknown | Fenced)", "True"
     ),
     "abort takes every failed commit for undecided": Mutation(
-        aborting, "abort", "len(told) < len(messages)", "True"
+        abort_steps, "abort", "len(told) < len(messages)", "True"
     ),
     "abort does not write down what must not be decided": Mutation(
-        aborting, "abort", "yield from write(driver, job.sink, settings, refusing)", "pass"
+        abort_steps, "abort", "yield from write(driver, job.sink, settings, refusing)", "pass"
     ),
     "losers are listed after the decision": Mutation(
         driver,
@@ -114,7 +114,7 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         "        if False:\n            raise",
     ),
     "without an offset nothing was decided": Mutation(
-        reading,
+        decisions,
         "last_state",
         "value = yield FindRecord(topic, sink)\n"
         "    return None if value is None else SinkState.decode(sink, value)",
@@ -127,13 +127,13 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
         task, "finish", "if is_decided and now != begun:", "if is_decided:"
     ),
     "abort refuses what has won": Mutation(
-        aborting,
+        abort_steps,
         "abort",
         "if state is not None and {each.opened for each in state.winners} & set(job.opened):",
         "if False:",
     ),
     "an operator's abort refuses no run": Mutation(
-        aborting, "abort_sink", "    if losers or not state.is_done:\n", "    if False:\n"
+        abort_steps, "abort_sink", "    if losers or not state.is_done:\n", "    if False:\n"
     ),
     "an id whose transaction was aborted is used again": Mutation(
         own_ids,
@@ -167,12 +167,12 @@ LOSERS_ARE_ABORTED_FIRST = Mutation(
     "    if not decision.is_finished:\n",
     "    if losers:\n        yield FenceAll(losers)\n    if not decision.is_finished:\n",
 )
-A_RUN_S_WINNERS_ARE_ABORTED = Mutation(aborting, "abort_run", "if each not in kept", "if True")
+A_RUN_S_WINNERS_ARE_ABORTED = Mutation(abort_steps, "abort_run", "if each not in kept", "if True")
 WHAT_HAS_WON_IS_FORGOTTEN = Mutation(
-    aborting, "forget", "if not state.is_done and state.batch is not None:", "if False:"
+    abort_steps, "forget", "if not state.is_done and state.batch is not None:", "if False:"
 )
 THE_DRIVERS_ID_IS_NOT_LOOKED_AT = Mutation(
-    reading, "take_over", "if not is_known and", "if False and"
+    decisions, "take_over", "if not is_known and", "if False and"
 )
 ABORTED_IN_OFFICE = Mutation(
     driver,

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol import abort_steps, driver, task
 from drumlin.spark.writing.protocol.errors import (
     DecisionUnknown,
     NotRepairable,
@@ -132,7 +132,7 @@ class Query:
         for number in range(world.random.choice((0, 0, 1, 3))):
             pause = world.cluster.now + world.random.choice((1.0, 10.0, 100.0, 1000.0))
             yield Wait(lambda: self.is_through or self.stopped is not None, pause)
-            world.start(f"operator{number}", aborting.abort_sink(SINK, SETTINGS))
+            world.start(f"operator{number}", abort_steps.abort_sink(SINK, SETTINGS))
             self.outcomes["operated"] += 1
 
     def _judge(self, process: Process) -> None:
@@ -179,9 +179,9 @@ class Query:
             yield from self.job(run, batch, messages)
         except TaskFailed:
             told = [messages.get(each) for each in range(self.partitions)]
-            yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
+            yield from self._call(f"abort{run}.{batch}", abort_steps.abort(told, batch, SETTINGS))
             who = TaskIdentity(SINK, QUERY, batch, f"run{run}", 0)
-            yield from self._call(f"sweep{run}.{batch}", aborting.abort_run(who, SETTINGS))
+            yield from self._call(f"sweep{run}.{batch}", abort_steps.abort_run(who, SETTINGS))
             raise
         told = [messages[each] for each in range(self.partitions)]
         committing = self.commit(told, batch)
@@ -190,7 +190,7 @@ class Query:
             self.outcomes["repaired"] += bool(call.result.repaired)
             self.outcomes["found decided"] += bool(call.result.was_decided)
             return
-        yield from self._call(f"abort{run}.{batch}", aborting.abort(told, batch, SETTINGS))
+        yield from self._call(f"abort{run}.{batch}", abort_steps.abort(told, batch, SETTINGS))
         raise call.error or RequestFailed("the planner's process is gone")
 
     def commit(self, told: list[TaskMessage], batch: int) -> Generator[Any, Any, CommitReport]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol import abort_steps, driver, task
 from drumlin.spark.writing.protocol.errors import (
     NotDecided,
     NotRepairable,
@@ -103,7 +103,7 @@ def a_run_s_winners_are_kept() -> None:
     decided(cluster, wrote(cluster, 1))  # and it dies
     left = wrote(cluster, 2, batch=1)
     identity = TaskIdentity(SINK, QUERY, 0, "run", 0)
-    assert Program(cluster, aborting.abort_run(identity, SETTINGS)).run() == 1
+    assert Program(cluster, abort_steps.abort_run(identity, SETTINGS)).run() == 1
     again = wrote(cluster, 3, "run2")
     assert again.found_decided
     assert committed(cluster, again).was_decided
@@ -156,9 +156,9 @@ def a_deleted_decision_is_missed() -> None:
             committed(cluster, message)
         # Spark calls abort then, which is not to wipe the trace.
         with pytest.raises(StateLost, match="was decided"):
-            Program(cluster, aborting.abort([message], 0, SETTINGS)).run()
+            Program(cluster, abort_steps.abort([message], 0, SETTINGS)).run()
     assert cluster.visible == {0: 1}
-    Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    Program(cluster, abort_steps.forget(SINK, SETTINGS)).run()
     assert not is_open(cluster)
     cluster.batches.clear()  # somebody has said that it may be decided again
     committed(cluster, wrote(cluster, 9, "run9"))
@@ -183,7 +183,7 @@ def what_has_won_is_committed_before_it_is_forgotten() -> None:
     cluster = Cluster()
     wrote(cluster, 2, "run2", partition=7)
     sleeps = decided(cluster, wrote(cluster, 1))
-    fates, aborted = Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    fates, aborted = Program(cluster, abort_steps.forget(SINK, SETTINGS)).run()
     assert (len(fates.committed), len(aborted)) == (1, 1)
     assert not is_open(cluster)
     sleeps.run()  # finds its winners committed, and may not mark anything
@@ -194,7 +194,7 @@ def test_a_commit_that_wakes_reads_that_its_sink_is_forgotten() -> None:
     cluster = Cluster()
     committed(cluster, wrote(cluster, 1))
     sleeps = committing(cluster, wrote(cluster, 2, batch=1))
-    forgets = Tale(cluster, aborting.forget(SINK, SETTINGS)).run_behind(CommitDriver)
+    forgets = Tale(cluster, abort_steps.forget(SINK, SETTINGS)).run_behind(CommitDriver)
     with pytest.raises(NotDecided, match="aborted meanwhile"):
         sleeps.run()
     forgets.run()
@@ -209,7 +209,7 @@ def test_where_the_decision_cannot_be_read_all_is_aborted() -> None:
     cluster.decided, cluster.undone, cluster.batches = set(), set(), {}  # nobody knows of them
     with pytest.raises(StateLost):
         committed(cluster, wrote(cluster, 2, "run2"))
-    Program(cluster, aborting.forget(SINK, SETTINGS)).run()
+    Program(cluster, abort_steps.forget(SINK, SETTINGS)).run()
     assert not is_open(cluster)
     committed(cluster, wrote(cluster, 3, "run3"))
     assert cluster.visible == {0: 1}

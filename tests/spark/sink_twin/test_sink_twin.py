@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.spark.writing.protocol import aborting, driver, task
+from drumlin.spark.writing.protocol import abort_steps, driver, task
 from drumlin.spark.writing.protocol.errors import (
     Fenced,
     NotDecided,
@@ -136,7 +136,7 @@ def test_a_write_for_once_is_written_or_not_wherever_its_commit_stops(wakes: boo
         messages = [one_task(cluster)]
         commit = commit_for_once(cluster, messages)
         commit.take(stop)
-        Program(cluster, aborting.abort(messages, 0, FOR_ONCE)).run()
+        Program(cluster, abort_steps.abort(messages, 0, FOR_ONCE)).run()
         seen = dict(cluster.visible)
         assert seen in ({}, {1: 1, 2: 1})
         with contextlib.suppress(SinkError):
@@ -151,7 +151,7 @@ def asleep_before_they_act(cluster: Cluster, batch: int = 0) -> tuple[Program, P
     messages = [one_task(cluster, batch=batch)]
     commit = Program(cluster, driver.commit(messages, batch, SETTINGS, None, lambda: 0))
     commit.run(before=InitDriver)
-    abort = Program(cluster, aborting.abort(messages, batch, SETTINGS))
+    abort = Program(cluster, abort_steps.abort(messages, batch, SETTINGS))
     abort.run(before=FenceAll)
     return commit, abort
 

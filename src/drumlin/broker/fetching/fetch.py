@@ -16,7 +16,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.fetching.reading import Reading, has_records, missing_partition, unreadable
+from drumlin.broker.fetching.partition_read import (
+    PartitionRead,
+    has_records,
+    missing_partition,
+    unreadable,
+)
 from drumlin.broker.later import Later, Parts
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
@@ -200,7 +205,7 @@ class Fetch:
         """Read and answer; None if a task goes on, or it waits."""
         self._was_woken = False
         request = self.request
-        self.reading = Reading(self._max_bytes, request.isolation_level, request.replica_id)
+        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
         self.answers = []
         if self.is_large():
             work = self._read_all()
@@ -414,5 +419,5 @@ def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
     yield from let_go(request.topics, request.forgotten)
 
 
-def _look(reading: Reading, partition: Partition, wanted: Wanted) -> Answer:
+def _look(reading: PartitionRead, partition: Partition, wanted: Wanted) -> Answer:
     return reading.look(partition, wanted, may_block=True)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.broker.fetching.reading import has_records
+from drumlin.broker.fetching.partition_read import has_records
 from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.replication.waiting import Waiter
+from drumlin.replication.waiting_room import Waiter
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Joined, failed
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from drumlin.broker.context import RequestContext
     from drumlin.broker.later import Parts
     from drumlin.replication.partition import Partition
-    from drumlin.replication.waiting import WaitingRoom
+    from drumlin.replication.waiting_room import WaitingRoom
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
 

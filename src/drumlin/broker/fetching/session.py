@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
 
-from drumlin.broker.fetching.reading import has_records
+from drumlin.broker.fetching.partition_read import has_records
 from drumlin.turns import Work
 
 if TYPE_CHECKING:

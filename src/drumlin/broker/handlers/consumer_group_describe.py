@@ -102,7 +102,7 @@ def _assignment(
 ) -> Work[Any]:
     topics = []
     for topic_id, indexes in list(partitions.items()):
-        topic = group.surroundings.topics.by_id(topic_id)
+        topic = group.context.topics.by_id(topic_id)
         if topic is not None:
             topics.append(
                 shape(

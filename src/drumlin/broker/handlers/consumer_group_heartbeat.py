@@ -18,7 +18,7 @@ from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.subscription_limit import check_named
-from drumlin.coordination.written import Pending
+from drumlin.coordination.pending_answer import Pending
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import unchanged_response

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.fetching.asked import distinct, size_of
+from drumlin.broker.fetching.distinct import distinct, size_of
 from drumlin.broker.fetching.fetch import Fetch
 from drumlin.broker.fetching.in_session import SessionFetch
 from drumlin.broker.fetching.plain import PlainFetch

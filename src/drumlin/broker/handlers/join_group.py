@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
-from drumlin.coordination.written import Pending
+from drumlin.coordination.pending_answer import Pending
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape

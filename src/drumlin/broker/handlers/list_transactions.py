@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
-from drumlin.coordination.transactions.listing import TransactionFilter
+from drumlin.coordination.transactions.list_filter import ListFilter
 from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.distinct import distinct
@@ -102,9 +102,9 @@ def _respond(shape: Shape, code: ErrorCode, unknown: list[str], found: list[Any]
 
 def _filter(
     request: ListTransactionsRequest, producer_ids: Container[int], states: set[TransactionState]
-) -> TransactionFilter:
+) -> ListFilter:
     duration_ms = getattr(request, "duration_filter", -1)
-    return TransactionFilter(
+    return ListFilter(
         producer_ids if request.producer_id_filters else None,
         frozenset(states) if request.state_filters else None,
         duration_ms if duration_ms >= 0 else None,

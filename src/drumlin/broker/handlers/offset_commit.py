@@ -16,10 +16,10 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from drumlin.broker.committable_offsets import SortedOut, Unread, sort_out, start
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
-from drumlin.coordination.groups.commit import Commit, Positions
-from drumlin.coordination.written import Written
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
+from drumlin.coordination.pending_answer import Written
 from drumlin.metadata.image import TopicState
 from drumlin.turns import Work, let_go
 from drumlin.wire.commit_request import CommitRequest, read_commit_request
@@ -67,7 +67,7 @@ async def _respond(
     asked: CommitRequest,
     sorted_out: SortedOut,
     commit: Commit,
-    positions: list[Positions],
+    positions: list[TopicOffsets],
     written: Written[list[ErrorCode]],
 ) -> EncodedBody:
     codes: Iterable[ErrorCode]
@@ -91,7 +91,7 @@ def _last_told(
     asked: CommitRequest,
     sorted_out: SortedOut,
     codes: Iterable[ErrorCode],
-    positions: list[Positions],
+    positions: list[TopicOffsets],
 ) -> Work[EncodedBody]:
     """As `_told`, and nothing is kept of very many topics, which are forgotten in turns."""
     body = yield from _told(version, sorted_out, codes)
@@ -101,7 +101,7 @@ def _last_told(
     return body
 
 
-def _commit(request: CommitRequest, positions: list[Positions], version: int) -> Commit:
+def _commit(request: CommitRequest, positions: list[TopicOffsets], version: int) -> Commit:
     return Commit(
         request.group_id,
         request.member_id,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
-from drumlin.coordination.written import Pending
+from drumlin.coordination.pending_answer import Pending
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 

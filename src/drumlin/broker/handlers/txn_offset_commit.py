@@ -17,10 +17,10 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from drumlin.broker.committable_offsets import SortedOut, Unread, sort_out, start
 from drumlin.broker.context import RequestContext
-from drumlin.broker.offset_positions import SortedOut, Unread, sort_out, start
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
-from drumlin.coordination.groups.commit import Commit, Positions
+from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.state_batches import Producer
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
@@ -77,7 +77,7 @@ async def _commit(
     context: RequestContext,
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
-    positions: list[Positions],
+    positions: list[TopicOffsets],
 ) -> EncodedBody:
     groups, turns, request = context.broker.groups, context.broker.turns, asked.commit
     commit = Commit(
@@ -144,7 +144,7 @@ def _answer(
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
     codes: list[ErrorCode] | ErrorCode,
-    positions: list[Positions],
+    positions: list[TopicOffsets],
 ) -> Work[EncodedBody]:
     """Topics and partitions in the order of the request, each once.
 

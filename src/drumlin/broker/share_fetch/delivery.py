@@ -26,7 +26,7 @@ from drumlin.coordination.background import Background
 from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.changes import Change, TopicDeleted
 from drumlin.replication.partition import Partition
-from drumlin.replication.waiting import WaitingRoom, wait_in
+from drumlin.replication.waiting_room import WaitingRoom, wait_in
 from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
 
 if TYPE_CHECKING:

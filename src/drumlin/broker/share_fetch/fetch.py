@@ -18,7 +18,7 @@ from drumlin.broker.share_fetch.reads import READ_COMMITTED, ReadBatches, read_b
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.fetched import Acquired, Limits
 from drumlin.replication.partition import Partition
-from drumlin.replication.waiting import Stay
+from drumlin.replication.waiting_room import Stay
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Pace, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.broker.group_surroundings import group_setting
+from drumlin.broker.group_context import group_setting
 from drumlin.broker.share_fetch.reads import READ_COMMITTED
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.metadata.image import Resource, ResourceType

@@ -17,6 +17,7 @@ from drumlin.broker.share_fetch.group_settings import GroupSettings
 from drumlin.broker.share_fetch.room import ShareRoom
 from drumlin.broker.share_fetch.start_offset import first_start_offset
 from drumlin.coordination.background import Background
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits
 from drumlin.coordination.share.delivery.in_flight import Change
@@ -27,7 +28,6 @@ from drumlin.coordination.share.state.state import (
     ShareState,
     StateBatch,
 )
-from drumlin.coordination.written import Written
 from drumlin.replication.partition import Partition
 from drumlin.turns import Rounds, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError

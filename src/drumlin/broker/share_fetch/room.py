@@ -6,7 +6,7 @@ looks first. So the members of a group take turns, where a set would favour one 
 
 from __future__ import annotations
 
-from drumlin.replication.waiting import Waiter, WaitingRoom
+from drumlin.replication.waiting_room import Waiter, WaitingRoom
 
 
 class _Relay(Waiter):

@@ -33,7 +33,7 @@ from drumlin.client.consumer.membership import (
 )
 from drumlin.client.consumer.subscription import MemberSubscription
 from drumlin.client.consumer.users_side import UsersSide
-from drumlin.wire.consumer_protocol import NO_GENERATION
+from drumlin.wire.embedded_protocol import NO_GENERATION
 from drumlin.wire.errors import ErrorCode
 
 _NOBODY: Final = ""

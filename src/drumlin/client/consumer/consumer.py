@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, NoReturn, Self, TypeVar
 import pyarrow as pa
 
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.consumer.background import Background, Readable
-from drumlin.client.consumer.decoding import Decoded, decode
+from drumlin.client.consumer.decoder import Decoded, decode
+from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetch_buffer import Piece
 from drumlin.client.consumer.membership import Duty, DutyKind
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.consumer.starting import Reset
+from drumlin.client.consumer.start_offsets import Reset
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
@@ -59,8 +59,8 @@ class Consumer:
         self._polling = threading.Lock()
         self._reading: tuple[Piece, Iterator[Decoded]] | None = None
 
-        async def start() -> Background:
-            return Background(connections, group, subscription, assigned, options)
+        async def start() -> ConsumerEngine:
+            return ConsumerEngine(connections, group, subscription, assigned, options)
 
         self._background = thread.run(start())
 

@@ -17,7 +17,7 @@ from drumlin.client.consumer.fetch_buffer import FetchBuffer, Frame, Piece
 from drumlin.client.consumer.fetch_request import Limits, Wanted, fetch_partitions
 from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.consumer.positions import PartitionState, Positions, Stage
-from drumlin.client.consumer.starting import Starter
+from drumlin.client.consumer.start_offsets import Starter
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import as_client_error
 from drumlin.client.offsets import TopicPartition

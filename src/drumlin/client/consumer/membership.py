@@ -55,7 +55,7 @@ class Leave(NamedTuple):
 
 
 class Membership(Protocol):
-    """The interface of both protocols to `driver` and `Background`. Times are in seconds."""
+    """The interface of both protocols to `driver` and `ConsumerEngine`. Times are in seconds."""
 
     #: Why this member cannot go on, for good.
     failure: ErrorCode | None

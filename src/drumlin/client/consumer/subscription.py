@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from drumlin.client.offsets import TopicPartition, by_topic
-from drumlin.wire.consumer_protocol import (
+from drumlin.wire.embedded_protocol import (
     NO_GENERATION,
     SUBSCRIPTION_VERSION,
     ConsumerSubscription,

@@ -11,7 +11,14 @@ from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
-from drumlin.client.transactions import describing, ending, many, open_producers, session, starting
+from drumlin.client.transactions import (
+    describing,
+    ending,
+    many,
+    open_producers,
+    session,
+    timeout_limit,
+)
 from drumlin.client.transactions.describing import TransactionDescription, TransactionListing
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.requests import OpenTransaction
@@ -31,7 +38,7 @@ class TransactionCalls(Calls):
         self, thread: LoopThread, connections: BrokerConnections, producer: Producer
     ) -> None:
         super().__init__(thread, connections, producer)
-        self._timeout_limit = starting.TimeoutLimit(connections)
+        self._timeout_limit = timeout_limit.TimeoutLimit(connections)
         self._unended = Unended()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
@@ -125,7 +132,7 @@ class TransactionCalls(Calls):
             UnknownTransaction: no coordinator knows the id.
         """
         arguments.text("transactional_id", transactional_id)
-        self._run(starting.abort_by_id(self._connections, transactional_id))
+        self._run(timeout_limit.abort_by_id(self._connections, transactional_id))
 
     def abort_transactions(
         self, transactional_ids: Collection[str]

@@ -11,7 +11,7 @@ from drumlin.client.errors import ClientError, as_client_error
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.ending import end_transaction
 from drumlin.client.transactions.requests import OpenTransaction
-from drumlin.client.transactions.starting import abort_by_id
+from drumlin.client.transactions.timeout_limit import abort_by_id
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import KafkaError

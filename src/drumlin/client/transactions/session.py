@@ -26,7 +26,7 @@ from drumlin.client.transactions.requests import (
     check_committed,
     commit_offsets_request,
 )
-from drumlin.client.transactions.starting import TimeoutLimit
+from drumlin.client.transactions.timeout_limit import TimeoutLimit
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 

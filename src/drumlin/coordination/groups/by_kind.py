@@ -8,38 +8,38 @@ from typing import Any, Final
 from drumlin.coordination.groups.any_group import AnyGroup, Effect
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.states import Deadline
-from drumlin.coordination.groups.consumer import leaving
+from drumlin.coordination.groups.consumer import departure
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.share.members.group import ShareGroup
 
 
-def _classic(group_id: str, surroundings: Surroundings) -> AnyGroup:
+def _classic(group_id: str, context: GroupContext) -> AnyGroup:
     return Group(
         group_id,
-        surroundings.rules,
-        surroundings.clock,
-        surroundings.deadlines,
-        surroundings.new_id,
+        context.rules,
+        context.clock,
+        context.deadlines,
+        context.new_id,
     )
 
 
-_MAKERS: Final[dict[GroupKind, Callable[[str, Surroundings], AnyGroup]]] = {
+_MAKERS: Final[dict[GroupKind, Callable[[str, GroupContext], AnyGroup]]] = {
     GroupKind.CLASSIC: _classic,
     GroupKind.CONSUMER: ConsumerGroup,
     GroupKind.SHARE: ShareGroup,
 }
 
 
-def new_group(kind: GroupKind, group_id: str, surroundings: Surroundings) -> AnyGroup:
+def new_group(kind: GroupKind, group_id: str, context: GroupContext) -> AnyGroup:
     """An empty group, in memory only."""
-    return _MAKERS[kind](group_id, surroundings)
+    return _MAKERS[kind](group_id, context)
 
 
 _EXPIRE: Final[dict[GroupKind, Callable[[Any, Deadline], Sequence[Effect]]]] = {
     GroupKind.CLASSIC: Group.expire,
-    GroupKind.CONSUMER: leaving.expire,
+    GroupKind.CONSUMER: departure.expire,
     GroupKind.SHARE: ShareGroup.expire,
 }
 

@@ -12,11 +12,11 @@ from drumlin.coordination.state_batches import Producer
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Positions that are dealt with in one go: a millisecond or two of them.
+#: TopicOffsets that are dealt with in one go: a millisecond or two of them.
 _AT_ONCE: Final = 1000
 
 
-class Positions(NamedTuple):
+class TopicOffsets(NamedTuple):
     """Offsets in partitions of one topic, column by column."""
 
     topic: str
@@ -27,7 +27,7 @@ class Positions(NamedTuple):
     metadata: Sequence[bytes] | None = None
     """As UTF-8; None where no position has any."""
 
-    def pieces(self) -> Iterator[Positions]:
+    def pieces(self) -> Iterator[TopicOffsets]:
         """All of them, in pieces that take little time each."""
         if self.is_one_piece:
             yield self
@@ -39,9 +39,9 @@ class Positions(NamedTuple):
     def is_one_piece(self) -> bool:
         return len(self.partitions) <= _AT_ONCE
 
-    def some(self, indexes: Sequence[int]) -> Positions:
+    def some(self, indexes: Sequence[int]) -> TopicOffsets:
         """The offsets at these indexes."""
-        return Positions(
+        return TopicOffsets(
             self.topic,
             self.topic_id,
             [self.partitions[index] for index in indexes],
@@ -51,13 +51,13 @@ class Positions(NamedTuple):
         )
 
 
-def joined(pieces: Sequence[Positions]) -> Positions:
+def joined(pieces: Sequence[TopicOffsets]) -> TopicOffsets:
     """Of one topic, at least one; what `pieces` gives, or some of it."""
     topic, topic_id, *columns = zip(*pieces, strict=True)
     partitions, offsets, leader_epochs = (list(chain.from_iterable(each)) for each in columns[:3])
     has_metadata = pieces[0].metadata is not None
     metadata = list(chain.from_iterable(columns[3])) if has_metadata else None
-    return Positions(topic[0], topic_id[0], partitions, offsets, leader_epochs, metadata)
+    return TopicOffsets(topic[0], topic_id[0], partitions, offsets, leader_epochs, metadata)
 
 
 class Commit(NamedTuple):
@@ -69,7 +69,7 @@ class Commit(NamedTuple):
     generation_id: int
     retention_ms: int | None
     """Only of clients of the oldest versions; None: the broker's retention."""
-    positions: Sequence[Positions]
+    positions: Sequence[TopicOffsets]
     """A topic may be there several times."""
     version: int = 10
     """Of the request: what older clients may do depends on it."""
@@ -102,13 +102,13 @@ def is_longer(metadata: bytes, java_length_max: int) -> bool:
 
 def sorted_out(
     commit: Commit, check: OffsetCheck | None, metadata_max_bytes: int
-) -> Work[tuple[list[ErrorCode], list[Positions]]]:
+) -> Work[tuple[list[ErrorCode], list[TopicOffsets]]]:
     """An error code for each offset in order, and the offsets that may be committed.
 
     Gives way if they are more than a piece.
     """
     codes: list[ErrorCode] = []
-    accepted: list[Positions] = []
+    accepted: list[TopicOffsets] = []
     for topic in commit.positions:
         for piece in topic.pieces():
             if codes:
@@ -150,7 +150,7 @@ def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list
 
 
 def _codes(
-    positions: Positions, check: OffsetCheck | None, metadata_max_bytes: int
+    positions: TopicOffsets, check: OffsetCheck | None, metadata_max_bytes: int
 ) -> list[ErrorCode] | None:
     """None if all of them are fine."""
     topic_id, metadata = positions.topic_id, positions.metadata

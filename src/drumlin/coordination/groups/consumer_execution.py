@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from drumlin.coordination.groups.classic_execution import ClassicGroupExecution
 from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
-from drumlin.coordination.groups.consumer.draft import resolved
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Partitions
+from drumlin.coordination.groups.consumer.member_change import resolved
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.regexes import matching_topics
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.written import Pending, Written
+from drumlin.coordination.pending_answer import Pending, Written
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -64,7 +64,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
     async def _resolve(
         self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
     ) -> None:
-        names = list(self._surroundings.topics.names())
+        names = list(self._context.topics.names())
         group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
         try:
             found = await asyncio.to_thread(

@@ -26,18 +26,18 @@ from drumlin.coordination.groups.classic.messages import (
 )
 from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer import classic_members, heartbeats
+from drumlin.coordination.groups.consumer.departure import leave as leave_group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.consumer.leaving import leave as leave_group
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
+from drumlin.coordination.groups.dropped_groups import unloading
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.surroundings import Surroundings
-from drumlin.coordination.groups.unloading import unloading
+from drumlin.coordination.pending_answer import Pending, Written
 from drumlin.coordination.share.members.group import ShareGroup
-from drumlin.coordination.written import Pending, Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, T, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -442,8 +442,8 @@ class GroupCoordinator(DowngradeExecution):
     # -- what another kind of groups, with a coordinator of its own, builds on -----------------
 
     @property
-    def surroundings(self) -> Surroundings:
-        return self._surroundings
+    def context(self) -> GroupContext:
+        return self._context
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The shard of a group; its name must not be empty.

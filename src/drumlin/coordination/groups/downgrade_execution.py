@@ -121,7 +121,7 @@ class DowngradeExecution(UpgradeExecution):
         yield from self._append_all(shard, [batch for batch, _ in batches], producer, check)
         self._held.discard(group.group_id)
         shard.groups[group.group_id] = made.group
-        spare = made.group.take_place(self._surroundings.deadlines, _REASON)
+        spare = made.group.take_place(self._context.deadlines, _REASON)
         self._carry_out(shard, made.group, spare)
 
     def _made_classic(
@@ -139,7 +139,7 @@ class DowngradeExecution(UpgradeExecution):
             packer.add(records[-1])
             yield
             check()
-        beside = replace(self._surroundings, deadlines=DeadlineQueue())
+        beside = replace(self._context, deadlines=DeadlineQueue())
         classic = new_group(GroupKind.CLASSIC, group.group_id, beside)
         assert isinstance(classic, Group)
         yield from _checked(classic.restore_metadata(downgraded.metadata), check)

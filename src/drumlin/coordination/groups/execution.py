@@ -21,17 +21,17 @@ from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
 from drumlin.coordination.groups.config import CoordinatorConfig
+from drumlin.coordination.groups.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.surroundings import GroupSetting, Surroundings, Topics
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.sharded_coordinator import Found, ShardedCoordinator
 from drumlin.coordination.state_batches import RecordPacker, check_sizes, room
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.coordination.written import Written
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Pace, Turns, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -63,7 +63,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         super().__init__(
             topic,
             lambda: config.offsets_topic_num_partitions,
-            lambda partition: GroupShard(partition, self._surroundings),
+            lambda partition: GroupShard(partition, self._context),
             load,
             self._take_over,
             turns,
@@ -72,9 +72,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._config = config
         self._clock = clock
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
-        self._surroundings = Surroundings(
-            config, group_setting, clock, self._deadlines, new_id, topics
-        )
+        self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
         self._producer_ids = producer_ids
         self._alarm: asyncio.TimerHandle | None = None
         self._answering = Answering()
@@ -157,7 +155,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
-        if self._surroundings.topics.was_any_deleted():  # else nobody has to look at all there is
+        if self._context.topics.was_any_deleted():  # else nobody has to look at all there is
             self._background.spawn(
                 self._remove(
                     partition, GroupShard.orphans, "what is known of deleted topics", Pace()

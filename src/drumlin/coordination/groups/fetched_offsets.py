@@ -1,6 +1,6 @@
 """What a group has committed, as OffsetFetch asks for it: in pieces, column by column.
 
-Positions stay packed on their way from the records that hold them to the response: a group has
+TopicOffsets stay packed on their way from the records that hold them to the response: a group has
 thousands of them, and mostly there is nothing else to say of any.
 """
 
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from drumlin.coordination.groups.group_context import Topics
 from drumlin.coordination.groups.offset_records import (
     CommittedOffset,
     OffsetKey,
     decode_offset,
-    pack_position,
-    usual_positions,
+    pack_offset_and_epoch,
+    usual_offsets,
 )
 from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.coordination.groups.surroundings import Topics
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.offset_fetch_response import NO_POSITION
 
@@ -72,7 +72,7 @@ class Fetching:
         if there is None or self._is_unstable is not None:
             return None
         known = self._offsets.topics(self._group_id).get(topic, {})
-        positions = usual_positions(list(map(known.get, partitions)), there.topic_id)
+        positions = usual_offsets(list(map(known.get, partitions)), there.topic_id)
         return None if positions is None else FetchedOffsets(topic, True, partitions, positions)
 
     def _any(self, topic: str, partitions: Sequence[int], leaves_out: bool) -> FetchedOffsets:
@@ -90,7 +90,7 @@ class Fetching:
                 positions.append(NO_POSITION)
                 metadata.append(b"")
             else:
-                positions.append(pack_position(value))
+                positions.append(pack_offset_and_epoch(value))
                 metadata.append(value.metadata.encode())
         return piece._replace(partitions=named)
 

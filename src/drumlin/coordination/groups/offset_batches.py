@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.commit import TopicOffsets
 from drumlin.coordination.groups.offset_records import OffsetFacts, offset_key_start, pack_offsets
 from drumlin.coordination.state_batches import BATCH_BYTES_MAX, Producer
 from drumlin.records.batch import (
@@ -101,7 +101,7 @@ class OffsetPacker:
         self._ended: list[_Ended] = []
         self._begin()
 
-    def add(self, positions: Positions) -> None:
+    def add(self, positions: TopicOffsets) -> None:
         """
         Raises:
             KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
@@ -186,7 +186,7 @@ class OffsetPacker:
 
     def _put(
         self,
-        positions: Positions,
+        positions: TopicOffsets,
         key_start: bytes,
         partitions: Sequence[int],
         values: Sequence[bytes],

@@ -77,7 +77,7 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID | None = None
 
 
-def pack_position(value: CommittedOffset) -> bytes:
+def pack_offset_and_epoch(value: CommittedOffset) -> bytes:
     """Its offset and leader epoch as a record's value has them, and a response."""
     return _POSITION_ALONE.pack(value.offset, value.leader_epoch)
 
@@ -175,7 +175,7 @@ def decode_offset(data: bytes) -> CommittedOffset:
     return _COMMITTED_OFFSET.decode(data)
 
 
-def usual_positions(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
+def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
     """Offset and leader epoch of each, packed, if all are as they are written mostly; else None.
 
     That is: readable, without metadata, and of this topic.

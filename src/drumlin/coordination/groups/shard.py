@@ -19,6 +19,7 @@ from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.log import LoadedPartition
@@ -31,7 +32,6 @@ from drumlin.coordination.groups.offset_records import (
 )
 from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.coordination.groups.record_registry import type_of
-from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.transactional_offsets import TransactionalOffsets
 from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.state_batches import Producer
@@ -45,14 +45,14 @@ _REMOVED_PER_STEP: Final = 50
 class GroupShard:
     """One partition's groups and their offsets."""
 
-    def __init__(self, partition: int, surroundings: Surroundings) -> None:
+    def __init__(self, partition: int, context: GroupContext) -> None:
         self.partition = partition
         self.groups: dict[str, AnyGroup] = {}
         self.offsets = CommittedOffsets()
         self.transactional = TransactionalOffsets()
         self.unfinished = set[Producer]()
         """Transactions in which a coordinator before this one has left records of groups."""
-        self._surroundings = surroundings
+        self._context = context
 
     # -- groups ----------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class GroupShard:
     def create_classic(self, group_id: str) -> Group:
         """A new empty group, in memory only."""
         assert group_id not in self.groups
-        group = new_group(GroupKind.CLASSIC, group_id, self._surroundings)
+        group = new_group(GroupKind.CLASSIC, group_id, self._context)
         assert isinstance(group, Group)
         self.groups[group_id] = group
         return group
@@ -94,7 +94,7 @@ class GroupShard:
         """Become what the log says; others get their turn wherever this yields."""
         self.unfinished = loaded.unfinished
         for group_id, said in loaded.groups.items():
-            group = new_group(said.kind, group_id, self._surroundings)
+            group = new_group(said.kind, group_id, self._context)
             self.groups[group_id] = group
             yield from group.restore(said.records)
         for group_id, topics in loaded.offsets.items():
@@ -168,7 +168,7 @@ class GroupShard:
         others may have had their turn. Offsets in a topic that was deleted are of no use to
         anybody, however young they are.
         """
-        now_ms = self._surroundings.clock.wall_ms()
+        now_ms = self._context.clock.wall_ms()
         for step in self._in_steps(group_id):
             group = self.groups.get(group_id)
             if group is None:
@@ -222,7 +222,7 @@ class GroupShard:
 
     def _is_orphan(self, facts: OffsetFacts) -> bool:
         topic_id = facts.topic_id
-        return topic_id is not None and self._surroundings.topics.was_deleted(topic_id)
+        return topic_id is not None and self._context.topics.was_deleted(topic_id)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
         """Tombstones for the offsets of a topic that is gone, but not for its successor's.
@@ -314,7 +314,7 @@ class GroupShard:
         if group is None or group.kind is not record_type.kind:
             if value is not None:
                 assert record_type.kind is not None
-                group = new_group(record_type.kind, key.group_id, self._surroundings)
+                group = new_group(record_type.kind, key.group_id, self._context)
                 self.groups[key.group_id] = group
                 to_end(group.restore([(key, value)]))
             return []  # else it is what is left of a group that is gone, or of another kind now
@@ -355,7 +355,7 @@ class GroupShard:
         if named is None:
             committed = self.offsets.topics(group_id)
             named = ((topic, list(committed.get(topic, ()))) for topic in list(committed))
-        fetching = Fetching(group_id, self.offsets, self._surroundings.topics, is_unstable)
+        fetching = Fetching(group_id, self.offsets, self._context.topics, is_unstable)
         for topic, partitions in named:
             yield from fetching.pieces(topic, partitions, leaves_out=topics is None)
 

@@ -32,8 +32,8 @@ from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.pending_answer import Pending
 from drumlin.coordination.state_batches import Producer
-from drumlin.coordination.written import Pending
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -75,7 +75,7 @@ class UpgradeExecution(AtomicExecution):
             self._check_upgrade(group)
             if _is_large(group):
                 return self._begin_upgrade(shard, group, request)
-            records = list(to_consumer(group, self._surroundings.topics))
+            records = list(to_consumer(group, self._context.topics))
         elif group is not None:
             records = group.tombstones()
         modern = self._made_beside(group_id) if records else self._made(group_id)
@@ -90,11 +90,11 @@ class UpgradeExecution(AtomicExecution):
         check_upgrade(group, config.group_consumer_migration_policy, config.group_consumer_max_size)
 
     def _made(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._surroundings)
+        return ConsumerGroup(group_id, self._context)
 
     def _made_beside(self, group_id: str) -> ConsumerGroup:
         """It must not touch the deadlines of the group that there is."""
-        return ConsumerGroup(group_id, replace(self._surroundings, deadlines=DeadlineQueue()))
+        return ConsumerGroup(group_id, replace(self._context, deadlines=DeadlineQueue()))
 
     # -- groups of very many members -----------------------------------------------------------
 
@@ -161,7 +161,7 @@ class UpgradeExecution(AtomicExecution):
         self._check_upgrade(group)
         group_id, revision = group.group_id, group.revision
         modern = self._made_beside(group_id)
-        deadlines, made = modern.surroundings.deadlines, list[GroupRecord]()
+        deadlines, made = modern.context.deadlines, list[GroupRecord]()
 
         def check() -> None:
             self._check_leads(shard)
@@ -169,7 +169,7 @@ class UpgradeExecution(AtomicExecution):
                 raise Changed
 
         packer = self._packer(shard, producer)
-        for record in to_consumer(group, self._surroundings.topics):
+        for record in to_consumer(group, self._context.topics):
             made.append(record)
             _replay(modern, record)
             packer.add(record)
@@ -193,7 +193,7 @@ class UpgradeExecution(AtomicExecution):
         self, shard: GroupShard, group: Group, modern: ConsumerGroup, outcome: Outcome
     ) -> None:
         """All is in the log. The members that were there have no deadlines yet."""
-        modern.surroundings = self._surroundings
+        modern.context = self._context
         modern.knows_metadata = False  # nobody has told it of topics that changed meanwhile
         for key, value in outcome.records:
             modern.replay(key, value)

@@ -18,9 +18,9 @@ from drumlin.clock import Clock
 from drumlin.coordination.transactions.markers import Marker, MarkerWriter, TopicPartition
 from drumlin.coordination.transactions.participants import NO_PARTICIPANTS
 from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.state_writer import StateWriter
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
-from drumlin.coordination.transactions.writing import StateWriter
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 

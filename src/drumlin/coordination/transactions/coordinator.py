@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
+from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.state_topic import StateTopic
@@ -26,14 +27,13 @@ from drumlin.coordination.transactions.records import (
     TransactionMetadata,
 )
 from drumlin.coordination.transactions.shard import TransactionShard
+from drumlin.coordination.transactions.state_writer import StateWriter
 from drumlin.coordination.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     Producer,
     Transaction,
     new_transaction,
 )
-from drumlin.coordination.transactions.writing import StateWriter
-from drumlin.coordination.unloading import forget
 from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -8,7 +8,7 @@ long as the answer is None. Importing this package imports neither numba nor llv
 
 from __future__ import annotations
 
-from drumlin.records.kernels.loading import (
+from drumlin.records.kernels.loader import (
     bring,
     compaction_kernels_if_ready,
     compaction_kernels_soon,

@@ -63,7 +63,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "lay_out": lay_out,
     },
 }
-# All that machine code may ask of its surroundings: the C library has it, whoever loads it.
+# All that machine code may ask of its context: the C library has it, whoever loads it.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
 
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from drumlin.spark.crossing import Crossing
 from drumlin.spark.option_names import refuse_unknown
 from drumlin.spark.option_values import (
     OptionError,
@@ -26,6 +25,7 @@ from drumlin.spark.option_values import (
     topic_name,
     whole_number,
 )
+from drumlin.spark.portable import Portable
 from drumlin.spark.security import security_of
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
@@ -77,7 +77,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(Crossing):
+class SinkOptions(Portable):
     """All options of one query's sink, checked; picklable, as tasks get them too."""
 
     bootstrap_servers: str

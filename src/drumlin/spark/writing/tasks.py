@@ -101,8 +101,8 @@ def write_once(
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
     """A run decides a batch once. A second write under the same name would be lost: refuse it."""
-    from drumlin.spark.writing.protocol.performing import Performer
-    from drumlin.spark.writing.protocol.reading import glance
+    from drumlin.spark.writing.protocol.decisions import glance
+    from drumlin.spark.writing.protocol.performer import Performer
 
     performer = Performer(client_of(options))
     state = performer.run(glance(identity.sink, options.settings, identity.batch))

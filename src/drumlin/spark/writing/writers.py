@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from drumlin.records.kernels.travelling import NO_CODE, pack
+from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark import garbage
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.options import SinkOptions

@@ -24,7 +24,7 @@ from drumlin.client.consumer.assignors.members import (
 )
 from drumlin.client.consumer.subscription import one_by_one
 from drumlin.client.offsets import TopicPartition, by_topic
-from drumlin.wire.consumer_protocol import NO_GENERATION, FieldsReader, write_partitions
+from drumlin.wire.embedded_protocol import NO_GENERATION, FieldsReader, write_partitions
 
 _INT32: Final = struct.Struct(">i")
 

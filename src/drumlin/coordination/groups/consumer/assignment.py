@@ -17,8 +17,8 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.surroundings import Topic
 from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work
 
@@ -48,7 +48,7 @@ class Assigning:
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
         """`former_id` is what the group knows the one as that comes; mostly it is its own."""
         self._group = group
-        self._epoch = TargetEpoch(epoch, group.surroundings.clock.wall_ms())
+        self._epoch = TargetEpoch(epoch, group.context.clock.wall_ms())
         self._known = dict(group.targets)
         self._members = dict(group.members)
         self._members.pop(former_id, None)
@@ -97,8 +97,8 @@ class _Topics:
     """The topics of a group, each looked up once: others may be there when it goes on."""
 
     def __init__(self, group: ConsumerGroup) -> None:
-        self._find = group.surroundings.topics.by_name
-        self._there = frozenset(group.surroundings.topics.names())
+        self._find = group.context.topics.by_name
+        self._there = frozenset(group.context.topics.names())
         self._regexes = dict(group.regexes)
         self._found: dict[str, Topic | None] = {}
         self._ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
@@ -130,7 +130,7 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
     if known:
         return max(known, key=lambda name: known[name])
-    configured = group.surroundings.rules.group_consumer_assignors
+    configured = group.context.rules.group_consumer_assignors
     return next((name for name in configured if name in ASSIGNORS), next(iter(ASSIGNORS)))
 
 

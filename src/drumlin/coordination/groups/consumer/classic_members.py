@@ -29,13 +29,7 @@ from drumlin.coordination.groups.consumer.conversion import (
     must_downgrade_later,
 )
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
-from drumlin.coordination.groups.consumer.draft import (
-    Draft,
-    RegexChange,
-    check_room,
-    check_static,
-)
-from drumlin.coordination.groups.consumer.leaving import fence
+from drumlin.coordination.groups.consumer.departure import fence
 from drumlin.coordination.groups.consumer.member import (
     ClassicProtocols,
     Member,
@@ -43,8 +37,14 @@ from drumlin.coordination.groups.consumer.member import (
     Partitions,
     Subscription,
 )
+from drumlin.coordination.groups.consumer.member_change import (
+    MemberChange,
+    RegexChange,
+    check_room,
+    check_static,
+)
 from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.wire.consumer_protocol import (
+from drumlin.wire.embedded_protocol import (
     read_subscription,
     write_assignment,
 )
@@ -64,13 +64,13 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
         KafkaError: what the member is to be told instead.
     """
     is_unknown = request.member_id == NO_MEMBER_ID
-    member_id = group.surroundings.new_id() if is_unknown else request.member_id
+    member_id = group.context.new_id() if is_unknown else request.member_id
     check_room(group, member_id)
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))
     said = _subscription(request)
-    draft = Draft(group)
+    draft = MemberChange(group)
     former, member = _find(draft, request, member_id)
     replaced = group.static_member(request.group_instance_id)
     subscription = _updated(member, request, said.topics, said.rack_id)
@@ -78,7 +78,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     regex = draft.change_regex(member.subscription.regex, subscription.regex)
     has_changed = has_new_topics or regex is not RegexChange.NONE
     draft.look_at_metadata(former, subscription, has_changed=has_changed)
-    owned = by_id(said.owned, group.surroundings.topics)
+    owned = by_id(said.owned, group.context.topics)
     is_later = False
     if replaced is not None and _becomes_classic(group, replaced):
         is_later = must_downgrade_later(group)
@@ -112,7 +112,7 @@ def _follow(
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
         return Outcome((), answer)  # others have spoken for it meanwhile
-    draft = Draft(group)
+    draft = MemberChange(group)
     progress = draft.follow(member, owned)
     return Outcome(draft.records, _answer(request, member.member_id, progress.epoch))
 
@@ -173,7 +173,9 @@ def _updated(
     )
 
 
-def _find(draft: Draft, request: JoinRequest, member_id: str) -> tuple[Member | None, Member]:
+def _find(
+    draft: MemberChange, request: JoinRequest, member_id: str
+) -> tuple[Member | None, Member]:
     """The member as the group knows it, if it does, and as it is now.
 
     Raises:
@@ -197,7 +199,7 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(draft: Draft, replaced: Member, joining: Member) -> Outcome | None:
+def _downgrade(draft: MemberChange, replaced: Member, joining: Member) -> Outcome | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = draft.group
     staying = [each for each in group.members.values() if each is not replaced]
@@ -239,7 +241,7 @@ def sync(group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         topic_id: frozenset(epochs) for topic_id, epochs in member.progress.assigned.items()
     }
     version = read_subscription(classic.protocols[0][1]).version
-    assignment = write_assignment(version, by_name(assigned, group.surroundings.topics))
+    assignment = write_assignment(version, by_name(assigned, group.context.topics))
     return SyncAnswer(ErrorCode.none, request.protocol_type, request.protocol_name, assignment)
 
 

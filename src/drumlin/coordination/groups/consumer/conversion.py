@@ -39,11 +39,11 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
+from drumlin.coordination.groups.group_context import Topics
 from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.surroundings import Topics
 from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work, to_end
-from drumlin.wire.consumer_protocol import (
+from drumlin.wire.embedded_protocol import (
     NamedPartitions,
     read_assignment,
     read_subscription,
@@ -166,7 +166,7 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming
     if not size or classic < size:
         return False
-    rules = group.surroundings.rules
+    rules = group.context.rules
     is_allowed = rules.group_consumer_migration_policy.lower() in _DOWNGRADE
     if not is_allowed or size > rules.group_max_size:
         _log.info("group %r cannot become a classic group", group.group_id)
@@ -224,7 +224,7 @@ def downgrading(
         votes[next(name for name, _ in supported if name in common)] += 1
         yield
     chosen = max(common, key=lambda name: votes[name])
-    topics = group.surroundings.topics
+    topics = group.context.topics
     members = list[MemberMetadata]()
     for each in staying:
         try:
@@ -233,7 +233,7 @@ def downgrading(
             _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
             return None
         yield
-    now_ms = group.surroundings.clock.wall_ms()
+    now_ms = group.context.clock.wall_ms()
     metadata = GroupMetadata(
         CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, tuple(members)
     )

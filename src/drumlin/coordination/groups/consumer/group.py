@@ -38,9 +38,9 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
+from drumlin.coordination.groups.group_context import GroupContext, Topic, those_there
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.surroundings import Surroundings, Topic, those_there
 from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -51,11 +51,11 @@ _COMMIT_WITH_EPOCH: Final = 9
 
 
 class ConsumerGroup:
-    """One group. `surroundings` says what topics and settings there are."""
+    """One group. `context` says what topics and settings there are."""
 
-    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+    def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
-        self.surroundings = surroundings
+        self.context = context
         self.revision = 0
         """Another one as soon as anything that the log has of the group is."""
         self.members: dict[str, Member] = {}
@@ -213,14 +213,14 @@ class ConsumerGroup:
         resolved = self.regexes.get(subscription.regex) if subscription.regex else None
         if resolved is not None:
             names = subscription.topics | resolved.topics
-        return frozenset(topic.topic_id for topic in those_there(self.surroundings.topics, names))
+        return frozenset(topic.topic_id for topic in those_there(self.context.topics, names))
 
     def existing(self, names: Iterable[str]) -> list[Topic]:
-        return list(those_there(self.surroundings.topics, names))
+        return list(those_there(self.context.topics, names))
 
     def setting(self, name: str) -> int:
         """A number of the group's configuration: "session.timeout.ms" and so on."""
-        return int(self.surroundings.group_setting(self.group_id, f"consumer.{name}"))
+        return int(self.context.group_setting(self.group_id, f"consumer.{name}"))
 
     # -- replay --------------------------------------------------------------------------------
 
@@ -367,15 +367,15 @@ class ConsumerGroup:
         self.schedule(DeadlineKind.SESSION, member.member_id, timeout_ms)
 
     def schedule(self, kind: DeadlineKind, member_id: str, timeout_ms: int) -> None:
-        when = self.surroundings.clock.monotonic() + timeout_ms / 1000
-        self.surroundings.deadlines.schedule(Deadline(self.group_id, kind, member_id), when)
+        when = self.context.clock.monotonic() + timeout_ms / 1000
+        self.context.deadlines.schedule(Deadline(self.group_id, kind, member_id), when)
 
     def is_scheduled(self, kind: DeadlineKind, member_id: str) -> bool:
         deadline = Deadline(self.group_id, kind, member_id)
-        return self.surroundings.deadlines.is_scheduled(deadline)
+        return self.context.deadlines.is_scheduled(deadline)
 
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
-        self.surroundings.deadlines.cancel(Deadline(self.group_id, kind, member_id))
+        self.context.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
     def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
         """The group is no more. Its members' sessions go on in another one, or are left to end:

@@ -6,14 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from drumlin.coordination.groups.consumer.assignors import ASSIGNORS
-from drumlin.coordination.groups.consumer.draft import (
-    Draft,
-    RegexChange,
-    are_regexes_due,
-    check_room,
-    check_static,
-    is_assignment_due,
-)
 from drumlin.coordination.groups.consumer.member import (
     JOINING,
     LEAVING,
@@ -23,6 +15,14 @@ from drumlin.coordination.groups.consumer.member import (
     Progress,
     Subscription,
     contains,
+)
+from drumlin.coordination.groups.consumer.member_change import (
+    MemberChange,
+    RegexChange,
+    are_regexes_due,
+    check_room,
+    check_static,
+    is_assignment_due,
 )
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
@@ -89,8 +89,8 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         told = _told(quiet.progress) if _wants_all(request) else None
         return Outcome((), _answer(group, quiet.member_id, quiet.progress, told))
     check_room(group, request.member_id)
-    draft = Draft(group)
-    member_id = request.member_id or group.surroundings.new_id()
+    draft = MemberChange(group)
+    member_id = request.member_id or group.context.new_id()
     former, member = _find(draft, request, member_id)
     subscription = _updated(member, request)
     has_new_topics = draft.subscribe(member, subscription, is_new=former is None)
@@ -128,7 +128,7 @@ def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: Heartbeat
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
         return Outcome((), answer)  # others have spoken for it meanwhile
-    draft = Draft(group)
+    draft = MemberChange(group)
     progress = draft.follow(member, request.owned)
     told = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
@@ -210,7 +210,9 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
     )
 
 
-def _find(draft: Draft, request: HeartbeatRequest, member_id: str) -> tuple[Member | None, Member]:
+def _find(
+    draft: MemberChange, request: HeartbeatRequest, member_id: str
+) -> tuple[Member | None, Member]:
     """The member as the group knows it, if it does, and as it is now.
 
     Raises:

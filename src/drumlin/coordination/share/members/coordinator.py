@@ -13,11 +13,12 @@ from uuid import UUID
 
 from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.group_context import Topic
+from drumlin.coordination.groups.group_context import Topics as KnownTopics
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.surroundings import Topic
-from drumlin.coordination.groups.surroundings import Topics as KnownTopics
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.share.members import initialization
 from drumlin.coordination.share.members.group import ShareGroup
 from drumlin.coordination.share.members.late_assignment import assign_late
@@ -39,7 +40,6 @@ from drumlin.coordination.share.members.records import (
 )
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
-from drumlin.coordination.written import Written
 from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -109,7 +109,7 @@ class ShareGroupMembership:
         """The group, or a new one, which exists only once a record of it is written."""
         if group_id in shard.groups:
             return self._found(shard, group_id)
-        group = new_group(GroupKind.SHARE, group_id, self._groups.surroundings)
+        group = new_group(GroupKind.SHARE, group_id, self._groups.context)
         assert isinstance(group, ShareGroup)
         return group
 

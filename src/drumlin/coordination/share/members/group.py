@@ -24,9 +24,9 @@ from drumlin.coordination.groups.any_group import Effect, Write
 from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.surroundings import Surroundings
 from drumlin.coordination.groups.target_epoch import TargetEpoch
 from drumlin.coordination.share.members import initialization
 from drumlin.coordination.share.members.assignor import assign
@@ -72,12 +72,12 @@ class ShareGroup:
     protocol_type = "share"
     is_deletable = False  # it keeps how far it has come, however long nobody is in it
 
-    def __init__(self, group_id: str, surroundings: Surroundings) -> None:
+    def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.target = TargetEpoch(FIRST_EPOCH)
         self.partitions = StatePartitionMetadata()
-        self._surroundings = surroundings
+        self._context = context
         self._metadata_hash = 0
         self._members: dict[str, Member] = {}
         self._targets: dict[str, Assignment] = {}
@@ -192,7 +192,7 @@ class ShareGroup:
             targets = yield from self.assign(subscriptions)
             if not is_current():
                 return None
-            target = TargetEpoch(epoch, self._surroundings.clock.wall_ms())
+            target = TargetEpoch(epoch, self._context.clock.wall_ms())
             records.append((ShareTargetKey(self.group_id), target))
             next_target = yield from self.next_target(targets)
             if not is_current():
@@ -223,8 +223,8 @@ class ShareGroup:
     def keep_alive(self, member_id: str) -> None:
         """A heartbeat has come: the member's session begins anew."""
         timeout_ms = self._setting("share.session.timeout.ms")
-        deadline = self._surroundings.clock.monotonic() + timeout_ms / 1000
-        self._surroundings.deadlines.schedule(self._session(member_id), deadline)
+        deadline = self._context.clock.monotonic() + timeout_ms / 1000
+        self._context.deadlines.schedule(self._session(member_id), deadline)
 
     def leave(self, member_id: str) -> list[GroupRecord]:
         """The records by which a member leaves.
@@ -282,7 +282,7 @@ class ShareGroup:
 
         `names` is what is subscribed to. With `is_resubscribed` it does not give way.
         """
-        new_hash = hash_of(subscribed_topics(self._surroundings.topics, names))
+        new_hash = hash_of(subscribed_topics(self._context.topics, names))
         is_assigned = self.target.epoch >= self.epoch
         must_bump = is_resubscribed or new_hash != self._metadata_hash
         if not must_bump and is_assigned:
@@ -308,8 +308,7 @@ class ShareGroup:
         wanted: dict[UUID, tuple[int, ...]] = {
             topic_id: these
             for topic_id, these in assignment.items()
-            if (topic := self._surroundings.topics.by_id(topic_id)) is not None
-            and topic.name in names
+            if (topic := self._context.topics.by_id(topic_id)) is not None and topic.name in names
         }
         if current.epoch == epoch:
             return replace(current, assignment=wanted)
@@ -320,7 +319,7 @@ class ShareGroup:
     def _assignable(self, names: Iterable[str]) -> dict[UUID, frozenset[int]]:
         """Existing partitions of those topics that have share state."""
         result = {}
-        for topic in subscribed_topics(self._surroundings.topics, names):
+        for topic in subscribed_topics(self._context.topics, names):
             known = self.partitions.initialized.get(topic.topic_id)
             if known is not None:
                 there = frozenset(range(topic.partition_count))
@@ -338,11 +337,11 @@ class ShareGroup:
         return any(these != assigned.get(each, set()) for each, these in assignable.items())
 
     def _may_assign_again(self) -> bool:
-        age_ms = self._surroundings.clock.wall_ms() - self.target.timestamp_ms
+        age_ms = self._context.clock.wall_ms() - self.target.timestamp_ms
         return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
 
     def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
-        wanted, names = yield from all_subscribed(self._surroundings.topics, subscriptions)
+        wanted, names = yield from all_subscribed(self._context.topics, subscriptions)
         return (yield from assign(wanted, self._assignable(names), dict(self._targets)))
 
     @property
@@ -372,13 +371,13 @@ class ShareGroup:
         """Partitions of those topics that have no share state."""
         there = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
-            for topic in subscribed_topics(self._surroundings.topics, names)
+            for topic in subscribed_topics(self._context.topics, names)
         }
         return initialization.without(there, self.partitions.initialized)
 
     def _just_begun(self, retry_ms: int) -> Topics:
         """Partitions whose share state has just begun to be initialized."""
-        now, patience_s = self._surroundings.clock.monotonic(), retry_ms / 1000
+        now, patience_s = self._context.clock.monotonic(), retry_ms / 1000
         return {
             topic_id: topic
             for topic_id, topic in self.partitions.initializing.items()
@@ -396,7 +395,7 @@ class ShareGroup:
         """The records to write for topics whose deletion was not written."""
         known = self.partitions
         topic_ids = {*known.initializing, *known.initialized, *known.deleting}
-        return self._without(set(filter(self._surroundings.topics.was_deleted, topic_ids)))
+        return self._without(set(filter(self._context.topics.was_deleted, topic_ids)))
 
     def _without(self, topic_ids: Collection[UUID]) -> list[GroupRecord]:
         left = initialization.forgotten(self.partitions, topic_ids)
@@ -456,7 +455,7 @@ class ShareGroup:
         for topic_id, topic in value.initializing.items():
             before = self.partitions.initializing.get(topic_id)
             if before is None or topic.partitions - before.partitions:
-                self._begun_at[topic_id] = self._surroundings.clock.monotonic()
+                self._begun_at[topic_id] = self._context.clock.monotonic()
         self._begun_at = {
             each: begun for each, begun in self._begun_at.items() if each in value.initializing
         }
@@ -472,7 +471,7 @@ class ShareGroup:
             member_gone = self._members.pop(member_id, None)
             if member_gone is not None:
                 add_all(self._subscribers, member_gone.metadata.topics, -1)
-            self._surroundings.deadlines.cancel(self._session(member_id))
+            self._context.deadlines.cancel(self._session(member_id))
 
     def _member(self, member_id: str) -> Member:
         return self._members.setdefault(member_id, Member(NEW_METADATA))
@@ -496,4 +495,4 @@ class ShareGroup:
         return Deadline(self.group_id, DeadlineKind.SESSION, member_id)
 
     def _setting(self, key: str) -> int:
-        return int(self._surroundings.group_setting(self.group_id, key))
+        return int(self._context.group_setting(self.group_id, key))

@@ -49,7 +49,7 @@ def _assign(groups: GroupCoordinator, shard: GroupShard, group: ShareGroup) -> W
         KafkaError: it was not written.
     """
     group_id, epoch = group.group_id, group.epoch
-    clock = groups.surroundings.clock
+    clock = groups.context.clock
     subscriptions = {each.member_id: each.topics for each in group.describe()}
     targets = yield from group.assign(subscriptions)
     new = yield from group.next_target(targets)

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.surroundings import Topic, Topics, those_there
+from drumlin.coordination.groups.group_context import Topic, Topics, those_there
 from drumlin.turns import Work
 
 

@@ -14,14 +14,14 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
+from drumlin.coordination.dropped_state import forget
+from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.share.state.log import encode_batches, load
 from drumlin.coordination.share.state.records import Merged, ShareRecord
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.coordination.unloading import forget
-from drumlin.coordination.written import Written
 from drumlin.turns import Pace, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 

@@ -15,6 +15,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.decisions import (
+    check_beginning,
+    check_query,
+    glance,
+    superseded,
+    take_over,
+)
 from drumlin.spark.writing.protocol.errors import (
     LONGER,
     DecisionUnknown,
@@ -32,13 +39,6 @@ from drumlin.spark.writing.protocol.messages import (
     SourceOffsets,
     TaskMessage,
     token_of,
-)
-from drumlin.spark.writing.protocol.reading import (
-    check_beginning,
-    check_query,
-    glance,
-    superseded,
-    take_over,
 )
 from drumlin.spark.writing.protocol.requests import (
     Append,

@@ -11,7 +11,7 @@ from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
 from drumlin.client.transactions.errors import TransactionAborted
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.writing.protocol import aborting, driver, offices, own_ids, task
+from drumlin.spark.writing.protocol import abort_steps, driver, offices, own_ids, task
 from drumlin.spark.writing.protocol.errors import LONGER, NotDecided, RequestFailed
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
@@ -20,7 +20,7 @@ from drumlin.spark.writing.protocol.messages import (
     TaskIdentity,
     TaskMessage,
 )
-from drumlin.spark.writing.protocol.performing import Performer
+from drumlin.spark.writing.protocol.performer import Performer
 from drumlin.spark.writing.protocol.requests import AbortOwn
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened
@@ -206,7 +206,7 @@ def abort_batch(
     """
     performer = Performer(client)
     try:
-        return performer.run(aborting.abort(messages, batch_id, settings))
+        return performer.run(abort_steps.abort(messages, batch_id, settings))
     finally:
         performer.close()
 
@@ -221,6 +221,6 @@ def abort_run(client: Client, settings: SinkSettings, identity: TaskIdentity) ->
     """
     performer = Performer(client)
     try:
-        return performer.run(aborting.abort_run(identity, settings))
+        return performer.run(abort_steps.abort_run(identity, settings))
     finally:
         performer.close()

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drumlin.spark.crossing import Crossing
+from drumlin.spark.portable import Portable
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.state import Office
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings(Crossing):
+class SinkSettings(Portable):
     """The settings of one sink, the same for all its writers.
 
     Attributes:
@@ -38,7 +38,7 @@ class SinkSettings(Crossing):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskIdentity(Crossing):
+class TaskIdentity(Portable):
     """Which task attempt this is, and of which batch.
 
     Attributes:
@@ -71,7 +71,7 @@ class TaskIdentity(Crossing):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMessage(Crossing):
+class TaskMessage(Portable):
     """A task's report to the driver.
 
     Attributes:
@@ -97,7 +97,7 @@ class TaskMessage(Crossing):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOffsets(Crossing):
+class SourceOffsets(Portable):
     """Offsets of the source, committed to a group together with the decision."""
 
     group: str

@@ -6,9 +6,9 @@ A task must never commit what it writes: the driver does so after the decision.
 from __future__ import annotations
 
 from drumlin.spark.writing.protocol import winners
+from drumlin.spark.writing.protocol.decisions import check_query, glance, superseded
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.own_ids import OwnIds
-from drumlin.spark.writing.protocol.reading import check_query, glance, superseded
 from drumlin.spark.writing.protocol.requests import AbortOwn, Flush, InitTask, Steps
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Opened

@@ -18,7 +18,7 @@ class VersionMismatch(RuntimeError):
     """The driver and an executor run different versions of drumlin."""
 
 
-class Crossing:
+class Portable:
     """Base of the dataclasses that cross. One may contain another."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ from typing import Any
 from drumlin.turns import Work
 
 
-class Unloading:
+class DroppedState:
     """State that was coordinated here and is not freed yet."""
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ def those_there(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GroupContext:
     """
     rules: the broker's configuration.
     group_setting(group_id, key): a key of the group's own configuration, or else the broker's

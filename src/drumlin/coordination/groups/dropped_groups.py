@@ -13,9 +13,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.groups.any_group import AnyGroup
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.unloading import forget
 from drumlin.turns import Work
 
 _log = logging.getLogger(__name__)

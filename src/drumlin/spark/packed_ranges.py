@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from drumlin.spark.planning import OffsetRange
+from drumlin.spark.ranges import OffsetRange
 
 #: A packed task reads at most about this many bytes and this many ranges. The ranges are limited
 #: because each costs a request of its own, though several are in flight at a time.

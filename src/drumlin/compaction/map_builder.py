@@ -33,7 +33,7 @@ class _Filled(NamedTuple):
     taken: int
 
 
-class MapBuilding:
+class MapBuilder:
     """Fills the map of one `MapPass`."""
 
     def __init__(

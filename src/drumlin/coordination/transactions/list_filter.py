@@ -10,7 +10,7 @@ from drumlin.coordination.transactions.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionFilter:
+class ListFilter:
     """Which transactions to list; a field that is None leaves none out."""
 
     producer_ids: Container[int] | None = None

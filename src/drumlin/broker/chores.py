@@ -15,7 +15,7 @@ from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.cycles import Cycles
-    from drumlin.broker.hosting import Hosting
+    from drumlin.broker.hosted_partitions import HostedPartitions
     from drumlin.broker.server import Server
     from drumlin.storage.partition_log import PartitionLog
 
@@ -29,7 +29,7 @@ _IDLE_MS: Final = 60_000
 class Kept(BrokerData, Protocol):
     """What the chores are done for."""
 
-    hosting: Hosting
+    hosting: HostedPartitions
     server: Server
 
 

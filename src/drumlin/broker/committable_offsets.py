@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.commit import Positions, joined
+from drumlin.coordination.groups.commit import TopicOffsets, joined
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
@@ -33,13 +33,13 @@ class Unread(NamedTuple):
 
 
 class SortedOut(NamedTuple):
-    """Positions in partitions that there are, and the partitions that there are not.
+    """TopicOffsets in partitions that there are, and the partitions that there are not.
 
     accepted: with how the request names the topic.
     refused: partitions, and a code for each of them, by how the request names the topic.
     """
 
-    accepted: list[tuple[Any, Positions]]
+    accepted: list[tuple[Any, TopicOffsets]]
     refused: Growing[Any, tuple[list[int], list[ErrorCode]]]
 
     def let_go(self) -> Work[None]:
@@ -47,7 +47,7 @@ class SortedOut(NamedTuple):
         yield from let_go(self.accepted)
         yield from self.refused.let_go()
 
-    def positions(self) -> Work[list[Positions]]:
+    def positions(self) -> Work[list[TopicOffsets]]:
         return listed(positions for _, positions in self.accepted)
 
     def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
@@ -83,7 +83,7 @@ class SortedOut(NamedTuple):
         return every
 
 
-_positions_of: Final = from_tuple(Positions)
+_positions_of: Final = from_tuple(TopicOffsets)
 _sorted_out_of: Final = from_tuple(SortedOut)
 
 
@@ -92,7 +92,7 @@ def sort_out(
     find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
 ) -> Work[SortedOut]:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
-    accepted: list[tuple[Any, Positions]] = []
+    accepted: list[tuple[Any, TopicOffsets]] = []
     refused: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
     for number, topic in enumerate(topics):
         if number:
@@ -116,9 +116,11 @@ def sort_out(
     return _sorted_out_of((accepted, refused))
 
 
-def _those_below(positions: Positions, count: int) -> Work[tuple[Positions | None, list[int]]]:
-    """Positions in so many partitions, None if there are none; and the other partitions."""
-    pieces: list[Positions] = []
+def _those_below(
+    positions: TopicOffsets, count: int
+) -> Work[tuple[TopicOffsets | None, list[int]]]:
+    """TopicOffsets in so many partitions, None if there are none; and the other partitions."""
+    pieces: list[TopicOffsets] = []
     absent: list[int] = []
     for piece in positions.pieces():
         partitions = piece.partitions

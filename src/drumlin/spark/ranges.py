@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from drumlin.spark.crossing import Crossing
 from drumlin.spark.offsets import TopicPartition
+from drumlin.spark.portable import Portable
 
 _FETCH_BYTES_MIN: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange(Crossing):
+class OffsetRange(Portable):
     """The offsets `[start_offset, end_offset)` of one partition.
 
     `topic_id`, if known, is the topic's id at the time of planning. If the topic is missing later,
@@ -62,7 +62,7 @@ class OffsetRange(Crossing):
 
 
 @dataclass(frozen=True, slots=True)
-class SplitRule(Crossing):
+class SplitRule(Portable):
     """How ranges become tasks.
 
     By default they are split by bytes (see `density`), so that even a single partition keeps many

@@ -52,7 +52,7 @@ def has_records(answer: Answer) -> bool:
     return records is not NOTHING and records is not NO_ROOM
 
 
-class Reading:
+class PartitionRead:
     """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
 
     __slots__ = ("_is_follower", "_isolation_level", "bytes_left", "must_answer", "read_bytes")

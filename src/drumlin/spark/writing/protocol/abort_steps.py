@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.decisions import glance, last_state, take_over
 from drumlin.spark.writing.protocol.driver import (
     Job,
     abort_open,
@@ -21,7 +22,6 @@ from drumlin.spark.writing.protocol.driver import (
 )
 from drumlin.spark.writing.protocol.errors import NotRepairable, StateLost, WinnersLost
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.writing.protocol.reading import glance, last_state, take_over
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FetchAnchor,

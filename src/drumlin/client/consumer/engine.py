@@ -17,12 +17,12 @@ from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.driver import Driver, GroupProtocolDriver
 from drumlin.client.consumer.fetch_buffer import FetchBuffer, Piece
 from drumlin.client.consumer.fetcher import Fetcher
-from drumlin.client.consumer.joining import make_protocol
 from drumlin.client.consumer.membership import Duty, DutyKind
 from drumlin.client.consumer.offset_requests import fetch_offsets
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.consumer.positions import NO_OFFSET, Positions, Stage
-from drumlin.client.consumer.starting import Reset, Starter
+from drumlin.client.consumer.protocol_choice import make_protocol
+from drumlin.client.consumer.start_offsets import Reset, Starter
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
 from drumlin.client.errors import ClientError, MembershipEnded, RequestTimedOut
@@ -44,7 +44,7 @@ class Readable(NamedTuple):
     position: int
 
 
-class Background:
+class ConsumerEngine:
     """Made and used in the loop. `assigned` makes it a consumer without membership."""
 
     def __init__(

@@ -45,7 +45,7 @@ class RegexChange(Enum):
     RESOLVED = "resolved"  # its topics, or that there are none now, are known
 
 
-class Draft:
+class MemberChange:
     """Of one group, for one member that comes or changes."""
 
     def __init__(self, group: ConsumerGroup) -> None:
@@ -228,7 +228,7 @@ def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
     if target_epoch >= epoch or group.is_assigning:
         return False
     interval_ms = group.setting("assignment.interval.ms")
-    now_ms = group.surroundings.clock.wall_ms()
+    now_ms = group.context.clock.wall_ms()
     return timestamp_ms == 0 or now_ms >= timestamp_ms + interval_ms
 
 
@@ -240,10 +240,10 @@ def are_regexes_due(group: ConsumerGroup) -> bool:
 
 
 def _are_regexes_old(group: ConsumerGroup) -> bool:
-    age_ms = group.surroundings.clock.wall_ms() - group.regexes_resolved_ms
+    age_ms = group.context.clock.wall_ms() - group.regexes_resolved_ms
     if age_ms <= _REFRESH_INTERVAL_MIN_MS:
         return False
-    interval_ms = group.surroundings.rules.group_consumer_regex_refresh_interval_ms
+    interval_ms = group.context.rules.group_consumer_regex_refresh_interval_ms
     return not group.knows_new_topics or age_ms > interval_ms
 
 
@@ -252,8 +252,8 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
 
     `found` is the topics of each; those that nobody uses any more are passed over.
     """
-    draft = Draft(group)
-    now_ms = group.surroundings.clock.wall_ms()
+    draft = MemberChange(group)
+    now_ms = group.context.clock.wall_ms()
     if group.regex_subscribers.keys() <= found.keys():
         group.regexes_resolved_ms = now_ms  # nothing that the log would have to know
     after = dict(group.regexes)
@@ -288,7 +288,7 @@ def check_room(group: ConsumerGroup, member_id: str) -> None:
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED.
     """
-    size_max = group.surroundings.rules.group_consumer_max_size
+    size_max = group.context.rules.group_consumer_max_size
     if len(group.members) >= size_max and member_id not in group.members:
         message = f"the group has {size_max} members, and may have no more"
         raise KafkaError(ErrorCode.group_max_size_reached, message)

@@ -18,7 +18,7 @@ _SET_NAME: Final = "kernels"
 _SENT_MAX: Final = 4  # a cache on a shared disk may have them for several kinds of processors
 
 
-class TravellingCode(NamedTuple):
+class ShippedCode(NamedTuple):
     """Kernels for some kinds of processors, compressed, with their digests."""
 
     sources: str
@@ -36,17 +36,17 @@ class TravellingCode(NamedTuple):
 
 
 #: What there is to bring where nothing was sent.
-NO_CODE: Final = TravellingCode("", {})
+NO_CODE: Final = ShippedCode("", {})
 
 
-def pack() -> TravellingCode:
+def pack() -> ShippedCode:
     """What the cache of this host has."""
     try:
         newest = sorted(cache.kept(_SET_NAME), key=lambda each: each.made_at)[-_SENT_MAX:]
     except (OSError, PackageNotFoundError):  # nobody can have compiled here
         newest = []
     objects = {each.processor: _packed(each.code) for each in newest}
-    return TravellingCode(cache.sources_key(), objects)
+    return ShippedCode(cache.sources_key(), objects)
 
 
 @functools.lru_cache(maxsize=_SENT_MAX)

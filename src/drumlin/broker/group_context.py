@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.keys import group_keys
-from drumlin.coordination.groups.surroundings import Topic
+from drumlin.coordination.groups.group_context import Topic
 from drumlin.metadata.changes import Change, PartitionsAdded, TopicCreated, TopicDeleted
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 

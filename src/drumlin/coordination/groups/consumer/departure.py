@@ -16,7 +16,6 @@ from drumlin.coordination.groups.consumer.conversion import (
     must_downgrade_later,
     to_classic,
 )
-from drumlin.coordination.groups.consumer.draft import Draft, check_static
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import (
     LEAVING_FOR_A_WHILE,
@@ -24,6 +23,7 @@ from drumlin.coordination.groups.consumer.member import (
     MemberState,
     Progress,
 )
+from drumlin.coordination.groups.consumer.member_change import MemberChange, check_static
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
@@ -70,7 +70,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
         converted = to_classic(group, staying, "the last member of the consumer protocol left")
         if converted is not None:
             return converted._replace(answer=answer)
-    draft = Draft(group)
+    draft = MemberChange(group)
     for member in members:
         draft.remove(member.member_id)
     regexes = Counter(member.subscription.regex for member in members if member.subscription.regex)

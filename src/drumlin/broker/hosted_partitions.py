@@ -48,7 +48,7 @@ _LOGS_PER_STEP: Final = 50
 Blocking = Callable[..., Awaitable[Any]]
 
 
-class Hosting:
+class HostedPartitions:
     """Keeps logs and partitions in step with the metadata, one change after the other."""
 
     def __init__(

@@ -105,7 +105,7 @@ class SpecialFacts:
         self.markers_removed = 0
 
 
-class Rewriting:
+class Rewriter:
     """One round over segments that follow each other."""
 
     def __init__(

@@ -4,7 +4,7 @@ Until they are, plain Python serves; if they can't be had (no compiler, no memor
 it serves for good, and that is said once in the log.
 
     cached          a few tens of milliseconds
-    brought         likewise: a plan has carried them here (`travelling.py`)
+    brought         likewise: a plan has carried them here (`shipped_code.py`)
     not cached      a child process compiles for some seconds; this one only waits for it
 """
 
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import CompactionKernels, Kernels
-    from drumlin.records.kernels.travelling import TravellingCode
+    from drumlin.records.kernels.shipped_code import ShippedCode
 
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
@@ -36,7 +36,7 @@ _lock = threading.Lock()
 _compaction_lock = threading.Lock()
 _kernels: Kernels | None = None
 _failed = False
-_brought: TravellingCode | None = None
+_brought: ShippedCode | None = None
 _compaction_kernels: CompactionKernels | None = None
 _compaction_failed = False
 _background_lock = threading.Lock()  # not to wait for a load
@@ -64,7 +64,7 @@ def ready() -> bool:
     return _kernels is not None
 
 
-def bring(code: TravellingCode) -> None:
+def bring(code: ShippedCode) -> None:
     """Have kernels loaded from here, when they are loaded, rather than compiled."""
     global _brought
     _brought = code
