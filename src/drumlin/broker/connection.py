@@ -216,31 +216,30 @@ class Connection:
     def _start_requests(self) -> None:
         """Start the requests that may start, then send the answers that are ready."""
         try:
-            self._start_and_send()
+            ends_at = first_turn_ends_at(self._loop)
+            while self._backlog and self._may_start() and time.monotonic() < ends_at:
+                if not self._router.is_prepared(self._backlog[0], self._prepared):
+                    self._awaits_preparation = True
+                    break
+                frame = self._backlog.popleft()
+                answer = self._router.dispatch(self, frame)
+                if isinstance(answer, Later):
+                    self._await(answer, frame)
+                elif self._slots:
+                    self._answered(self._new_slot(None, frame), answer)
+                elif answer:  # it is there, and nobody is in front
+                    self._outbox.put(answer)
+            self._router.finish_woken()
+            self._send()
+            if not self.closed:
+                self._read_on_or_pause()
         except MalformedMessage as error:
             self._send(is_our_turn=True)  # what came before it is answered
             self.close(error)
         except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
             self._fail(error)
 
-    def _start_and_send(self) -> None:
-        ends_at = first_turn_ends_at(self._loop)
-        while self._backlog and self._may_start() and time.monotonic() < ends_at:
-            if not self._router.is_prepared(self._backlog[0], self._prepared):
-                self._awaits_preparation = True
-                break
-            frame = self._backlog.popleft()
-            answer = self._router.dispatch(self, frame)
-            if isinstance(answer, Later):
-                self._await(answer, frame)
-            elif self._slots:
-                self._answered(self._new_slot(None, frame), answer)
-            elif answer:  # it is there, and nobody is in front
-                self._outbox.put(answer)
-        self._router.finish_woken()
-        self._send()
-        if self.closed:
-            return
+    def _read_on_or_pause(self) -> None:
         is_within_budget = self._within_budget()
         if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX or not is_within_budget:
             self._pause_reading()

@@ -24,13 +24,12 @@ from drumlin.broker.produce_verification import (
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.records.validation import (
     InvalidBatch,
-    PreparedBatch,
     UnfitRecords,
     prepare_at_once,
     prepare_produce,
 )
 from drumlin.replication.partition import Partition
-from drumlin.storage.verification import Verification
+from drumlin.storage.append_result import AppendResult
 from drumlin.turns import TURN_S, Pace, Work, side_by_side, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
@@ -183,7 +182,11 @@ class Producing:
                 partition.name,
                 self._allows_zstd,
             )
-            return batch and self._write(partition, batch, now_ms, verification)
+            if batch is None:
+                return None
+            acks = self._request.acks
+            result = partition.append_as_leader(batch, acks, now_ms, verification)
+            return self._appended(partition, result)
         except KafkaError as error:
             return _refused(error, partition)
 
@@ -203,7 +206,9 @@ class Producing:
             # The topic may have been deleted and created again meanwhile.
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
-            return self._write(partition, batch, now_ms, verification)
+            acks = self._request.acks
+            result = partition.append_as_leader(batch, acks, now_ms, verification)
+            return self._appended(partition, result)
         except KafkaError as error:
             return _refused(error, partition)
 
@@ -234,14 +239,7 @@ class Producing:
             "batch per partition",
         )
 
-    def _write(
-        self,
-        partition: Partition,
-        batch: PreparedBatch,
-        now_ms: int,
-        verification: Verification | None,
-    ) -> Outcome:
-        result = partition.append_as_leader(batch, self._request.acks, now_ms, verification)
+    def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
         if partition.is_flush_due:
             self._flushes[len(self._outcomes)] = partition
         return result.base_offset, result.log_append_time_ms, result.log_start_offset

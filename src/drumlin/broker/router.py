@@ -116,8 +116,12 @@ class Router:
         handler = self._handlers.get(api) or self._import(api)
         context = context_of((self._broker, connection, header))
         answer = handler.answer
-        if answer is not None:
-            return self._answer_itself(api, answer, context, frame)
+        if answer is not None:  # the handler reads and writes its frames itself
+            try:
+                parts: Parts | Later | None = answer(context, frame)
+            except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
+                return self._failed(api, header, error)
+            return parts
         parse = handler.parse
         if parse is None and len(frame) > _PARSED_APART_BYTES:
             return when_done(self._parse_and_finish(api, handler, context, frame))
@@ -129,16 +133,6 @@ class Router:
         if isinstance(started, Started):
             return when_done(started.answer, lets_pass=started.lets_pass)
         return started
-
-    def _answer_itself(
-        self, api: str, answer: Any, context: RequestContext, frame: memoryview
-    ) -> Parts | Later | None:
-        """Have a request answered by a handler that reads and writes its frames itself."""
-        try:
-            parts: Parts | Later | None = answer(context, frame)
-        except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
-            return self._failed(api, context.header, error)
-        return parts
 
     def _start(
         self, api: str, handler: Handler, context: RequestContext, request: Any
