@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import traceback
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -215,6 +216,15 @@ def test_objects_say_what_they_are(log: FlakyLog, lone_client: Client) -> None:
     assert repr(consumer) == "<drumlin.Consumer without a group>"
     lone_client.close()
     assert repr(lone_client) == f"<drumlin.Client of {lone_client.bootstrap}, closed>"
+
+
+def test_a_traceback_shows_an_error_once(client: Client) -> None:
+    name = "there-is-no-such-topic"
+    with pytest.raises(drumlin.UnknownTopic) as caught:
+        client.read(name)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count(name) == 1
+    assert "direct cause" not in shown
 
 
 def test_public_names() -> None:

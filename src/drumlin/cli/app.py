@@ -105,8 +105,8 @@ def _sentence(error: Exception) -> str:
 
     if isinstance(error, KafkaError):
         return sentence(error)
-    if isinstance(error, RequestRefused) and isinstance(error.__cause__, KafkaError):
-        return sentence(error.__cause__)
+    if isinstance(error, RequestRefused) and isinstance(error.__context__, KafkaError):
+        return sentence(error.__context__)
     if _is_expected(error):
         return str(error)
     return f"{type(error).__name__}: {error} (unexpected)"

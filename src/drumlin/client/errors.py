@@ -174,8 +174,11 @@ def as_delivery_failed(
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Turns errors of the layers below into errors of the client."""
+    """Turns errors of the layers below into errors of the client.
+
+    A traceback shows one error, not the same one twice; the original is its `__context__`.
+    """
     try:
         yield
     except (KafkaError, PeerError) as error:
-        raise as_client_error(error) from error
+        raise as_client_error(error) from None

@@ -183,4 +183,4 @@ async def begin(
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
