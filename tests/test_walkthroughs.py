@@ -95,9 +95,11 @@ def test_what_starts_a_service_parses() -> None:
 def server_options(words: list[str]) -> dict[str, Any]:
     """As `drumlin` reads its command line, from the name of the command on."""
     name, *arguments = words
-    command = app.get_command(click.Context(app), name)
+    root = click.Context(app, info_name="drumlin")
+    command = app.get_command(root, name)
     assert name == "server" and command is not None
-    return command.make_context(name, arguments).params
+    # With its parent: a command keeps the help option that its first context gives it.
+    return command.make_context(name, arguments, parent=root).params
 
 
 def test_a_block_is_read_as_a_shell_shows_it() -> None:
