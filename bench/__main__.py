@@ -16,6 +16,7 @@ from bench.report import print_table, write_chart, write_json
 
 #: In the order in which they run: the quick ones first.
 BENCHES = {
+    "command_line": "how soon commands are done, beside an empty Python",
     "produce": "raw produce requests: rate and processor time",
     "fetch": "raw fetch requests: rate and processor time",
     "producer_performance": "Kafka's own ProducerPerformance against both",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Run
+from rig.drumlin_server import DrumlinServer
 from rig.ports import free_ports
 
 COMMANDS = ["server", "topics", "produce", "consume", "groups", "configs", "dump-log", "version"]
@@ -133,7 +134,36 @@ def test_commands_load_what_they_need(command: list[str], heavy: set[str]) -> No
         "except SystemExit: pass\n"
         f"print(sorted({heavy!r} & set(sys.modules)))"
     )
+    assert _last_line(program) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        (["topics", "list"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
+        (["groups", "list"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
+        (["cluster", "describe"], {"rich", "pyarrow", "numpy", "numba", "pandas", "crc32c"}),
+        (["consume", "quick", "-n", "1"], {"rich", "numba", "pandas", "pyspark"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_commands_that_ask_a_broker_load_what_they_need(
+    run: Run, server: DrumlinServer, command: list[str], heavy: set[str], tmp_path: Path
+) -> None:
+    """Arrow is for records only; pandas would come with it, were a time asked of it."""
+    (tmp_path / "line").write_text("v\n")
+    assert run("produce", "quick", str(tmp_path / "line"), "-b", server.address).code == 0
+    program = (
+        "import sys; from drumlin.cli import app\n"
+        f"assert app.main({[*command, '-b', server.address]!r}) == 0\n"
+        f"print(sorted({heavy!r} & set(sys.modules)))"
+    )
+    assert _last_line(program) == "[]"
+
+
+def _last_line(program: str) -> str:
+    """What a Python of its own prints last."""
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert shown.stdout.splitlines()[-1] == "[]"
+    return shown.stdout.splitlines()[-1]

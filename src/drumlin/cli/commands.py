@@ -20,10 +20,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Complete = Callable[[str], list[str]]
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
@@ -148,6 +150,8 @@ def _completion(complete: Complete | None) -> Callable[..., list[CompletionItem]
         return None
 
     def items(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(each) for each in complete(incomplete)]
 
     return items

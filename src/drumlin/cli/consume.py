@@ -253,8 +253,9 @@ class _Reading:
                 batch = batch.slice(0, self._count - self.records)
             self.records += batch.num_rows
             if batch.num_rows:
-                last = batch.slice(batch.num_rows - 1).to_pylist()[0]
-                self.offsets[last["partition"]] = last["offset"] + 1
+                # Field by field: Arrow imports pandas to make a Python object of a timestamp.
+                partition, offset = (batch[name][-1].as_py() for name in ("partition", "offset"))
+                self.offsets[partition] = offset + 1
             yield batch
             if self.records == self._count:
                 return

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from drumlin.records.arrow_memory import BinaryMemory, Columns, buffer_of
-from drumlin.records.batch import LARGE_RECORD_BYTES, Buffer
+from drumlin.records.batch import Buffer
 from drumlin.records.bodies import RECORD_SIZE_MIN, Selection
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import Bodies
@@ -49,6 +49,7 @@ from drumlin.records.kernels.layout import (
 )
 from drumlin.records.large_records import large_record
 from drumlin.records.record import Record
+from drumlin.records.sizes import LARGE_RECORD_BYTES
 from drumlin.records.varint import INT64_MAX
 
 if TYPE_CHECKING:

@@ -41,10 +41,6 @@ NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 SEQUENCE_MODULO: Final = 2**31
 
-#: A record of so many bytes is not copied out of the memory that it came in. Whoever uses memory
-#: again once it has been decoded must take less.
-LARGE_RECORD_BYTES: Final = 16 << 20
-
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_MASK: Final = 0x08
 TRANSACTIONAL_MASK: Final = 0x10
