@@ -113,9 +113,7 @@ def test_refusals_are_one_line(run: Run, topic: str) -> None:
         assert result.err.count("\n") == 1, result.err
         assert "unexpected" not in result.err
         assert "Errno" not in result.err
-    assert run("consume", "nowhere").err == (
-        "drumlin: topic 'nowhere' (unknown topic or partition)\n"
-    )
+    assert run("consume", "nowhere").err == "drumlin: there is no topic 'nowhere'\n"
     assert run("consume", topic, "--partition", "9").err == (
         f"drumlin: topic '{topic}' has no partition 9, only 0 to 1\n"
     )

@@ -104,6 +104,17 @@ def test_status_simulate_run(run: Run, broker: DrumlinServer, topic: str) -> Non
     assert [row[-1] for row in again.rows] == ["nothing in it can be cleaned now"] * 2
 
 
+def test_internal_topics_are_shown_when_asked_for(run: Run, broker: DrumlinServer) -> None:
+    committed = ("groups", "reset", "readers", "plain", "--to", "earliest", "--yes")
+    assert run(*committed, "-b", broker.address).code == 0  # this makes __consumer_offsets
+    where = ("compaction", "status", "--data", str(broker.data))
+    assert not any(row[0].startswith("__") for row in run(*where).rows)
+    assert any(row[0] == "__consumer_offsets" for row in run(*where, "--internal").rows)
+    assert run(*where, "__consumer_offsets").code == 0
+    nothing = run(*where, "plain")
+    assert (nothing.code, nothing.err) == (1, "drumlin: there is no compacted topic 'plain'\n")
+
+
 def test_one_partition(run: Run, broker: DrumlinServer, topic: str) -> None:
     where = ("--partition", "1", "--data", str(broker.data))
     assert [row[1] for row in run("compaction", "simulate", topic, *where).rows] == ["1"]

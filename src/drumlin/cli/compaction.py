@@ -17,6 +17,7 @@ from drumlin.cli import output
 from drumlin.cli.broker_http import BrokerHttp, broker_at, broker_on
 from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.options import AsJson, examples
+from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.wire.errors import KafkaError
 
 _STATUS_COLUMNS: Final = (
@@ -91,11 +92,13 @@ def status(
         str | None,
         Option("--http", metavar="HOST:PORT", help="A broker's drumlin.metrics.listener."),
     ] = None,
+    internal: Annotated[bool, Option("--internal", help="Show internal topics too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what is clean (tail) and dirty (head), the last cleaning, and what cannot be cleaned.
 
-    Bytes are those of whole segments; the active one, which is never cleaned, is in neither.
+    Bytes are those of whole segments. The active segment counts in neither: it is cleaned once it
+    has been closed, by segment.bytes, segment.ms or max.compaction.lag.ms.
     """
     if data is not None and http is None:
         broker = broker_on(data)
@@ -104,11 +107,16 @@ def status(
         report = _ask_status(broker_at(http), topic)
     else:
         raise click.BadParameter("say which broker: give either --data or --http")
+    if not (internal or topic):
+        shown = [each for each in report["partitions"] if each["topic"] not in INTERNAL_TOPICS]
+        report = {**report, "partitions": shown}
     if as_json:
         output.show_json(report)
         return
     rows = [_status_row(each) for each in report["partitions"]]
     output.show_rows(rows, _STATUS_COLUMNS, as_json=False, empty="no compacted partitions")
+    if any(_is_all_active(each) for each in report["partitions"]):
+        output.note("where tail and head are 0, all records are in the active segment, if any")
     if report["is_enabled"] is None:
         output.note("no broker runs here: this is what the files say")
     elif not report["is_enabled"]:
@@ -171,7 +179,10 @@ def simulate(
 
 
 def _ask_status(broker: BrokerHttp, topic: str | None) -> Row:
+    """Raises `output.Failure` if the topic is not there, or not compacted."""
     report: Row = broker.get("/compaction", topic=topic)
+    if topic is not None and not report["partitions"]:
+        raise output.Failure(f"there is no compacted topic {topic!r}")
     return report
 
 
@@ -222,6 +233,8 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
             continue
         status = LogStatus(found, None, False, None)
         rows.append(describe_status(name, partition, str(files.path), status))
+    if not rows and topic is not None:
+        raise output.Failure(f"no compacted partitions of {topic} lie in {path}")
     return {"is_enabled": None, "totals": None, "partitions": rows}
 
 
@@ -273,6 +286,10 @@ def _status_row(row: Row) -> Row:
         "freed_bytes": last.get("bytes_freed"),
         "state": _state(row),
     }
+
+
+def _is_all_active(row: Row) -> bool:
+    return "error" not in row and not row["tail_bytes"] and not row["head_bytes"]
 
 
 def _state(row: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
@@ -17,6 +18,7 @@ from drumlin.cli.options import (
     Bootstrap,
     examples,
     parse_assignments,
+    read_properties,
 )
 from drumlin.peer.errors import only
 from drumlin.wire.messages import Shape
@@ -27,7 +29,7 @@ _SOURCES: Final = {
     1: "topic",
     2: "broker",
     3: "cluster default",
-    4: "server.properties",
+    4: "static",  # of the file, the environment or the command line: a broker does not say which
     5: "default",
     6: "broker logger",
     7: "client metrics",
@@ -122,6 +124,7 @@ def _describe(cluster: Cluster, kind: Kind, name: str) -> list[Any]:
         "drumlin configs alter topic flights --set retention.ms=86400000",
         "drumlin configs alter topic flights --append cleanup.policy=compact",
         "drumlin configs alter topic flights --unset retention.ms",
+        "drumlin configs alter topic flights --from-file flights.properties --dry-run",
         "drumlin configs alter broker default --set log.cleaner.threads=2",
         "drumlin configs alter broker-logger 1 --set root=DEBUG",
     )
@@ -132,6 +135,10 @@ def alter(
     to_set: Annotated[
         list[str] | None,
         Option("--set", "-s", metavar="KEY=VALUE", help="Set a key. Repeatable."),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        Option("--from-file", metavar="FILE", help="Set the keys of a properties file."),
     ] = None,
     to_unset: Annotated[
         list[str] | None,
@@ -154,12 +161,17 @@ def alter(
 ) -> None:
     """Change configurations; keys that are not named stay as they are."""
     changes: list[tuple[int, str, str | None]] = [(_DELETE, key, None) for key in to_unset or []]
-    for operation, given in ((_SET, to_set), (_APPEND, to_append), (_SUBTRACT, to_subtract)):
+    # What is said on the command line holds before the file.
+    wanted = (read_properties(from_file) if from_file else {}) | parse_assignments(to_set or [])
+    changes += [(_SET, key, value) for key, value in wanted.items() if key not in (to_unset or [])]
+    for operation, given in ((_APPEND, to_append), (_SUBTRACT, to_subtract)):
         changes += [
             (operation, key, value) for key, value in parse_assignments(given or []).items()
         ]
     if not changes:
-        raise click.BadParameter("nothing to change: give --set, --unset, --append or --subtract")
+        raise click.BadParameter(
+            "nothing to change: give --set, --from-file, --unset, --append or --subtract"
+        )
     with connect(bootstrap, command_config) as cluster:
         _alter(cluster, kind, _resource_name(kind, name), changes, dry_run)
     keys = [key for _, key, _ in changes]

@@ -20,6 +20,7 @@ from drumlin.cli.cluster import connect as connect_cluster
 from drumlin.cli.command_config import CommandConfig, settings_of
 from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_group, complete_topic
+from drumlin.cli.names import missing
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
 from drumlin.cli.record_text import FIELDS, Formatter, json_lines
@@ -72,7 +73,7 @@ def consume(
     null: Annotated[str, Option("--null", metavar="TEXT", help="What stands for a null.")] = "",
     to_file: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="FILE", help="Write a .parquet or .arrow file."),
+        Option("--output", "-o", metavar="FILE", help="Write a .parquet, .arrow or .csv file."),
     ] = None,
     headers: Annotated[
         bool, Option("--headers", help="Put headers into the file (JSON has them).")
@@ -164,6 +165,9 @@ def _read_as_member(
 
 def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
     """The partitions to read: those wanted, else all."""
+    topics = client.list_topics(internal=True)
+    if topic not in topics:  # said at once; whoever asks for its partitions waits for it to come
+        raise output.Failure(missing("topic", topic, topics))
     existing = client.partitions(topic)
     first, last = min(existing), max(existing)
     for each in set(wanted or ()) - set(existing):

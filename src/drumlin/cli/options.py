@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Final
 
 import click
@@ -69,3 +70,18 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
             raise click.BadParameter(f"{assignment!r} is not KEY=VALUE")
         parsed[key.strip()] = value.strip()
     return parsed
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Configuration from a file of Java's properties.
+
+    Raises:
+        output.Failure: there is no such file, or it is not of that form.
+    """
+    from drumlin.config.errors import ConfigError
+    from drumlin.config.sources import read_properties_file
+
+    try:
+        return read_properties_file(path)
+    except ConfigError as error:
+        raise output.Failure(str(error)) from None

@@ -24,11 +24,13 @@ from drumlin.client.errors import ClientError
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
+    from drumlin.client.transactions.transaction import Transaction
 
 EXAMPLES: Final = examples(
     "echo hello | drumlin produce greetings",
     "drumlin produce users --key-separator : --null '' < users.txt",
     "drumlin consume a --json | drumlin produce b --json-lines",
+    "drumlin produce orders --transactional-id import-7 < orders.txt",
     "drumlin produce flights flights.parquet --key tailnum --compression zstd",
 )
 _COLUMNAR: Final = frozenset({".parquet", ".arrow", ".feather", ".csv"})
@@ -87,6 +89,16 @@ class _Lines:
         return None if data == self.null else data
 
 
+TransactionalId = Annotated[
+    str | None,
+    Option(
+        "--transactional-id",
+        metavar="ID",
+        help="Write all in one transaction of this id: all records, or none.",
+    ),
+]
+
+
 def produce(
     topic: Annotated[str, Argument("TOPIC", help="A topic.", complete=complete_topic)],
     file: Annotated[
@@ -136,6 +148,7 @@ def produce(
         Compression, Option("--compression", "-z", help="Of batches.")
     ] = Compression.NONE,
     acks: Annotated[Acks, Option("--acks", help="Whom to wait for.")] = Acks.ALL,
+    transactional_id: TransactionalId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -143,32 +156,50 @@ def produce(
     """Write records to a topic; one for each line, or for each row of a file."""
     from drumlin.client.client import connect
 
-    if file != _STDIN and not file.exists():
-        raise output.Failure(f"{file}: no such file")
     if constant_key is not None and key_separator is not None:
         raise click.BadParameter("give either --key-separator or --constant-key")
-    timestamp_ms = None if timestamp is None else _timestamp_ms(timestamp)
+    if transactional_id is not None and acks is not Acks.ALL:
+        raise click.BadParameter("--transactional-id wants --acks all")
+    _check_exists(file)
+    lines = _Lines(
+        json_lines,
+        None if key_separator is None else _unescaped(key_separator),
+        _encoded(null),
+        tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
+        _encoded(constant_key),
+        None if timestamp is None else _timestamp_ms(timestamp),
+    )
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
-    with connect(bootstrap, **settings_of(command_config)) as client:
+    with connect(bootstrap, **settings_of(command_config)) as client, ExitStack() as stack:
         existing = client.list_topics(internal=True)
+        target = stack.enter_context(_target(client, transactional_id))
         if file.suffix in _COLUMNAR:
-            records = _produce_rows(client, topic, file, key, value, partition, delivery)
+            records = _produce_rows(target, topic, file, key, value, partition, delivery)
         else:
-            lines = _Lines(
-                json_lines,
-                None if key_separator is None else _unescaped(key_separator),
-                None if null is None else null.encode(),
-                tuple((k, v.encode()) for k, v in parse_assignments(header or []).items()),
-                None if constant_key is None else constant_key.encode(),
-                timestamp_ms,
-            )
             ends = _unescaped(delimiter)
-            records = _produce_lines(client, topic, file, ends, lines, partition, delivery)
-        is_new = topic not in existing
-    if is_new and records:
+            records = _produce_lines(target, topic, file, ends, lines, partition, delivery)
+    if records and topic not in existing:
         output.note(f"created topic {topic}")
     _report(topic, records, time.perf_counter() - started, as_json)
+
+
+def _check_exists(file: Path) -> None:
+    if file != _STDIN and not file.exists():
+        raise output.Failure(f"{file}: no such file")
+
+
+@contextmanager
+def _target(client: Client, transactional_id: str | None) -> Iterator[Client | Transaction]:
+    """What to write with; a transaction is committed at the end, and aborted by an error."""
+    if transactional_id is None:
+        yield client
+        return
+    try:
+        with client.transaction(transactional_id) as transaction:
+            yield transaction
+    except output.Failure as error:
+        raise output.Failure(f"{error}, and aborted with their transaction") from error
 
 
 def _timestamp_ms(text: str) -> int:
@@ -198,6 +229,10 @@ def _counted(written: Callable[[], int]) -> Iterator[None]:
         raise output.Failure(f"{error}; {count:,} records were written") from error
 
 
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
 def _unescaped(separator: str) -> bytes:
     for escape, character in ((r"\t", "\t"), (r"\n", "\n"), (r"\0", "\0")):
         separator = separator.replace(escape, character)
@@ -219,7 +254,7 @@ def _pieces(source: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
 
 
 def _produce_lines(
-    client: Client,
+    target: Client | Transaction,
     topic: str,
     file: Path,
     delimiter: bytes,
@@ -233,7 +268,7 @@ def _produce_lines(
         total = None if file == _STDIN else file.stat().st_size
         progress = stack.enter_context(output.progress(enabled=not sys.stdin.isatty()))
         task = progress.add_task(topic, total=total, done="")
-        writer = client.writer(topic, **delivery)
+        writer = target.writer(topic, **delivery)
         stack.enter_context(_counted(lambda: writer.acknowledged))
         stack.enter_context(writer)
         pending_bytes = 0
@@ -252,7 +287,7 @@ def _produce_lines(
 
 
 def _produce_rows(
-    client: Client,
+    target: Client | Transaction,
     topic: str,
     file: Path,
     key: str | None,
@@ -271,7 +306,7 @@ def _produce_rows(
     with output.progress() as progress, _counted(lambda: done):
         task = progress.add_task(topic, total=rows, done="")
         for batch in batches:
-            client.append(as_records(batch, key, value), topic, **delivery)
+            target.append(as_records(batch, key, value), topic, **delivery)
             done += batch.num_rows
             progress.update(task, advance=batch.num_rows, done=f"{done:,} records")
     return done

@@ -18,7 +18,7 @@ from drumlin.client.tables import as_text, rows_as_json
 PARQUET: Final = frozenset({".parquet"})
 ARROW: Final = frozenset({".arrow", ".feather"})
 CSV: Final = frozenset({".csv"})
-WRITABLE: Final = PARQUET | ARROW
+WRITABLE: Final = PARQUET | ARROW | CSV
 
 
 @contextlib.contextmanager
@@ -33,6 +33,11 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch]
     if path.suffix in PARQUET:
         with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as parquet:
             yield parquet.write_batch
+    elif path.suffix in CSV:
+        if "headers" in schema.names:
+            raise output.Failure(f"{path}: CSV has no lists: leave out --headers")
+        with pyarrow.csv.CSVWriter(path, schema) as csv:
+            yield csv.write_batch
     else:
         with pa.OSFile(str(path), "wb") as sink, pyarrow.ipc.new_file(sink, schema) as arrow:
             yield arrow.write_batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
@@ -23,6 +24,7 @@ from drumlin.cli.options import (
     confirm,
     examples,
     parse_assignments,
+    read_properties,
 )
 from drumlin.cli.outcomes import for_each
 from drumlin.cli.places import HELP as PLACE_HELP
@@ -144,6 +146,12 @@ def _chosen(cluster: Cluster, topics: list[str]) -> list[str]:
     return chosen("topic", topics, existing)
 
 
+def _check_exists(cluster: Cluster, topic: str) -> None:
+    existing = cluster.run(admin.list_topics(cluster.connections, internal=True))
+    if topic not in existing:
+        raise output.Failure(missing("topic", topic, existing))
+
+
 def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
     """What is set for this very topic; nothing where we may not see it."""
     try:
@@ -235,6 +243,10 @@ def create(
     config: Annotated[
         list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
     ] = None,
+    config_file: Annotated[
+        Path | None,
+        Option("--config-file", metavar="FILE", help="Configurations of a properties file."),
+    ] = None,
     if_not_exists: Annotated[
         bool, Option("--if-not-exists", help="An existing topic is no error.")
     ] = False,
@@ -243,7 +255,8 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create topics."""
-    configs = parse_assignments(config or [])
+    configs = read_properties(config_file) if config_file else {}
+    configs |= parse_assignments(config or [])
     with connect(bootstrap, command_config) as cluster:
 
         def create_one(topic: str) -> bool:
@@ -352,8 +365,9 @@ def add_partitions(
     Records with keys go elsewhere from then on; those already written stay where they are.
     There is no way back: partitions cannot be taken away.
     """
-    confirm(f"Raise the partitions of {topic} to {count}, for good?", yes)
     with connect(bootstrap, command_config) as cluster:
+        _check_exists(cluster, topic)
+        confirm(f"Raise the partitions of {topic} to {count}, for good?", yes)
         cluster.run(admin.add_partitions(cluster.connections, topic, count))
     row = {"topic": topic, "partitions": count}
     output.show_changes([row], [f"{topic}: {count} partitions"], as_json)
@@ -382,11 +396,12 @@ def delete_records(
     """Delete the records before an offset."""
     if before != "end" and not before.isdigit():
         raise click.BadParameter(f"{before!r} is neither an offset nor 'end'")
-    confirm(f"Delete records of {topic} before offset {before}?", yes)
     offset = _END if before == "end" else int(before)
     rows = []
     columns = ("topic", "partition", "start_offset")
     with connect(bootstrap, command_config) as cluster:
+        _check_exists(cluster, topic)
+        confirm(f"Delete records of {topic} before offset {before}?", yes)
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         try:
             for index in partition or [each.index for each in described.partitions]:

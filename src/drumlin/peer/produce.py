@@ -208,7 +208,12 @@ def produced(answer: Any, topic: str, partition: int) -> Produced:
 
 def _complaint(answer: Any, topic: str, partition: int) -> str:
     errors: Sequence[Any] = getattr(answer, "record_errors", ())
-    details = [f"record {each.batch_index}: {each.batch_index_error_message}" for each in errors]
-    reasons = [getattr(answer, "error_message", None), *details[:3]]
+    message = getattr(answer, "error_message", None) or ""
+    details = [
+        f"record {each.batch_index}: {each.batch_index_error_message}"
+        for each in errors
+        if (each.batch_index_error_message or "") not in message  # Drumlin's message has them
+    ]
+    reasons = [message, *details[:3]]
     where = f"topic {topic!r} partition {partition}"
     return ": ".join([where, *filter(None, reasons)])
