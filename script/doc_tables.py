@@ -175,7 +175,7 @@ def layers() -> str:
 
 def commands() -> str:
     """The help of every command, as a terminal of 90 columns shows it."""
-    root = click.Context(app, info_name="drumlin", terminal_width=90, **app.context_settings)
+    root = click.Context(app, info_name="drumlin", terminal_width=90)
     return "".join(_help_of(app, root))
 
 
@@ -186,8 +186,9 @@ def _help_of(command: click.Command, context: click.Context) -> Iterator[str]:
     for name in command.list_commands(context):
         found = command.get_command(context, name)
         assert found is not None
-        settings = found.context_settings  # among them the names of the help option
-        inner = click.Context(found, parent=context, info_name=name, terminal_width=90, **settings)
+        # As when it is run: a command keeps the help option that it was first asked for.
+        settings = found.context_settings
+        inner = click.Context(found, context, info_name=name, terminal_width=90, **settings)
         yield from _help_of(found, inner)
 
 
