@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 
 from cli.conftest import Run
 from drumlin.records.record import Record, encode_batch
+from rig.drumlin_server import DrumlinServer
 
 NAME = "00000000000000000010"
 
@@ -140,6 +142,33 @@ def test_damage_is_named_with_its_file(
         assert result.code == 1
     assert complaint in result.out
     assert f"drumlin: {damaged}: position " in run("dump-log", str(partition)).err
+
+
+def test_records_of_internal_topics_are_decoded(run: Run, tmp_path: Path) -> None:
+    """What a real broker has written: a commit, and the state of a transactional id."""
+    server = DrumlinServer(tmp_path, {"offsets.topic.num.partitions": "1"})
+    server.start()
+    try:
+        where = ("-b", server.address)
+        (tmp_path / "line").write_text("v\n")
+        how = ("--transactional-id", "import")
+        assert run("produce", "lines", str(tmp_path / "line"), *how, *where).code == 0
+        assert run("groups", "reset", "readers", "lines", "--to", "0", "--yes", *where).code == 0
+        server.stop()
+        offsets = _decoded(run, server.data / "__consumer_offsets-0")
+        ids = [each for path in server.data.glob("__tr*") for each in _decoded(run, path)]
+    finally:
+        server.close()
+    (commit,) = (each for each in offsets if each["type"] == "OffsetKey")
+    assert (commit["key"]["group_id"], commit["key"]["topic"]) == ("readers", "lines")
+    assert commit["value"]["offset"] == 0
+    assert {each["key"] for each in ids} == {"import"}
+    assert ids[-1]["value"]["state"] == "COMPLETE_COMMIT"
+
+
+def _decoded(run: Run, folder: Path) -> list[dict[str, Any]]:
+    rows = run("dump-log", "--deep", "--json", str(folder)).json_lines
+    return [each["decoded"] for each in rows if each["kind"] == "record"]
 
 
 @pytest.mark.parametrize("size", [1, 60, 61, 100])

@@ -81,7 +81,8 @@ def dump_log(
         Argument("PATH…", help="Files, or directories to search for them."),
     ],
     deep: Annotated[
-        bool, Option("--deep", help="Show the records inside the batches too.")
+        bool,
+        Option("--deep", help="Show the records too; those of internal topics decoded."),
     ] = False,
     verify: Annotated[
         bool,
@@ -160,6 +161,7 @@ def _as_json(path: Path, item: Item) -> dict[str, Any]:
 
 def _print_aligned(item: dict[str, Any], *, with_heading: bool) -> None:
     layout = _LAYOUTS[item["kind"]]
+    item = {**item, **(item.get("decoded") or {})}  # in place of bytes
     if with_heading:
         heading = (
             "  ".join(name.replace("_", " ").rjust(width) for name, width in layout)
@@ -178,6 +180,8 @@ def _cell(name: str, value: Any) -> Any:
     """Bytes and headers as text; whatever is not printable is escaped."""
     if isinstance(value, bytes):
         return repr(value)[2:-1]
+    if isinstance(value, dict):
+        return output.json_line(value)
     if name == "headers":
         return [f"{header['key']}={_cell('value', header['value'])}" for header in value]
     return value

@@ -98,12 +98,19 @@ def _read_records(path: Path, buffer: Buffer, position: int, header: BatchHeader
     except (CorruptRecord, struct.error) as error:
         yield Problem(path, position, f"the batch's records cannot be read: {error}")
         return
+    # Imported where records are shown: it loads the coordinators.
+    from drumlin.cli.dump import internal_records
+
+    decode = None if header.is_control else internal_records.decoder_for(path)
     previous = header.base_offset - 1
     for record in records:
         if not previous < record.offset <= header.last_offset:
             yield Problem(path, position, f"record offset {record.offset} is out of order")
         previous = record.offset
-        yield _describe_record(record, header)
+        described = _describe_record(record, header)
+        if decode is not None:
+            described["decoded"] = internal_records.decoded(decode, record)
+        yield described
 
 
 def _describe_record(record: Record, header: BatchHeader) -> dict[str, Any]:
