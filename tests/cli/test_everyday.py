@@ -117,6 +117,27 @@ def test_members_of_a_group_share_partitions(topic: str, run: Run, cluster: Drum
     assert run("consume", topic, "--join").code == 2
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_are_described_at_length(
+    topic: str, run: Run, cluster: DrumlinServer, protocol: str
+) -> None:
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    with drumlin.connect(cluster.address) as client:
+        client.append([{"value": "v"}], topic)
+        with client.consumer(topic, group=group, protocol=protocol) as consumer:
+            assert next(iter(consumer)).num_rows == 1
+            (described,) = run("groups", "describe", group, "--json").json
+            ((*_, short),) = (row for row in run("groups", "describe", group, "--members").rows)
+            (row,) = run("groups", "describe", group, "--members", "--verbose").rows
+            (offsets,) = run("groups", "describe", group, "--verbose").rows
+    (member,) = described["members"]
+    assert short == f"{topic}-0"
+    is_new = protocol == "consumer"
+    assert row[5:] == [str(member["member_epoch"]) if is_new else "", "", short if is_new else ""]
+    assert offsets[-1] == member["member_id"]
+    assert len(offsets) == 11
+
+
 def test_the_cluster_is_described(cluster: DrumlinServer, run: Run) -> None:
     described = run("cluster", "describe", "--json").json
     (broker,) = described["brokers"]

@@ -76,7 +76,7 @@ def _is_one_of(value: str | None, wanted: Sequence[str] | None) -> bool:
     epilog=examples(
         "drumlin groups describe reporting",
         "drumlin groups describe '*'",
-        "drumlin groups describe reporting --members",
+        "drumlin groups describe reporting --members --verbose",
         "drumlin groups describe reporting --json | jq '.[0].offsets[].lag'",
     )
 )
@@ -84,6 +84,15 @@ def describe(
     groups: Groups,
     members: Annotated[
         bool, Option("--members", "-m", help="Show members in place of offsets.")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        Option(
+            "--verbose",
+            "-v",
+            help="More columns: log start, leader epoch, metadata, member; of members their epoch, "
+            "instance id and the partitions that they are to have.",
+        ),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -100,9 +109,11 @@ def describe(
         if members:
             rows = [{"group": group["group"], **member} for member in group["members"]]
             columns = "client_id host member_id partitions"
+            columns += " member_epoch instance_id target_partitions" if verbose else ""
         else:
             rows = [{"group": group["group"], **row} for row in group["offsets"]]
             columns = "topic partition committed_offset end_offset lag client_id"
+            columns += " log_start_offset leader_epoch metadata member_id" if verbose else ""
         output.show_rows(
             rows,
             columns.split(),
@@ -145,6 +156,7 @@ def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
                 "end_offset": end,
                 "lag": None if offset is None or end is None else max(end - offset, 0),
                 "client_id": owners[place].client_id if place in owners else None,
+                "member_id": owners[place].member_id if place in owners else None,
             }
         )
     return {

@@ -19,6 +19,8 @@ class Member:
     host: str
     instance_id: str | None
     partitions: list[TopicPartition]
+    epoch: int | None = None  # None: members of a classic group have none, nor a target
+    target: list[TopicPartition] | None = None
 
     def as_row(self) -> dict[str, Any]:
         return {
@@ -26,8 +28,14 @@ class Member:
             "client_id": self.client_id,
             "host": self.host,
             "instance_id": self.instance_id,
-            "partitions": [f"{topic}-{partition}" for topic, partition in self.partitions],
+            "partitions": _names(self.partitions),
+            "member_epoch": self.epoch,
+            "target_partitions": None if self.target is None else _names(self.target),
         }
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in partitions]
 
 
 def classic_members(members: Iterable[Any]) -> list[Member]:
@@ -52,13 +60,20 @@ def consumer_members(members: Iterable[Any]) -> list[Member]:
             each.client_id,
             each.client_host,
             getattr(each, "instance_id", None),
-            [
-                (topic.topic_name, partition)
-                for topic in each.assignment.topic_partitions
-                for partition in topic.partitions
-            ],
+            _in_assignment(each.assignment),
+            each.member_epoch,
+            # Share groups have no target: their members may have the same partitions.
+            _in_assignment(each.target_assignment) if hasattr(each, "target_assignment") else None,
         )
         for each in members
+    ]
+
+
+def _in_assignment(assignment: Any) -> list[TopicPartition]:
+    return [
+        (topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
     ]
 
 
