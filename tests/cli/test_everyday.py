@@ -152,6 +152,13 @@ def test_what_verify_found_is_told(tmp_path: Path, run: Run) -> None:
     assert run("dump-log", "--verify", str(tmp_path)).err == "1 files, 0 problems\n"
 
 
+def test_headings_of_lines(topic: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("topics", "offsets", topic).rows == [[topic, "0", "0", "-1"]]
+    monkeypatch.setenv("DRUMLIN_HEADINGS", "1")
+    heading, _ = run("topics", "offsets", topic).rows
+    assert heading == ["topic", "partition", "offset", "timestamp"]
+
+
 def test_json_is_json(topic: str, run: Run) -> None:
     for command in (["topics", "list"], ["groups", "list"], ["cluster", "log-dirs"]):
         assert isinstance(json.loads(run(*command, "--json").out), list)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough: end as click does when it sees this first.
+        # The reader of our output has closed it: end as click does when it sees this first.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except output.Failure as error:

@@ -62,7 +62,7 @@ def consume(
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
     ] = None,
     count: Annotated[
-        int | None, Option("--count", "-n", min=0, help="End after so many records.")
+        int | None, Option("--count", "-n", min=0, help="End after this many records.")
     ] = None,
     follow: Annotated[
         bool, Option("--follow", "-f", help="Wait for more records, until Ctrl-C.")
@@ -151,7 +151,7 @@ def _read_as_member(
     count: int | None,
     options: ReadOptions,
 ) -> None:
-    """Show what the group gives us, for ever or until so many; what was shown is committed."""
+    """Show what the group assigns to us and commit it, until `count` records have been shown."""
     shown = 0
     how: dict[str, Any] = {"headers": options["headers"], "isolation": options["isolation"]}
     with client.consumer(topic, group=group, commit_interval_ms=None, **how) as consumer:
@@ -166,7 +166,7 @@ def _read_as_member(
 def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
     """The partitions to read: those wanted, else all."""
     topics = client.list_topics(internal=True)
-    if topic not in topics:  # said at once; whoever asks for its partitions waits for it to come
+    if topic not in topics:  # said at once: asking for its partitions waits for it
         raise output.Failure(missing("topic", topic, topics))
     existing = client.partitions(topic)
     first, last = min(existing), max(existing)
@@ -218,7 +218,7 @@ class _Reading:
     ) -> None:
         self._client = client
         self._topic = topic
-        self.offsets = starts  # where reading goes on, by partition
+        self.offsets = starts  # the next offset to read, by partition
         self._count = count
         self._options = options
         self.records = 0

@@ -1,4 +1,4 @@
-"""What a group has committed: read, and written by somebody who is no member of it.
+"""The committed offsets of a group, read and written without being a member of it.
 
 A broker accepts offsets from outside only while the group has no members.
 """
@@ -27,7 +27,7 @@ def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 
 
 def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]) -> None:
-    """Commit where reading goes on.
+    """Commit the offsets to read from next.
 
     Raises:
         KafkaError: a partition was refused.
@@ -110,13 +110,13 @@ def check_at_rest(group: GroupDescription, what: str) -> None:
 
 
 def live_members(group: str, state: str, count: int, what: str) -> str:
-    """The sentence about a group that somebody reads with."""
+    """The sentence about a group that has members."""
     members = f"{count} member{'s' if count != 1 else ''}"
     return f"group {group!r} is {state} with {members}: stop its consumers first, to {what} offsets"
 
 
 def is_refusal_for_members(error: KafkaError) -> bool:
-    """Whether a commit from outside was refused because somebody has joined meanwhile."""
+    """Whether a commit from outside was refused because a member has joined meanwhile."""
     return error.code in (
         ErrorCode.unknown_member_id,
         ErrorCode.rebalance_in_progress,

@@ -27,7 +27,7 @@ Bootstrap = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Yes = Annotated[
     bool,
-    Option("--yes", "-y", help="Do not ask; without a terminal nothing is done otherwise."),
+    Option("--yes", "-y", help="Do not ask. Required where there is no terminal."),
 ]
 _EXIT_USAGE: Final = 2
 
@@ -36,7 +36,7 @@ def confirm(question: str, yes: bool) -> None:
     """Ask before doing what cannot be undone.
 
     Raises:
-        output.Failure: nobody is there to be asked: a script has to say `--yes`.
+        output.Failure: there is no terminal to ask on: a script has to say `--yes`.
         click.Abort: the answer is no.
     """
     if yes:

@@ -1,4 +1,4 @@
-"""Commands that do one thing to several names: each is tried, and each is told of.
+"""Commands that do one thing to several names: each name is tried and reported.
 
 Owns what an error of a broker reads like. Prints; asks no broker itself.
 """
@@ -24,7 +24,7 @@ def for_each(
     """Do something to every name, and say what became of it.
 
     `act` says whether it did something; `done` and `otherwise` are the words for yes and no.
-    What a broker refuses is told, and does not keep the others from being done.
+    A refusal is reported, and the remaining names are still tried.
 
     Raises:
         output.Failure: the broker refused at least one.

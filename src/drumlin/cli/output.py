@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ def show_rows(
         show_json(list(rows))
     elif not sys.stdout.isatty():
         shown = [plain_first, *columns] if plain_first else columns
+        if os.environ.get("DRUMLIN_HEADINGS"):
+            print("\t".join(shown))
         for row in rows:
             print("\t".join(plain(row.get(column)) for column in shown))
     elif not rows:
@@ -61,7 +64,7 @@ def show_rows(
 
 
 def show_changes(rows: Sequence[Row], sentences: Iterable[str], as_json: bool) -> None:
-    """Say what was changed: JSON for programs, a line each for everybody else."""
+    """Say what was changed: JSON for programs, a line each for people and pipes."""
     if as_json:
         show_json(list(rows))
         return
@@ -170,7 +173,7 @@ class Bar(Protocol):
 
 
 class _NoBar:
-    """Stands for a bar where nobody would see one."""
+    """Stands for a bar where there is no terminal to paint one on."""
 
     def add_task(self, description: str, *, total: float | None, **fields: Any) -> TaskID:  # noqa: ARG002
         return cast("TaskID", 0)

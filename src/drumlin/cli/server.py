@@ -25,7 +25,13 @@ _EXIT_CONFIGURATION: Final = 1
 _PORT_MAX: Final = 65535
 # Of the command line itself; the environment's other DRUMLIN_ variables are configuration.
 _OUR_VARIABLES: Final = frozenset(
-    {"DRUMLIN_BOOTSTRAP", "DRUMLIN_COMMAND_CONFIG", "DRUMLIN_TRACEBACK", "DRUMLIN_COMPLETE"}
+    {
+        "DRUMLIN_BOOTSTRAP",
+        "DRUMLIN_HEADINGS",
+        "DRUMLIN_COMMAND_CONFIG",
+        "DRUMLIN_TRACEBACK",
+        "DRUMLIN_COMPLETE",
+    }
 )
 EXAMPLES: Final = examples(
     "drumlin server --data ./data --listen 127.0.0.1:9092",

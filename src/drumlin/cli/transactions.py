@@ -19,7 +19,7 @@ from drumlin.client.transactions.describing import TransactionDescription
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-app = Group(help="List and describe transactions; abort those that nobody ends.")
+app = Group(help="List and describe transactions; abort those whose producers are gone.")
 _OPEN: Final = "Ongoing"
 _EXIT_USAGE: Final = 2
 _PRODUCER_ID_MAX: Final = 2**63 - 1
