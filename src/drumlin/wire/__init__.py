@@ -9,8 +9,9 @@ import sys
 def _import_kio_alone() -> None:
     """Import kio's types as they are where `hypothesis` is not installed.
 
-    Where it is, kio imports it to describe its types to it: a quarter of a second of processor time
-    in each server, command and Spark worker that starts. Whoever has it loaded has paid already.
+    Where it is installed, kio imports it to register its types with it. That costs a quarter of a
+    second of processor time in each server, command and Spark worker that starts. A process that
+    has already loaded it has paid that price, and loses nothing.
     """
     if "hypothesis" in sys.modules:
         return

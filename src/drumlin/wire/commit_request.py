@@ -1,9 +1,9 @@
 """OffsetCommit and TxnOffsetCommit requests, read into columns.
 
-A consumer commits the positions of thousands of partitions at once, and says the same little of
-each: where none has metadata, which is the rule, their bytes are all of one size, and are taken
-apart in one go. What is believed of a request, and what is refused, is what `decoder.py` believes
-and refuses; tests hold them against each other. Reading gives way, as it may be a lot.
+A consumer may commit the positions of thousands of partitions at once. As a rule none of them
+has metadata: then all entries have the same size, and are unpacked in one go. This reader accepts
+and refuses exactly what `decoder.py` does; tests hold the two against each other. Reading yields
+to other work from time to time, as a request may be large.
 
     OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
                       8 and later flexible; 10 topic ids
@@ -74,7 +74,7 @@ _TXN_LAYOUTS: Final = tuple(_Layout(version >= 2, version >= 3) for version in r
 
 
 class TopicPositions(NamedTuple):
-    """Of one topic, column by column; `topic` is its name, or its id (None: a null one)."""
+    """One topic's positions, column by column; `topic` is its name or id (None: a null one)."""
 
     topic: str | UUID | None
     partitions: Sequence[int]
@@ -115,7 +115,7 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Work[
 def read_txn_commit_request(
     version: int, frame: memoryview, position: int
 ) -> Work[TxnCommitRequest]:
-    """The TxnOffsetCommit whose body starts at `position`; it is of no generation if it says none.
+    """The TxnOffsetCommit whose body starts at `position`; without a generation if it names none.
 
     Raises:
         MalformedMessage: whatever is wrong with it.
@@ -168,7 +168,7 @@ def _read_txn_commit(version: int, frame: Frame, position: int) -> Work[TxnCommi
 
 
 class _Reader(FieldReader):
-    """Strings are as long as the protocol allows, and no longer."""
+    """Reads fields; refuses strings that are longer than the protocol allows."""
 
     __slots__ = ()
 
@@ -226,7 +226,7 @@ def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[To
 
 
 class _Columns:
-    """Positions of one topic as far as they are read."""
+    """The positions of one topic that have been read so far."""
 
     def __init__(self, layout: _Layout) -> None:
         self._has_epochs, self._is_flexible, _ = layout
@@ -240,17 +240,17 @@ class _Columns:
         return TopicPositions(topic, self._partitions, self._offsets, self._epochs, self._metadata)
 
     def read(self, frame: Frame, position: int, count: int) -> int:
-        """Read that many; where the last one ends."""
+        """Read `count` positions; returns where the last one ends."""
         return self._read_plain(frame, position, count) or self._read_any(frame, position, count)
 
     def _read_plain(self, frame: Frame, position: int, count: int) -> int:
-        """As `read`, if none has metadata; else 0, and nothing is read."""
+        """Like `read` if no position has metadata; otherwise reads nothing and returns 0."""
         end = position + self._plain.size * count
         if end > len(frame):
             return 0
         columns = list(zip(*self._plain.iter_unpack(frame[position:end]), strict=True))
         has_tags = self._is_flexible and not _NO_TAGS.issuperset(columns.pop())
-        # If it holds for the first, the second is where it is looked for, and so on.
+        # If the first has no metadata, the second begins where we look for it, and so on.
         if has_tags or not _NO_METADATA[self._is_flexible].issuperset(columns[-1]):
             return 0
         self._partitions += columns[0]

@@ -20,16 +20,16 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _NO_THROTTLE: Final = _INT32.pack(0)
 _NO_TAGS: Final = b"\0"
-#: Rows that are packed together. Of each length there is a format, which `struct` may keep.
+#: Rows that are packed together. Each number of rows has its own format, which `struct` may cache.
 _AT_ONCE: Final = 256
-#: Many small ones take long to put together, and to forget.
+#: Many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
 _SMALL: Final = tuple(bytes((count,)) for count in range(0x80))
 
 
 class TopicResult(NamedTuple):
-    """`topic`: as the request names it; `codes`: None where all is well."""
+    """`topic`: as the request names it; `codes`: None where there is no error."""
 
     topic: str | UUID | None
     partitions: Sequence[int]

@@ -4,13 +4,12 @@ The counterpart of `encoder.py`: every class becomes one Python function, in whi
 fixed-size fields is one `struct.unpack_from`. The classes stay the only description of the
 messages: nothing here knows any API.
 
-What arrives is believed only as far as its bytes are there. A count is held against what is left
-of the frame before anything is made for it, a length before anything is taken; so a message
-costs memory in proportion to the bytes that came, whatever it announces. An element may take two
-bytes and cost a hundred, and time above all; so there may be only so many of them in all arrays
-of a message together, if `admit` says so. What the protocol
-forbids is refused with the name of the field: nulls where there is no null, strings above
-32,767 bytes. Tagged fields that the class does not know are passed over (KIP-482).
+Counts and lengths are checked against what is left of the frame before any memory is allocated.
+So a message costs memory in proportion to the bytes that arrived, whatever it announces. An
+element may still take two bytes on the wire and a hundred in memory, and its time besides:
+`admit` limits the number of elements in all arrays of a message together. What the protocol
+forbids is refused with the name of the field: null where the field is not nullable, strings above
+32,767 bytes. Tagged fields that the class does not know are skipped (KIP-482).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from kio.serial._implicit_defaults import get_tagged_field_default
 from drumlin.wire.errors import MalformedMessage, error_of
 from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
 
-#: A frame, where in it to begin -> the message, where it ends. Running off the frame raises
-#: MalformedMessage, `struct.error` or `IndexError`; text that is no UTF-8 UnicodeDecodeError.
+#: Frame, start position -> message, end position. Running off the frame raises MalformedMessage,
+#: `struct.error` or `IndexError`; text that is not UTF-8 raises UnicodeDecodeError.
 Decode = Callable[[Any, int], tuple[Any, int]]
 
 _INT16: Final = struct.Struct(">h")
@@ -41,12 +40,12 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NULL_UUID: Final = bytes(16)
 _UUIDS_KEPT: Final = 4096
-#: Of one structure; Kafka's have four at most. Two bytes make one, so their number is limited.
+#: Per structure; Kafka's have four at most. Two bytes make one, so their number is limited.
 TAGGED_FIELDS_MAX: Final = 32
 
 
 class _Elements(threading.local):
-    """How many more elements the message may have that this thread reads."""
+    """How many more elements the message that this thread is reading may have."""
 
     left: float = math.inf
 
@@ -120,7 +119,7 @@ class _Compiler:
             self._tagged(tagged)
         making = self._name("new", functools.partial(object.__new__, open_twin(self._entity)))
         closing = self._name("entity", self._entity)
-        # The real class at last, and with it frozen; see open_twin.
+        # In the end the real class, which makes it frozen; see open_twin.
         lines = [f"o = {making}()", *self._lines, f"o.__class__ = {closing}", "return o, p"]
         return self._function(lines, self._entity.__name__)
 
@@ -146,7 +145,7 @@ class _Compiler:
         elif dataclasses.is_dataclass(inner):
             decode = self._name("decode", decoder(inner))
             if nullable:
-                # KIP-893: a byte below zero stands for null, any other goes before the struct.
+                # KIP-893: a negative byte stands for null, any other precedes the struct.
                 self._lines += ["p += 1", "if f[p - 1] > 127:", f"    {target} = None", "else:"]
                 self._lines.append(f"    {target}, p = {decode}(f, p)")
             else:
@@ -213,7 +212,7 @@ class _Compiler:
         self._lines += ["if f[p]:", f"    p = {reading}(f, p, {tags}, o)", "else:", "    p += 1"]
 
     def _tag_decoder(self, field: dataclasses.Field[Any]) -> Decode:
-        """Reads the value of one tagged field: it is there, so it is never null by absence."""
+        """Reads the value of one tagged field; called only when the field is present."""
         part = _Compiler(self._entity)
         part._field(field)
         part._end_run()
@@ -314,7 +313,7 @@ def _fixed_items(
 def read_tags(
     frame: Any, position: int, known: Mapping[int, tuple[str, Decode]], message: Any
 ) -> int:
-    """Set the tagged fields of `message` that are `known`, by tag; where the last one ends.
+    """Set the tagged fields of `message` that are `known`, by tag; returns where the last one ends.
 
     Raises:
         MalformedMessage: they do not fit, or there are more of them than any structure has.
@@ -399,7 +398,7 @@ def _refuse_size(what: str, size: int, left: int) -> None:
 
 
 def _maker(kafka_type: str, nullable: bool) -> Callable[[Any], Any] | None:
-    """What makes the value of a fixed-size field out of what `struct` gives; None: nothing."""
+    """The function that converts what `struct` gives for a fixed-size field; None: none needed."""
     match kafka_type:
         case "error_code":
             return error_of

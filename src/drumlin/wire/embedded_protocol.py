@@ -4,7 +4,7 @@
                  v1: owned partitions   v2: generation id   v3: rack id
     assignment   v0: version, partitions by topic, user data
 
-Versions only add fields behind the others, so a reader takes what it knows.
+Newer versions only append fields, so a reader takes those that it knows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NamedPartitions = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSubscription:
-    """What a member says of itself when it joins."""
+    """What a member says about itself when it joins."""
 
     version: int
     topics: Sequence[str]
@@ -42,14 +42,14 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerAssignment:
-    """What the leader has a member read."""
+    """The partitions that the group's leader assigns to a member."""
 
     partitions: NamedPartitions
     user_data: bytes
 
 
 class FieldsReader:
-    """Reads fields one after the other; raises ValueError where they are no such fields."""
+    """Reads fields one after the other; raises ValueError where the bytes do not fit."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -98,7 +98,7 @@ class FieldsReader:
         return partitions
 
     def version(self) -> int:
-        """At most the last version that is known here."""
+        """The version, but at most the latest one known here."""
         version = self.int16()
         if version < 0:
             raise ValueError(f"version {version}")
@@ -123,7 +123,7 @@ def read_subscription(data: bytes) -> ConsumerSubscription:
 
 
 def write_subscription(said: ConsumerSubscription) -> bytes:
-    """As the last version."""
+    """In the latest version."""
     return b"".join(
         (
             _INT16.pack(SUBSCRIPTION_VERSION),
@@ -138,7 +138,7 @@ def write_subscription(said: ConsumerSubscription) -> bytes:
 
 
 def read_assignment(data: bytes) -> ConsumerAssignment:
-    """Nothing at all is read as nothing assigned.
+    """Empty bytes mean that nothing is assigned.
 
     Raises:
         ValueError: the bytes are no assignment.

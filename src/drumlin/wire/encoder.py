@@ -23,7 +23,7 @@ from kio.serial._implicit_defaults import get_tagged_field_default
 
 from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
 
-#: kafka_type -> expression that makes a value packable, where it is not as it stands.
+#: kafka_type -> expression that makes a value packable, for types that need one.
 _PACKABLE: Final = {
     "error_code": "{}.value",
     "uuid": "_uuid({})",
@@ -63,7 +63,7 @@ class Parts:
         return self._parts
 
     def finish_frame(self) -> list[Any]:
-        """As `finish`, for a frame: its first four bytes, put as zeros, become its length."""
+        """Like `finish`, for a frame: the length replaces its first four bytes, put as zeros."""
         parts = self.finish()
         parts[0] = (self._size - 4).to_bytes(4, "big") + parts[0][4:]
         return parts
@@ -76,9 +76,9 @@ class Parts:
 
 
 class EncodedItems:
-    """Stands for an array of structs in a message: its elements, encoded already.
+    """Stands for an array of structs in a message: its elements, already encoded.
 
-    `count`: how many there are, where an item holds several of them.
+    `count`: the number of elements, where an item holds several of them.
     """
 
     __slots__ = ("_count", "_items")

@@ -1,7 +1,7 @@
 """Kafka's error codes, and the exceptions that carry them up to a handler.
 
 `ErrorCode` is the one list of codes in the code base. Anything that must be answered to a
-client with a code raises `KafkaError`; bytes that are no message at all raise
+client with a code raises `KafkaError`; bytes that do not form a message raise
 `MalformedMessage`, which closes the connection, as Apache Kafka does.
 """
 
@@ -17,7 +17,7 @@ _BY_NUMBER: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCod
 
 
 def error_of(number: int) -> ErrorCode:
-    """The error code of that number; one that is not known here is an error all the same."""
+    """The error code of that number; an unknown number still gives an error."""
     return _BY_NUMBER.get(number, ErrorCode.unknown_server_error)
 
 

@@ -6,8 +6,8 @@ A slice of a log file is a part of its own and goes through untouched, so that i
     v4:     throttle_time [name [index error high_watermark last_stable_offset [aborted] records]]
     v5-6:   also the log start offset
     v7-10:  error and session id before the topics
-    v11:    the replica to read from, which is never another one here
-    v12:    compact lengths and tagged fields; where the reader's log parts from ours (KIP-595)
+    v11:    the preferred read replica, which here is never another broker
+    v12:    compact lengths and tagged fields; where the reader's log diverges from ours (KIP-595)
     v13-18: topic ids instead of names
 """
 
@@ -42,8 +42,8 @@ _DIVERGING_SIZE: Final = 13
 #: No records.
 NOTHING: Final = b""
 #: Error number, high watermark, last stable offset, log start offset; producer ids and first
-#: offsets of aborted transactions (None is null on the wire, which nothing is not); records, bytes
-#: or a slice of a file; epoch and end offset where the reader's log parts from ours, or None.
+#: offsets of aborted transactions (None is null on the wire, an empty sequence is not); records,
+#: bytes or a slice of a file; epoch and end offset where the reader's log diverges, or None.
 #: A plain tuple, as there may be very many of them.
 Answer = tuple[int, int, int, int, Sequence[tuple[int, int]] | None, Any, tuple[int, int] | None]
 
@@ -55,7 +55,7 @@ def failed(code: ErrorCode, aborted: Sequence[tuple[int, int]] | None = None) ->
 
 @functools.cache
 def fetch_answers(version: int) -> FetchAnswers:
-    """What writes the responses of a version."""
+    """The writer for the responses of a version."""
     return FetchAnswers(version)
 
 
@@ -92,7 +92,7 @@ class FetchAnswers:
         self._no_records = (b"\x01" if flexible else _INT32.pack(0)) + self.topic_end
 
     def topic(self, topic: bytes, count: int) -> bytes:
-        """What goes before the `count` partitions of a topic; behind them goes `topic_end`."""
+        """What precedes the `count` partitions of a topic; `topic_end` follows them."""
         if self._flexible:
             counted = _ONE_BYTE[count + 1] if count < 127 else uvarint(count + 1)
             return (
@@ -136,7 +136,7 @@ class FetchAnswers:
     ) -> list[Any]:
         """The frame with its length prefix, as parts to send one after the other.
 
-        Takes the pieces over.
+        Takes ownership of `pieces`.
         """
         pieces.append(self.topic_end)
         run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
@@ -156,7 +156,7 @@ class FetchAnswers:
     def frame_of(
         self, correlation_id: int, topics: int, joined: Joined, session_id: int = _NO_SESSION
     ) -> list[Any]:
-        """The same, of pieces that were joined on the way, as very many of them take long."""
+        """The same, of pieces joined along the way: joining very many at the end takes long."""
         end = self.topic_end
         head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
         return joined.parts(head, end)
@@ -164,7 +164,7 @@ class FetchAnswers:
     def _head(
         self, correlation_id: int, topics: int, size: int, session_id: int, error: int
     ) -> bytes:
-        """What comes before the topics, which take `size` bytes with what is behind them."""
+        """What precedes the topics; these take `size` bytes, with all that follows them."""
         if self._has_session:
             start = self._start.pack(0, correlation_id, error, session_id) + self._count(topics)
         else:
@@ -180,12 +180,12 @@ class FetchAnswers:
         return uvarint(count + 1) if self._flexible else _INT32.pack(count)
 
 
-#: More are joined at once, before they are so many that it takes a turn.
+#: Above this number pieces are joined at once, while that is still quick.
 _PIECES_MAX: Final = 1000
 
 
 class Joined:
-    """Pieces of a response as parts to send: what is bytes in a row is one part."""
+    """Pieces of a response as parts to send: adjacent bytes become one part."""
 
     __slots__ = ("_parts", "_run", "size")
 

@@ -1,13 +1,13 @@
 """Fetch requests, read in place: all versions give the same plain tuples.
 
 A request may name thousands of partitions, which lie in the frame as a table of fixed width: a
-topic's are taken in one go. Names stay bytes as they are on the wire: nobody here needs to know
-whether they are text. What arrives is believed only as far as its bytes are there, as in
-`decoder.py`, against whose reading tests hold this one.
+topic's partitions are unpacked in one go. Names stay bytes as they are on the wire: whether they
+are text does not matter here. Counts and lengths are checked against the frame as in
+`decoder.py`; tests hold the two readers against each other.
 
     v4:     replica_id max_wait min_bytes max_bytes isolation [name [index offset max_bytes]]
-    v5-6:   the partitions also with the reader's log start offset, which only followers mean
-    v7-8:   session id and epoch before the topics, forgotten partitions behind them
+    v5-6:   the partitions also with the reader's log start offset, which only followers use
+    v7-8:   session id and epoch before the topics, forgotten partitions after them
     v9-10:  the partitions also with the leader's epoch (KIP-320)
     v11:    the reader's rack at the end
     v12:    compact lengths and tagged fields; the epoch last fetched (KIP-595)
@@ -44,14 +44,14 @@ _REPLICA_STATE: Final = struct.Struct(">iq")
 _WITH_REPLICA: Final = struct.Struct(">iiiib")
 _WITH_REPLICA_AND_SESSION: Final = struct.Struct(">iiiibii")
 _WITH_SESSION: Final = struct.Struct(">iiibii")
-#: Of one partition, without what only followers mean.
+#: One partition, without the fields that only followers use.
 _PARTITION_4: Final = struct.Struct(">iqi")
 _PARTITION_5: Final = struct.Struct(">iq8xi")
 _PARTITION_9: Final = struct.Struct(">iiq8xi")
 _PARTITION_12: Final = struct.Struct(">iiqi8xi")
 _PARTITION_12_UNTAGGED: Final = struct.Struct(">iiqi8xix")
 
-#: Index, current leader epoch, fetch offset, epoch last fetched, most bytes; epochs may be -1.
+#: Index, current leader epoch, fetch offset, last fetched epoch, max bytes; epochs may be -1.
 #: A plain tuple, as there may be very many of them.
 Wanted = tuple[int, int, int, int, int]
 
@@ -93,7 +93,7 @@ class _Replica:
 
 
 class _Reader:
-    """Reads on from a position, which each of its methods is given and gives back."""
+    """Reads fields; each method takes a position and returns the next one."""
 
     __slots__ = ("_elements_left", "_flexible", "_frame", "_version")
 
@@ -135,7 +135,7 @@ class _Reader:
         return FetchRequest(*limits, topics, forgotten)
 
     def _limits(self, position: int) -> tuple[tuple[int, int, int, int, int, int, int], int]:
-        """What comes before the topics; without a replica or a session as consumers say it."""
+        """The fields before the topics; a missing replica or session gets a consumer's default."""
         limits: Any
         if self._version >= _REPLICA_STATE_FROM:
             limits = (_CONSUMER, *_WITH_SESSION.unpack_from(self._frame, position))
@@ -220,7 +220,7 @@ _ReadPartitions = Callable[[memoryview, int, int], tuple[list[Wanted], int]]
 
 
 def _partitions_reader(version: int) -> tuple[int, _ReadPartitions]:
-    """The fewest bytes that a partition takes, and what reads some of them."""
+    """The fewest bytes that a partition takes, and the function that reads partitions."""
     if version >= _FLEXIBLE_FROM:
         return _PARTITION_12_UNTAGGED.size, _read_12
     if version >= _LEADER_EPOCHS_FROM:

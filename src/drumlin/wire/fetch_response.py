@@ -6,12 +6,12 @@ Tests hold this against the schemas.
 
     v4:    throttle_time [name [index error high_watermark last_stable_offset
                                 [producer_id first_offset] records]]
-    v5:    log_start_offset behind last_stable_offset
-    v7:    error and session_id behind throttle_time
-    v11:   preferred_read_replica in front of records
+    v5:    log_start_offset after last_stable_offset
+    v7:    error and session_id after throttle_time
+    v11:   preferred_read_replica before records
     v12:   compact lengths and tagged fields
 
-From 13 on topics go by id: not read here.
+From 13 on topics are named by id: not read here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ABORTED: Final = struct.Struct(">qq")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records, from `first_offset` on, a committed reader must skip."""
+    """A transaction whose records, from `first_offset` on, a read_committed reader must skip."""
 
     producer_id: int
     first_offset: int

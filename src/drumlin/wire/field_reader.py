@@ -34,7 +34,7 @@ class FieldReader:
         return self._position
 
     def move_to(self, position: int) -> None:
-        """Go on from there: somebody else has read what lies between."""
+        """Continue at `position`: other code has read what lies between."""
         self._position = position
 
     def fixed(self, layout: struct.Struct) -> tuple[int, ...]:

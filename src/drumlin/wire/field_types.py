@@ -22,7 +22,7 @@ FIXED_CODES: Final = {
     "timedelta_i64": "q",
     "datetime_i64": "q",
 }
-#: What a string may have at most, in bytes: Kafka holds strings with compact lengths to it, too.
+#: The longest string in bytes. Kafka applies this limit to strings with compact lengths, too.
 STRING_BYTES_MAX: Final = 2**15 - 1
 
 

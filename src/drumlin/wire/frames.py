@@ -1,15 +1,15 @@
 """Length-prefixed frames out of a stream of bytes. Pure: it is given bytes and gives frames.
 
 Bytes are received into a scratch buffer, which many readers of one event loop may share: they
-are cut into frames before anybody else receives. Small frames are copied out of it. A large one
+are cut into frames before the next reader receives. Small frames are copied out of it. A large one
 that has not arrived whole gets memory of its own, into which the rest is received without a
 copy. That memory grows with what has really arrived: a peer that announces 100 MB and sends
 nothing costs next to nothing, and only one that has sent a large frame whole is trusted with
 the memory for the next one from its first byte on, as long as there is plenty. A connection
 that idles holds no memory.
 
-The largest frames get a mapping of their whole size, of which the system gives pages as bytes
-arrive: neither are megabytes filled with zeros at one go, nor copied when there is to be more.
+The largest frames get a mapping of their whole size, which the system backs with pages as bytes
+arrive. So megabytes are neither zeroed at one go nor copied when the buffer has to grow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALL_BYTES: Final = 16 * 1024
 _TRUSTED_FIRST: Final = 16 * 1024
 _GROWTH: Final = 8
 _GROWTH_WHEN_SHORT: Final = 2
-#: Filling less with zeros, or copying it, is nothing; new pages cost more than memory used before.
+#: Zeroing or copying less is cheap; fresh pages cost more than memory that was used before.
 _MAPPED_FROM_BYTES: Final = 4 << 20
 _MAPPED: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _LENGTH: Final = struct.Struct(">i")
@@ -39,11 +39,11 @@ class FrameReader:
     """Cuts one connection's stream into frames of at most `max_frame_bytes`.
 
     Receive into `buffers()` (or into `writable()`, the first of them) and call `received(n)` at
-    once; it returns the frames that are complete: writable memory that belongs to whoever holds
-    it. `allocate` may give memory for a large frame, or None to let it grow here as the frame
-    arrives; it is not asked for far more than this peer has ever sent at once. `has_plenty` says
-    whether memory may grow far beyond what has arrived. `limit_of`, for frames that are requests,
-    has the maximum for an API key where that is less; it is never below a small frame's size.
+    once; it returns the frames that are complete: writable memory that belongs to the caller.
+    `allocate` may give memory for a large frame, or None to let it grow here as the frame arrives;
+    it is not asked for far more than this peer has ever sent at once. `has_plenty` says whether
+    memory may grow far beyond what has arrived. `limit_of`, for frames that are requests, gives the
+    maximum for an API key where that is lower; it is never below a small frame's size.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class FrameReader:
         self._scratch = memoryview(bytearray(SCRATCH_BYTES) if scratch is None else scratch)
         self._rest = b""  # the beginning of a small frame
         self._large: bytearray | mmap.mmap | None = None
-        self._large_room = 0  # how much of its memory may be filled: all that there is, or less
+        self._large_room = 0  # how much of its memory may be filled: all of it, or less
         self._large_size = 0
         self._large_filled = 0
         self._trusted = _TRUSTED_FIRST  # memory for a large frame of which little has arrived
@@ -98,8 +98,8 @@ class FrameReader:
     def buffers(self) -> list[memoryview]:
         """Memory for the next bytes of the stream, for a scattered read; never empty.
 
-        Behind the rest of a large frame goes what follows it: without that, the end of every
-        large frame would cost a call of its own.
+        The rest of a large frame comes first, then room for what follows it: without that, the end
+        of every large frame would cost a call of its own.
         """
         if self._large is None:
             rest = self._rest
@@ -127,7 +127,7 @@ class FrameReader:
         """The frames completed by the `count` bytes just received, without their prefixes.
 
         Raises:
-            MalformedMessage: a length below zero or above the maximum, or its API's.
+            MalformedMessage: a length below zero, or above the maximum or that of its API.
         """
         frames: list[memoryview] = []
         if self._large is None:
@@ -149,12 +149,12 @@ class FrameReader:
         return frames
 
     def _is_one_frame(self, end: int) -> bool:
-        """Whether a small frame is all that there is, as mostly: its peer waits for the answer."""
+        """Whether one small frame is all that arrived: the usual case, as the peer then waits."""
         size: int = _LENGTH.unpack_from(self._scratch)[0]
         return size == end - _PREFIX and size <= self.max_frame_bytes
 
     def _cut(self, end: int, frames: list[memoryview]) -> int:
-        """Take whole frames out of `scratch[:end]`; where the first one begins that is not."""
+        """Take whole frames out of `scratch[:end]`; returns where the first partial one begins."""
         scratch, start = self._scratch, 0
         small = min(self.max_frame_bytes, _SMALL_BYTES)
         while end - start >= _PREFIX:
@@ -165,7 +165,7 @@ class FrameReader:
                     return start
             except MalformedMessage:
                 if frames:
-                    return start  # they came before it and are answered; the next call raises
+                    return start  # earlier frames are answered first; the next call raises
                 raise
             if end - body >= size:
                 frames.append(memoryview(bytearray(scratch[body : body + size])))
@@ -178,10 +178,10 @@ class FrameReader:
         return start
 
     def _is_admitted(self, size: int, begun: memoryview) -> bool:
-        """Whether a frame may be so large, before there is memory for it; False: say later.
+        """Whether a frame may be this large, before memory is allocated; False: not known yet.
 
         Raises:
-            MalformedMessage: it may not.
+            MalformedMessage: it is too large.
         """
         if size < 0 or size > self.max_frame_bytes:
             allowed = f"socket.request.max.bytes allows {self.max_frame_bytes}"

@@ -1,8 +1,7 @@
 """Which headers go with which API and version, known without its schema.
 
-A header is read before anything else of a request, on the event loop; the schema of an API, which
-says it too, takes tens of milliseconds to import when it is first used. Tests hold this table
-against the schemas.
+A request's header is read first, on the event loop. The schema of an API says the same, but takes
+tens of milliseconds to import when it is first used. Tests hold this table against the schemas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Responses to heartbeats, packed directly: those that most members hear every few seconds.
+"""Responses to heartbeats, packed directly: those that most members get every few seconds.
 
 Heartbeat               from version 1 with a throttle time; 4 flexible
 ConsumerGroupHeartbeat  flexible; here without an assignment, which means that nothing changes
@@ -20,7 +20,7 @@ _NO_TAGS: Final = b"\0"
 _UNCHANGED_START: Final = _NO_THROTTLE + bytes(2) + b"\0"
 #: Epoch and interval; no assignment, no tagged fields.
 _UNCHANGED_END: Final = struct.Struct(">iibB")
-#: Of a compact string whose length takes one byte.
+#: The longest compact string whose length takes one byte.
 _SHORT: Final = 126
 
 
@@ -31,7 +31,7 @@ def heartbeat_response(version: int, code: ErrorCode) -> EncodedBody:
 
 
 def unchanged_response(member_id: str, epoch: int, interval_ms: int) -> EncodedBody | None:
-    """To a member of the consumer protocol; None if it has to be encoded otherwise."""
+    """The response to a member of the consumer protocol; None if only the schema can encode it."""
     name = member_id.encode()
     if len(name) > _SHORT:
         return None

@@ -1,8 +1,8 @@
 """Protocol messages, version by version, on top of kio's generated schemas.
 
-kio has one class per message and version. Handlers want to be written once, so a `Shape`
+kio has one class per message and version. Handlers should be written once, so a `Shape`
 builds the classes of one version by name and drops the fields that this version lacks.
-Classes are imported when first used: start-up pays for no API that nobody calls.
+Classes are imported when first used: start-up does not pay for APIs that are never called.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
-#: Of a request, in all of its arrays: a second or two of the event loop. No client asks for as
-#: many partitions at once.
+#: The most elements of a request, in all of its arrays: a second or two of the event loop. No
+#: client asks for that many partitions at once.
 ELEMENTS_MAX: Final = 500_000
 #: Elements of a message that are encoded in about half a millisecond.
 _LONG: Final = 500
@@ -42,7 +42,7 @@ API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items(
 
 
 class EncodedBody(NamedTuple):
-    """A response that is encoded already, all but its header."""
+    """A response that is already encoded, except for its header."""
 
     body: bytes
 
@@ -94,7 +94,7 @@ class Shape:
 
 
 def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
-    """A response that says nothing but `code`; None where the API has no place for it on top."""
+    """A response with only `code`; None if the API's response has no top-level error code."""
     entity = _payload_class(api_name, version, "response")
     known = {field.name: field for field in dataclasses.fields(entity)}
     if "error_code" not in known:
@@ -127,8 +127,8 @@ def is_long(message: Any, elements_max: int = _LONG) -> bool:
 def let_go(holder: list[Any]) -> None:
     """Free the message in `holder`, to which nothing else refers, piece by piece.
 
-    Other threads go on in between. Freed at once, a hundred thousand elements keep them waiting
-    for tens of milliseconds, whichever thread does it.
+    Other threads run in between. Freed at once, a hundred thousand elements would keep them waiting
+    for tens of milliseconds, whichever thread frees them.
     """
     elements = _parents_first(holder.pop())
     elements.reverse()
@@ -147,7 +147,7 @@ def _parents_first(message: Any) -> list[Any]:
 
 
 def _fewer_than(left: int, entity: Any) -> int:
-    """What is left of `left` without the elements of all arrays; below 0 if there are more."""
+    """`left` minus the elements of all arrays; below 0 if there are more than `left`."""
     for name in entity.__slots__:
         value = getattr(entity, name)
         if type(value) is tuple and value:
@@ -167,8 +167,8 @@ def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:
     """What makes an instance out of a dict of fields, quickly.
 
     The generated `__init__` of a frozen class sets every field through `object.__setattr__`
-    by name. Here an open twin of the class is filled by plain assignment; what it becomes at last
-    is the same object, immutable for everybody else.
+    by name. Here an open twin of the class is filled by plain assignment; in the end the same
+    object becomes an instance of the class itself, immutable for its users.
     """
     names: dict[str, Any] = {
         "new": functools.partial(object.__new__, open_twin(entity)),
@@ -231,9 +231,9 @@ def _decoder(api_name: str, version: int, kind: str) -> Decode:
 
 
 def prepare(api_name: str, version: int, *, is_read: bool) -> None:
-    """Import and compile all that answering takes, which is long the first time: in a thread.
+    """Import and compile all that answering takes. Slow the first time: run it in a thread.
 
-    `is_read`: the request, too, is read as the schema says.
+    `is_read`: the request, too, is read by its schema.
     """
     if is_read:
         _decoder(api_name, version, "request")
@@ -274,7 +274,7 @@ def _has_flexible_header(api_key: int, version: int) -> bool:
 
 
 def parse_request(api_name: str, version: int, frame: memoryview | bytes, position: int) -> Any:
-    """The body of a request, from `position` (behind its header) to the end of the frame.
+    """The body of a request, from `position` (after its header) to the end of the frame.
 
     Raises:
         MalformedMessage: whatever is wrong with it.

@@ -1,9 +1,9 @@
 """The partitions in a response to OffsetFetch, packed many at once.
 
-A group has thousands of them, and whoever watches lag asks for those of every group.
+A group may have thousands of them, and a lag monitor asks for those of every group.
 
     up to 4   index, offset, metadata, error
-    from 5    a leader epoch behind the offset
+    from 5    a leader epoch after the offset
     from 6    flexible
 """
 
@@ -22,9 +22,9 @@ _FLEXIBLE_FROM: Final = 6
 _OFFSET_BYTES: Final = 8
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-#: Empty metadata, no error, no tagged fields: a compact string, and the rest is zero.
+#: Empty metadata, no error, no tagged fields: a compact empty string, then zeros.
 _ALL_IS_WELL: Final = 0x01_0000_00
-#: An offset and a leader epoch, packed, that say that nothing is committed.
+#: The packed offset and leader epoch (both -1) that mean that nothing is committed.
 NO_POSITION: Final = b"\xff" * 12
 
 
@@ -65,7 +65,7 @@ def _plain(version: int, partitions: Sequence[int], positions: Sequence[bytes]) 
             zip(partitions, positions, repeat(_ALL_IS_WELL, len(partitions)), strict=True)
         )
         return struct.pack(">" + "i12sI" * len(partitions), *values)
-    # No more of a position than there is room for.
+    # Take from a position only what this version has room for.
     row = "i12s4x" if version >= _LEADER_EPOCHS_FROM else "i8s4x"
     values = chain.from_iterable(zip(partitions, positions, strict=True))
     return struct.pack(">" + row * len(partitions), *values)

@@ -1,8 +1,8 @@
 """Produce responses, written at one go.
 
     v3-4:  [name [index error base_offset log_append_time]] throttle_time
-    v5-7:  log_start_offset behind log_append_time
-    v8:    [record_errors] and error_message behind that (KIP-467)
+    v5-7:  log_start_offset after log_append_time
+    v8:    [record_errors] and error_message after that (KIP-467)
     v9-12: the same with compact lengths and tagged fields
     v13:   topic_id instead of name
 
@@ -30,8 +30,8 @@ _NO_TAGS: Final = b"\0"
 _THROTTLE_TIME: Final = bytes(4)
 _UP_TO_TIME: Final = struct.Struct(">ihqq")  # index, error, base offset, append time
 _UP_TO_START: Final = struct.Struct(">ihqqq")  # and log start offset
-#: Of a batch that is in the log, by version: layout, how much of `Accepted` is in it, and what
-#: stands behind it (no record errors, no error message).
+#: For a batch that is in the log, by version: layout, how many fields of `Accepted` it has, and
+#: what follows them (no record errors, no error message).
 _ACCEPTED: Final = {
     **dict.fromkeys(range(3, 5), (_UP_TO_TIME, 2, b"")),
     **dict.fromkeys(range(5, 8), (_UP_TO_START, 3, b"")),
@@ -46,7 +46,7 @@ Accepted = tuple[int, int, int]
 
 
 class Refused(NamedTuple):
-    """A batch that is not."""
+    """A batch that is not in the log."""
 
     code: ErrorCode
     log_start_offset: int = _UNKNOWN_OFFSET

@@ -9,7 +9,7 @@ log. Tests hold this against the schemas.
     v9-12: the same with compact lengths and tagged fields
     v13:   topic_id instead of name
 
-Topics stay the bytes that they are in the frame: nobody decodes a name to look a partition up.
+Topics stay the bytes that they are in the frame: a lookup does not need the decoded name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TopicProduce = tuple[bytes, list[PartitionProduce]]
 
 
 class ManyPartitions(Exception):
-    """There are more than were allowed; nothing is known of the rest."""
+    """The request names more partitions than allowed; the rest was not read."""
 
 
 class ProduceRequest(NamedTuple):
@@ -121,7 +121,7 @@ def _compact_partitions(
         length, after = frame[position + 4], frame[position + 5]
         if length < 0x80:
             position += 5
-        elif after < 0x80:  # as most batches have it
+        elif after < 0x80:  # as for most batches
             length += (after - 1) * 0x80
             position += 6
         else:
@@ -156,7 +156,7 @@ def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[
 
 
 def _name_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
-    """How long the name of a topic is, and where it begins."""
+    """The length of a topic's name, and where it begins."""
     size, position = _size(frame, position, _INT16, flexible)
     if size < 0:
         raise MalformedMessage("the name of a topic is null")
@@ -176,7 +176,7 @@ def _count(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
 def _size(
     frame: memoryview, position: int, layout: struct.Struct, flexible: bool
 ) -> tuple[int, int]:
-    """What stands in front of a string or an array, below 0 for null, and where that ends."""
+    """The length prefix of a string or an array (below 0: null), and where the prefix ends."""
     if flexible:
         size = frame[position]
         if size < 0x80:  # as nearly all are
