@@ -28,7 +28,7 @@ class AppendRules:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     is_compacted: bool = False
-    #: What the kernel `inspect` is given; None where every batch is changed by its broker.
+    #: The limits that the kernel `inspect` checks; None where the broker changes every batch.
     limits: Any = field(init=False, repr=False, compare=False, default=None)
     limits_address: int = field(init=False, repr=False, compare=False, default=0)
 
@@ -45,5 +45,5 @@ class AppendRules:
 
     @property
     def decompressed_bytes_max(self) -> int:
-        """How far one batch may unfold while it is checked."""
+        """How large one batch may become when it is decompressed for checking."""
         return max(_DECOMPRESSED_BYTES_MIN, 8 * self.max_message_bytes)

@@ -1,8 +1,8 @@
 """A checksum of rows that are to become records, whatever their order and wherever they are cut.
 
 Two attempts to write the same rows have the same checksum: a sum of 128-bit hashes, one of each
-row, over all that its record is made of. It tells rows apart that differ by chance, not rows that
-somebody has chosen to look alike.
+row, over all that its record is made of. It detects rows that differ by chance, not rows that were
+chosen to collide.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
 
 
 def combined(one: int, other: int) -> int:
-    """The checksum of all rows of both; 0 is that of none."""
+    """The checksum of the rows of both; 0 is that of no rows."""
     return _joined((one >> 64) + (other >> 64), one + other)
 
 
@@ -47,9 +47,9 @@ def _joined(first: int, second: int) -> int:
 class RowChecksum:
     """Columns whose rows are hashed; converted once, summed up for one topic after another.
 
-    `partitions` below zero, and `timestamps` of NO_TIMESTAMP, are those that nobody has chosen:
-    they are none of the row's. No headers and an empty list of them are the same; a null key and
-    an empty one are not.
+    `partitions` below zero, and `timestamps` of NO_TIMESTAMP, were not chosen by the user: they
+    do not count. No headers and an empty list of headers are the same; a null key and an empty
+    key are not.
     """
 
     def __init__(

@@ -111,12 +111,12 @@ class Decoder:
         self._target: _Target | None = None
 
     def expect(self, rows: int, size: int) -> None:
-        """So many records will come at most, and about so many bytes: memory is taken for that."""
+        """Announce at most `rows` records and about `size` bytes: memory is allocated for them."""
         self._rows_left += rows
         self._bytes_left += size
 
     def decode(self, source: Buffer, bodies: Bodies) -> Iterator[pa.RecordBatch]:
-        """Take in bodies that lie in `source`; the RecordBatches that are full.
+        """Take in bodies that lie in `source`; yields the RecordBatches that are full.
 
         Raises:
             CorruptRecord: a body is not what its header promises.
@@ -146,13 +146,13 @@ class Decoder:
             target = self._new_target(len(source), target)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What is not full yet."""
+        """The records that do not fill a RecordBatch yet."""
         target, self._target = self._target, None
         if target is not None and target.state[ROWS]:
             yield self._finish(target)
 
     def _large(self, target: _Target, source: Buffer, bodies: Bodies) -> pa.RecordBatch:
-        """The next record, alone, and not copied; then it goes on behind it."""
+        """The next record, alone and not copied; decoding continues after it."""
         state, body = target.state, bodies[target.state[AT_BODY]]
         record = large_record(source, state[AT_POSITION])
         state[AT_RECORD] += 1
@@ -198,7 +198,7 @@ class Decoder:
 
 
 class _Target:
-    """The memory of one RecordBatch while a kernel fills it: of the columns that are wanted."""
+    """The memory of one RecordBatch's wanted columns while a kernel fills it."""
 
     def __init__(
         self, rows: int, size: int, headers: int, schema: pa.Schema, selection: Selection
@@ -228,7 +228,7 @@ class _Target:
 
     @property
     def has_few_headers(self) -> bool:
-        """Whether it is full of headers before it is full of anything else."""
+        """Whether the room for headers runs out before any other."""
         state = self.state
         return (
             state[ROWS] < state[ROWS_MAX]
@@ -236,7 +236,7 @@ class _Target:
         )
 
     def go_on(self, state: Any) -> None:
-        """Begin where another one has found no room."""
+        """Begin where another target ran out of room."""
         for place in (AT_BODY, AT_RECORD, AT_POSITION):
             self.state[place] = state[place]
 
@@ -288,7 +288,7 @@ def _utf8(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        # Kafka's own reader replaces what is no UTF-8, too.
+        # Kafka's own reader replaces bytes that are not UTF-8, too.
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
@@ -297,7 +297,7 @@ def decode_plain_to_arrow(
 ) -> pa.RecordBatch:
     """What `decode_plain` found, as one RecordBatch.
 
-    Arrays are made of buffers: `pa.array` would import pandas, where there is one.
+    Arrays are made of buffers: `pa.array` would import pandas where it is installed.
     """
     records = [record for record, _ in rows]
     columns: dict[str, Callable[[], pa.Array]] = {

@@ -104,7 +104,7 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
 
 
 class Encoded(NamedTuple):
-    """The records of a batch, which has no header yet."""
+    """The records of a batch that has no header yet."""
 
     batch: memoryview  # room for a header, then the records
     record_count: int
@@ -116,7 +116,7 @@ class RecordColumns:
     """Columns to make records of: converted once, encoded for one partition after another.
 
     Keys and values are bytes or strings; timestamps are Arrow timestamps or milliseconds, and
-    where they are null `default_timestamp_ms` stands. Headers are lists of (key, value).
+    null means `default_timestamp_ms`. Headers are lists of (key, value).
 
     Raises:
         ValueError: a null header key.
@@ -163,8 +163,8 @@ class RecordColumns:
     ) -> list[memoryview]:
         """Sealed batches for one partition, each of `max_batch_bytes` at most uncompressed.
 
-        `rows` names the rows to take, in order; all by default. A record that is larger than a
-        batch may be gets one of its own. Sequences go on from batch to batch.
+        `rows` names the rows to take, in order; all by default. A record larger than the limit
+        gets a batch of its own. Sequences continue from batch to batch.
 
         Raises:
             ValueError: timestamps too far apart for one batch.
@@ -193,8 +193,8 @@ class RecordColumns:
     def fill(self, places: Int64s, first: int, batches: OpenTable) -> int:
         """Add rows from `first` on to the open batches that `places` names, one for each row.
 
-        Returns the first row that finds no room, and says in the table how much it wants; the
-        number of rows when all are added. `open_batches` has the rest.
+        Returns the first row that does not fit, and writes to the table how much room it needs;
+        the number of rows when all are added. `open_batches.py` does the rest.
         """
         if self._kernels is None:
             return self._fill_plain(places, first, batches)
@@ -256,7 +256,9 @@ class RecordColumns:
             if count:
                 batch = target[: HEADER_SIZE + result[ENCODED_BYTES]]
                 if len(batch) < len(target) // 2:
-                    batch = batch.copy()  # who waits with many small ones is not to hold the rest
+                    batch = (
+                        batch.copy()
+                    )  # many small waiting batches must not keep their large buffers alive
                 base_timestamp = int(self._timestamps[rows[first]])
                 return Encoded(batch.data, count, base_timestamp, result[ENCODED_MAX_TIMESTAMP])
             # A single record that is larger than a batch should be.
@@ -287,9 +289,9 @@ def _headers(headers: list[dict[str, bytes]]) -> Headers:
 
 
 def milliseconds(column: Column, otherwise: int) -> Int64s:
-    """Arrow timestamps, or whole numbers, as numbers; `otherwise` where they are null."""
+    """Arrow timestamps, or integers, as milliseconds; `otherwise` where they are null."""
     if pa.types.is_timestamp(column.type):
-        is_coarser = column.type.unit == "s"  # the others lose digits, and are meant to
+        is_coarser = column.type.unit == "s"  # finer units lose digits on purpose
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=is_coarser)
     numbers = column.cast(pa.int64()).fill_null(otherwise)
     return np.ascontiguousarray(numbers.to_numpy(zero_copy_only=False))

@@ -30,7 +30,7 @@ Int64s = NDArray[np.int64]
 
 
 class Columns:
-    """A table of columns, and a hold on the memory that it points to."""
+    """A table of columns; keeps the memory alive that it points to."""
 
     __slots__ = ("_held", "table")
 
@@ -43,7 +43,7 @@ class Columns:
         return ctypes.byref(self.table, column * _INT64_BYTES)
 
     def put_numbers(self, column: int, numbers: NDArray[Any]) -> None:
-        """Offsets, timestamps, ends: whatever is one buffer."""
+        """A column of one buffer: offsets, timestamps, ends."""
         self._held.append(numbers)
         self.table[column] = numbers.ctypes.data
 
@@ -56,7 +56,7 @@ class Columns:
         if array.null_count == 0:
             return
         if array.offset:
-            # A bitmap that starts within a byte: take one of its own instead.
+            # The bitmap starts within a byte: use a copy instead.
             valid = array.is_valid()
             self._held.append(valid)
             validity = valid.buffers()[1]

@@ -54,8 +54,8 @@ _LEADER_EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
-CRC_START: Final = 21  # where what it covers begins
-ATTRIBUTES_LOW_BYTE: Final = 22  # the one that all masks are about
+CRC_START: Final = 21  # the CRC covers everything from here on
+ATTRIBUTES_LOW_BYTE: Final = 22  # all masks are about this byte
 
 
 class BatchHeader(NamedTuple):
@@ -142,8 +142,8 @@ def parse_offset_and_length(buffer: Buffer, position: int = 0) -> tuple[int, int
 def iterate_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch, up to the first one that is cut off.
 
-    Stops in front of bytes that cannot be a batch: callers compare the end of the last batch
-    with the end of the buffer where a rest means something.
+    Stops before bytes that cannot be a batch: a caller that must know compares the end of the
+    last batch with the end of the buffer.
     """
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
@@ -183,7 +183,7 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
 
 
 def encode_empty_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
-    """A batch without records, by which readers get over offsets that have none."""
+    """A batch without records, which takes readers past offsets that have none."""
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=HEADER_SIZE - LOG_OVERHEAD,

@@ -1,7 +1,7 @@
-"""Which batches in fetched bytes come out to a reader, and where their records lie.
+"""Which batches in fetched bytes a reader sees, and where their records lie.
 
-Control batches never come out. A reader that asked for committed data only gets with it the
-list of transactions that were aborted: their batches don't come out either.
+Control batches are never shown. A read_committed reader also gets the list of aborted
+transactions: their batches are not shown either.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX, decode_batch, records_body
 from drumlin.records.varint import INT64_MAX
 
-RECORD_SIZE_MIN: Final = 7  # of seven fields, each one byte
+RECORD_SIZE_MIN: Final = 7  # seven fields of at least one byte
 _IN_TRANSACTION: Final = TRANSACTIONAL_MASK | CONTROL_MASK
 _ABORT_MARKER: Final = (0).to_bytes(2, "big")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of the fetched bytes a reader wants."""
+    """The part of the fetched bytes that a reader wants."""
 
     start_offset: int = 0
     end_offset: int = INT64_MAX  # exclusive
@@ -54,7 +54,7 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
     """The bodies in `buffer` that hold records in the selection, in order.
 
     Raises:
-        CorruptRecord: something that is no whole and sound batch, save for a last one cut off.
+        CorruptRecord: a batch is damaged; a last one that is cut off is no error.
     """
     transactions = Transactions(selection.aborted)
     for position, header in whole_batches(buffer):
@@ -69,7 +69,7 @@ def select_bodies(buffer: Buffer, selection: Selection) -> Iterator[Body]:
 
 
 class Transactions:
-    """Which batches of transactions to leave out, going through them in order."""
+    """Decides which batches of transactions to leave out; must see them in order."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)

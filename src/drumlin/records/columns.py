@@ -115,8 +115,8 @@ def iterate_arrow(
     """What `decode_to_arrow` does, in RecordBatches of at most `max_rows` and `max_bytes`.
 
     A record that is larger than that comes out alone; one of `LARGE_RECORD_BYTES` refers to the
-    memory of `buffers`, all others are copied. `columns` are those of
-    `RECORD_SCHEMA_WITH_HEADERS` that are wanted; of others nothing is copied.
+    memory of `buffers`, all others are copied. `columns` names the wanted columns of
+    `RECORD_SCHEMA_WITH_HEADERS`; the others are not copied.
     """
     selection = Selection(start_offset, end_offset, aborted, verify_crc)
     schema = record_schema(columns, with_headers=with_headers)
@@ -124,7 +124,7 @@ def iterate_arrow(
     decoded = schema if schema.names else RECORD_SCHEMA.empty_table().select(["offset"]).schema
     for buffer in buffers:
         batches = _decoded(buffer, selection, partition, decoded, max_rows, max_bytes)
-        # Who goes on holds nothing of the batch before.
+        # A consumer of this generator holds nothing of the previous batch.
         yield from batches if schema.names else (batch.select([]) for batch in batches)
 
 
@@ -132,7 +132,7 @@ def record_schema(columns: Sequence[str] | None, *, with_headers: bool = False) 
     """The schema of these columns; by default, of all but the headers.
 
     Raises:
-        ValueError: a column is asked for that there is not.
+        ValueError: a column that does not exist is asked for.
     """
     if columns is None:
         return RECORD_SCHEMA_WITH_HEADERS if with_headers else RECORD_SCHEMA

@@ -1,11 +1,11 @@
 """The four codecs of record batches, in the framings that Kafka uses. Pure and thread-safe.
 
-gzip is a plain gzip stream, lz4 and zstd are frames. Snappy is cut into blocks behind a header
+gzip is a plain gzip stream, lz4 and zstd are frames. Snappy is cut into blocks after a header
 that the Java library xerial/snappy-java invented; librdkafka writes one raw block instead, and
 both are read.
 
-Decompression is bounded by the caller: whoever sends 300 bytes that unfold to gigabytes gets
-an error, not the memory.
+Decompression is bounded by the caller: 300 bytes that decompress to gigabytes give an error, and
+do not get the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
 
-#: What Kafka's configuration means by no level, or by its default one.
+#: The levels that Kafka's configuration uses by default.
 _DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -49,14 +49,14 @@ _LARGE: Final = 1 << 20
 _LARGE_RATIO: Final = 4
 _ROOM_GROWTH: Final = 4
 _SMALL: Final = 64 * 1024
-#: Memory that an arena keeps. It is taken from the system where it is written to.
+#: Memory that an arena keeps. The system provides pages only where it is written to.
 _KEPT_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 
 #: A millisecond's worth.
 _GZIP_STEP_BYTES: Final = 16 * 1024
-_GZIP_WINDOW: Final = 31  # of 32 KiB, with gzip's header
+_GZIP_WINDOW: Final = 31  # a window of 32 KiB, with gzip's header
 _DEPENDENT_BLOCKS: Final = "lz4: blocks that depend on each other: Kafka's clients refuse them"
 _IMPOSSIBLE_SIZE: Final = "snappy: a block states a size that it cannot have"
 
@@ -64,7 +64,7 @@ _FRAMED: Final[dict[int, Any]] = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cr
 
 
 class DecompressedTooLarge(CorruptRecord):
-    """The data unfolds to more than the caller allows."""
+    """The data decompresses to more than the caller allows."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -76,19 +76,19 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if level is None or level == -1:
         level = _DEFAULT_LEVELS[codec]
     if codec == LZ4:
-        # Its default level stands for the fast compressor, any other for the "high" one.
+        # lz4's default level means the fast compressor, any other the "high" one.
         return compress_frame(data, None if level == _DEFAULT_LEVELS[LZ4] else level)
     return bytes(_FRAMED[codec].compress(data, level=level))
 
 
 def compress_in_steps(codec: int, data: Buffer) -> Generator[None, None, bytes]:
-    """As `compress`; yields now and then where it takes long, that is, with gzip."""
+    """Like `compress`, but yields now and then where it takes long, that is, with gzip."""
     if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
         return compress(codec, data)
     stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])
     view = memoryview(data)
     for start in range(0, len(view), _GZIP_STEP_BYTES):
-        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # it takes no slices
+        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # a memoryview is refused
         yield
     return bytes(stream.finish())
 
@@ -104,9 +104,9 @@ class Arena:
         self._memory = memoryview(mmap.mmap(-1, _KEPT_BYTES, flags=_ANONYMOUS))
 
     def decompress(self, codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-        """As the function of this name; what it returns is valid until the next call.
+        """Like the function of this name; what it returns is valid until the next call.
 
-        What does not fit gets memory of its own, which goes with it.
+        What does not fit gets memory of its own, which is freed with the result.
         """
         if codec == NONE:
             return data
@@ -117,7 +117,7 @@ _of_thread: Final = threading.local()
 
 
 def arena_of_thread() -> Arena:
-    """The arena of the thread that asks."""
+    """The arena of the current thread."""
     try:
         arena: Arena = _of_thread.arena
     except AttributeError:
@@ -129,8 +129,8 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     """The records in `data`, in memory of their own; `data` itself where nothing is compressed.
 
     Raises:
-        CorruptRecord: not what this codec writes, or no such codec.
-        DecompressedTooLarge: there is more than `limit_bytes` in it.
+        CorruptRecord: the data is not of this codec, or the codec does not exist.
+        DecompressedTooLarge: the data decompresses to more than `limit_bytes`.
     """
     if codec == NONE:
         return data
@@ -140,13 +140,13 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
-    """Fill `target` with the records in `data`; how much that is, None if there is no room.
+    """Fill `target` with the records in `data`; returns their size, None if there is no room.
 
     Raises:
         CorruptRecord: not what this codec writes, or no such codec.
     """
     if not len(target):
-        return None  # to zlib, no room means any room
+        return None  # for zlib a size of zero means no limit
     view = memoryview(data)
     if codec == GZIP:
         size = _inflate_into(view, target)
@@ -159,7 +159,7 @@ def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
             raise CorruptRecord(_DEPENDENT_BLOCKS)
         if codec in _FRAMED:
             size = _FRAMED[codec].decompress_into(view, target)
-            # A full target may be one that was too small.
+            # A full target may have been too small.
             return size if size < len(target) else None
     except cramjam.DecompressionError as error:
         if "write whole buffer" in str(error):
@@ -169,7 +169,7 @@ def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
 
 
 def _inflate_into(data: memoryview, target: memoryview) -> int | None:
-    """A plain gzip stream by zlib, in half the time; None where another has to look at it."""
+    """A plain gzip stream by zlib, in half the time; None where cramjam must decide."""
     stream = zlib.decompressobj(_GZIP_WINDOW)
     try:
         unfolded = stream.decompress(data, len(target))
@@ -198,7 +198,7 @@ def _decompress_snappy_into(data: memoryview, target: memoryview) -> int | None:
 def _decompress(
     codec: int, data: memoryview, limit_bytes: int, kept: memoryview | None
 ) -> memoryview:
-    """The records in `data`, in the memory that is kept if there is any and they fit."""
+    """The records in `data`, in the `kept` memory if there is any and they fit."""
     try:
         if codec == SNAPPY:
             return _decompress_snappy(data, limit_bytes, kept)
@@ -218,21 +218,21 @@ def _decompress(
 def _decompress_frames(
     codec: int, data: memoryview, limit_bytes: int, kept: memoryview | None
 ) -> memoryview:
-    # How much there is in it is not known before. Data that unfolds like no ordinary data does
-    # is begun anew, with as much room as is allowed.
+    # The decompressed size is not known beforehand. Data that grows more than ordinary data does
+    # is started over with as much room as is allowed.
     expected = max(_ORDINARY_RATIO * min(len(data), _LARGE), _LARGE_RATIO * len(data))
     ordinary = min(expected + _SMALL, limit_bytes)
     if kept is not None:
         ordinary = min(len(kept) - 1, limit_bytes)
     for room in _rooms(ordinary, limit_bytes):
-        # One byte more than the room tells "exactly that much" from "more than that".
+        # One extra byte distinguishes "exactly this much" from "more than this".
         is_kept = kept is not None and room < len(kept)
         target = kept[: room + 1] if kept is not None and is_kept else _new_memory(room + 1)
         try:
             size = _decompress_frame(codec, data, target)
         except cramjam.DecompressionError as error:
             if not is_kept:
-                _give_back(target)  # at once: whoever holds the exception holds this frame
+                _give_back(target)  # at once: a held exception keeps this frame alive
             if "write whole buffer" in str(error):
                 continue
             raise
@@ -249,7 +249,7 @@ def _decompress_frame(codec: int, data: memoryview, target: memoryview) -> int:
 
 
 def _rooms(first: int, limit: int) -> Iterator[int]:
-    """How much room to try with: address space is bounded, too, where limits are set."""
+    """The sizes to try: address space may be limited, too."""
     while first < limit:
         yield first
         first *= _ROOM_GROWTH
@@ -284,11 +284,11 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, limit_bytes: int, kept: memoryview | None) -> memoryview:
-    # Blocks may be as small as a byte: nothing is kept of them, and the first bad one ends it.
+    # Blocks may be as small as a byte: nothing is kept per block, and the first bad one ends this.
     total = 0
     for start, end in _snappy_blocks(data):
         size: int = cramjam.snappy.decompress_raw_len(data[start:end])
-        # A block states its size: a lie about that is found before anything is allocated for it.
+        # A block states its size: a false one is found before anything is allocated for it.
         if size > _snappy_size_max(end - start):
             raise CorruptRecord(_IMPOSSIBLE_SIZE)
         total += size

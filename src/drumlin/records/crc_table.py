@@ -14,10 +14,10 @@ _CRC_BITS: Final = 32
 
 @functools.cache
 def crc_table() -> Any:
-    """The rows that `layout.py` tells of.
+    """The rows that `layout.py` describes.
 
-    For processors without an instruction: row n is a byte's share in the CRC, n bytes before the
-    end. Then one for each byte of a CRC: what becomes of it over a stretch of zeros.
+    First the rows for processors without a CRC instruction: row n is a byte's share in the CRC, n
+    bytes before the end. Then one row for each byte of a CRC: how a stretch of zeros changes it.
     """
     first = []
     for byte in range(CRC_TABLE_WIDTH):

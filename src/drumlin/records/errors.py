@@ -1,4 +1,4 @@
-"""What is wrong with record bytes, as seen by code that only reads them."""
+"""The error of code that reads record bytes and finds them damaged."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["CorruptRecord"]
 
 
 class CorruptRecord(ValueError):
-    """Bytes that are no record batch, or not the one that their header promises."""
+    """The bytes are not a record batch, or not the one that their header promises."""

@@ -1,8 +1,8 @@
-"""Which batches in fetched bytes come out to a reader, found by a kernel.
+"""Which batches in fetched bytes a reader sees, found by a kernel.
 
-To look at one header after the other in Python costs as much as to decode a small batch, so here
-all headers of a buffer are looked at together. What is wrong is left to `bodies.py`, which says
-what it is; that nothing else differs from it is what tests compare.
+Reading one header after the other in Python costs as much as decoding a small batch, so here
+a kernel reads all headers of a buffer together. Damaged bytes are left to `bodies.py`, which says
+what is wrong; tests hold the two against each other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _all_bodies(kernels: Kernels, buffer: Buffer, selection: Selection) -> Bodie
 
 
 def _large_are_sound(buffer: Buffer, bodies: Bodies) -> bool:
-    """Whether the CRCs are right that a library computes faster than the kernel."""
+    """Whether the CRCs of large batches are right; a library computes them faster."""
     ends = bodies[:, BODY_END]
     starts = bodies[:, BODY_START] - HEADER_SIZE
     large = ends - starts > SCAN_SIZE_MAX
@@ -103,7 +103,7 @@ def _large_are_sound(buffer: Buffer, bodies: Bodies) -> bool:
 
 
 def _admitted(buffer: Buffer, bodies: Bodies, selection: Selection) -> NDArray[np.bool_]:
-    """Which batches are not of a transaction that was aborted."""
+    """Which batches do not belong to an aborted transaction."""
     transactions = Transactions(selection.aborted)
     admitted = np.ones(len(bodies), np.bool_)
     in_transaction = bodies[:, BODY_ATTRIBUTES] & (TRANSACTIONAL_MASK | CONTROL_MASK)

@@ -1,10 +1,10 @@
 """SipHash with 128 bits of output, in plain Python: the twin of the kernel's.
 
-In the offset map of a cleaner the hash stands for the key: two keys with the same hash would be
-one key, and one would erase the other's records. There it is keyed with a secret that is drawn for
-every cleaning, so that nobody can look for such keys beforehand. One round for each word and three
-at the end (SipHash-1-3) are what hash tables use; those of the publication, two and four, are here
-to be tested.
+In the cleaner's offset map the hash stands for the key: two keys with the same hash would count as
+one, and one would erase the other's records. There it is keyed with a secret that is drawn for
+every cleaning, so that such keys cannot be searched for beforehand. One round for each word and
+three at the end (SipHash-1-3) are what hash tables use; the published two and four are here for
+the tests.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WORD: Final = struct.Struct("<Q")
 def keyed_hash(
     key: Buffer, seed: Buffer, compression_rounds: int = 1, finalization_rounds: int = 3
 ) -> tuple[int, int]:
-    """The two halves of the hash, unsigned, in the order in which they are written out."""
+    """The two halves of the hash, unsigned, in output order."""
     words = struct.unpack("<QQ", seed)
     state = [initial ^ words[index & 1] for index, initial in enumerate(_INITIAL)]
-    state[1] ^= 0xEE  # tells 128 bits of output from 64
+    state[1] ^= 0xEE  # distinguishes 128 bits of output from 64
     size = len(key)
     # The last word is what is left of the key, and its size in the highest byte.
     padded = bytes(key) + bytes(7 - size % 8) + bytes([size & 0xFF])

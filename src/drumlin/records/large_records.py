@@ -1,6 +1,6 @@
 """A record so large that it becomes a RecordBatch of its own: its bytes are not copied.
 
-Key and value refer to the memory that they were found in, which nobody may write to any more.
+Key and value refer to the memory that they were found in, which must not be written to any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LargeRecord(NamedTuple):
     key: pa.Array
     value: pa.Array
     headers: list[tuple[str, bytes | None]]
-    end: int  # position behind it
+    end: int  # position after it
 
 
 def large_record(source: Buffer, position: int) -> LargeRecord:
@@ -46,7 +46,7 @@ def large_record(source: Buffer, position: int) -> LargeRecord:
 
 
 def _field(buffer: pa.Buffer, source: Buffer, position: int, end: int) -> tuple[pa.Array, int]:
-    """A field as an array of one value, and the position behind it."""
+    """A field as an array of one value, and the position after it."""
     length, position = read_varint(source, position, end)
     if length < 0:
         return pa.array([None], pa.binary()), position

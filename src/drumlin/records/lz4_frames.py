@@ -1,7 +1,7 @@
 """lz4 frames as Kafka's clients write them: independent blocks, and no checksums but the header's.
 
-Written and read block by block, which takes half the time that a decoder of frames needs for a
-batch of 16 KiB. What is a frame of another kind, or is not sound, is left to that decoder. Pure
+Written and read block by block, which takes half the time that a frame decoder needs for a
+batch of 16 KiB. Frames of another kind and damaged frames are left to the frame decoder. Pure
 and thread-safe.
 """
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MAGIC: Final = b"\x04\x22\x4d\x18"
-_INDEPENDENT_BLOCKS: Final = 0x20  # in the byte behind the magic
+_INDEPENDENT_BLOCKS: Final = 0x20  # in the byte after the magic
 _HEADER: Final = _MAGIC + b"\x60\x40\x82"  # flags, size of blocks, checksum of these two
-#: Every header of the ordinary kind, and how much a block behind it may hold.
+#: Every header of the ordinary kind, and the largest block of such a frame.
 _BLOCK_BYTES: Final = {
     _HEADER: 64 << 10,
     _MAGIC + b"\x60\x50\xfb": 256 << 10,
@@ -31,20 +31,20 @@ _IS_STORED: Final = 1 << 31  # in the size of a block: it is not compressed
 _SIZE_BYTES: Final = 4
 _HIGH: Final = "high_compression"
 _END_MARK: Final = bytes(_SIZE_BYTES)
-#: Blocks are decompressed with the interpreter's lock held: frames of more are not ours.
+#: Blocks are decompressed with the interpreter's lock held: larger frames are not done here.
 _FRAME_BYTES_MAX: Final = 32 << 10
 _UNFOLDED_BYTES_MAX: Final = 128 << 10
 _PIECE_BYTES: Final = 4 << 20
 
 
 def has_dependent_blocks(frame: Buffer) -> bool:
-    """Whether it is a frame of blocks that need each other."""
+    """Whether the frame's blocks depend on each other."""
     is_frame = len(frame) > len(_MAGIC) and bytes(frame[: len(_MAGIC)]) == _MAGIC
     return is_frame and not frame[len(_MAGIC)] & _INDEPENDENT_BLOCKS
 
 
 def are_independent(data: Buffer, starts: NDArray[np.int64]) -> bool:
-    """Whether frames begin at all these places, and none is of blocks that need each other."""
+    """Whether a frame begins at each place, and none has dependent blocks."""
     import numpy as np
 
     if not begin_with(_MAGIC, data, starts):
@@ -54,7 +54,7 @@ def are_independent(data: Buffer, starts: NDArray[np.int64]) -> bool:
 
 
 def begin_with(magic: bytes, data: Buffer, starts: NDArray[np.int64]) -> bool:
-    """Whether a frame of that kind, and more than its magic, begins at all these places."""
+    """Whether a frame with this magic, and more than the magic, begins at each place."""
     import numpy as np
 
     octets = np.frombuffer(data, np.uint8)
@@ -65,10 +65,10 @@ def begin_with(magic: bytes, data: Buffer, starts: NDArray[np.int64]) -> bool:
 
 
 def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:
-    """Fill `target` with what is in a small frame; how much that is.
+    """Fill `target` with what is in a small frame; returns its size.
 
-    None where a decoder of frames has to look: at another kind of frame, at one that is damaged,
-    or at one that holds more than the target can take.
+    None where the frame decoder has to decide: for another kind of frame, a damaged one, or one
+    that holds more than the target can take.
     """
     end = len(frame)
     block_bytes = _BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
@@ -100,11 +100,11 @@ def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:
 
 
 def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
-    """Fill `target` with what is in a large frame; how much that is.
+    """Fill `target` with what is in a large frame; returns its size.
 
-    A target that is full may be too small. A decoder of frames unfolds into memory of its own, and
-    copies it then: a frame of 64 MiB would take that twice. None for another kind of frame, and
-    for one that ends too soon.
+    A target that is full may be too small. The frame decoder decompresses into memory of its own
+    and then copies: a frame of 64 MiB would take that memory twice. None for another kind of
+    frame, and for one that ends too soon.
 
     Raises:
         cramjam.DecompressionError: a block is not sound, or there is no room for it.
@@ -136,7 +136,7 @@ def compress_frame(data: Buffer, level: int | None) -> bytes:
     view = memoryview(data)
     block_bytes = _BLOCK_BYTES[_HEADER]
     blocks = -(-len(view) // block_bytes)
-    # What does not get smaller takes a byte more for every 255, and some.
+    # Incompressible data takes one extra byte for every 255, and a few more.
     target = memoryview(bytearray(len(view) + len(view) // 255 + 24 * blocks + 16))
     mode: Literal["default", "high_compression"] = "default" if level is None else _HIGH
     target[: len(_HEADER)] = _HEADER

@@ -1,8 +1,8 @@
 """Batches that rows of Arrow columns are added to until they are full, one for each place.
 
-Rows come in their order, each for the place that the caller names by a number from 0 on: no row
-is looked for, and none is copied but into its batch. What a place has memory for begins small
-where there are many places, and grows. Not thread-safe; must not know what a place stands for.
+Rows come in order, each with its place: a number from 0 on that the caller assigns. A row is
+copied only once, into its batch. Where there are many places, each starts with little memory and
+grows. Not thread-safe; must not know what a place stands for.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Sealed = tuple[int, memoryview]
 class OpenBatches:
     """`add` rows and take the batches that are full; `reduce` takes those that are not.
 
-    Batches have `max_batch_bytes` at most uncompressed; a record that is larger gets one of its
-    own. `expected_bytes` is what all of them together will hold at most before they are reduced:
-    places share that much memory to begin with. Without `with_crc` they are left to somebody who
-    changes their headers, and seals them then: it is computed over all of a batch.
+    Batches have `max_batch_bytes` at most uncompressed; a record that is larger gets a batch of
+    its own. `expected_bytes` is the most that all batches together hold before they are reduced:
+    the places share that much memory at first. Without `with_crc` the CRC is left to a caller that
+    still changes the headers, and then seals the batches: it covers those fields, too.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class OpenBatches:
 
     @property
     def size_bytes(self) -> int:
-        """Of all records that are in open batches."""
+        """The bytes of all records in open batches."""
         return int(self._table[:, OPEN_BYTES].sum())
 
     def add(self, columns: RecordColumns, places: Int64s) -> Iterator[Sealed]:
-        """Add all rows of the columns, each at its place; the batches that become full.
+        """Add all rows of the columns, each at its place; yields the batches that become full.
 
         Raises:
             OverflowError: a record of 2 GiB or more.
@@ -78,7 +78,7 @@ class OpenBatches:
             row = columns.fill(places, row, self._table)
 
     def reduce(self, size_bytes: int) -> Iterator[Sealed]:
-        """The largest batches, until what is open has no more than so many bytes."""
+        """Yields the largest batches until the open ones have at most `size_bytes`."""
         sizes = self._table[:, OPEN_BYTES]
         rest = int(sizes.sum())
         for place in np.argsort(-sizes, kind="stable").tolist():
@@ -99,7 +99,7 @@ class OpenBatches:
             self._table = np.concatenate([self._table, np.zeros((more, OPEN_WIDTH), np.int64)])
 
     def _make_room(self, place: int) -> Iterator[Sealed]:
-        """Have a batch there that can take what it could not."""
+        """Make room at `place` for the record that did not fit."""
         state = self._table[place]
         wanted = int(state[OPEN_WANTED])
         if wanted > _INT32_MAX:
@@ -109,9 +109,9 @@ class OpenBatches:
         filled = int(state[OPEN_BYTES])
         share = self._expected_bytes // len(self._memory)
         former = int(state[OPEN_ROOM])
-        # By halves: memory that was used before is all resident, also what is not filled again.
+        # Grow by halves: reused memory is all resident, even the part that is not filled again.
         room = min(self._room, max(share, former + former // 2 + 1))
-        # A batch of its own for what is larger than a batch may be.
+        # A record larger than the limit gets a batch of its own.
         room = max(room, wanted) if not filled else room
         memory = np.empty(HEADER_SIZE + room, np.uint8)
         memory[HEADER_SIZE : HEADER_SIZE + filled] = self._memory[place][
@@ -125,7 +125,9 @@ class OpenBatches:
         state, memory = self._table[place], self._memory[place]
         batch = memory[: HEADER_SIZE + int(state[OPEN_BYTES])]
         if len(batch) < len(memory) // 8 * 7:
-            batch = batch.copy()  # who waits with many small ones is not to hold the rest
+            batch = (
+                batch.copy()
+            )  # many small waiting batches must not keep their large buffers alive
         encoded = Encoded(
             batch.data,
             int(state[OPEN_COUNT]),

@@ -1,4 +1,4 @@
-"""Columns without kernels: slow, and what the kernels are compared with."""
+"""Columns without kernels: slow, and the reference that the kernels are tested against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UINT32: Final = 0xFFFFFFFF
 def decode_plain(
     bodies: Iterable[Body], selection: Selection, max_rows: int, max_bytes: int
 ) -> Iterator[list[tuple[Record, int]]]:
-    """The wanted records, each with its timestamp type, in lists as long as kernels make them."""
+    """The wanted records, each with its timestamp type, in lists of the kernels' lengths."""
     rows: list[tuple[Record, int]] = []
     size = 0
     for body in bodies:
@@ -34,7 +34,7 @@ def decode_plain(
 
 
 def _size(record: Record) -> int:
-    """About as many bytes as a record has in a batch."""
+    """The approximate size of a record in a batch."""
     fields = [record.key, record.value, *(part for pair in record.headers for part in pair)]
     return RECORD_SIZE_MIN + sum(len(field) for field in fields if field)
 

@@ -8,7 +8,7 @@
     value            likewise
     headers          varint count; each a key (never null) and a value, lengths as above
 
-Where many records are wanted, `columns.py` is the way.
+To read many records, use `columns.py`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
     "seal_body",
 ]
 
-#: How far one batch may unfold when it is decompressed for reading.
+#: How large one batch may become when it is decompressed for reading.
 DECOMPRESSED_BYTES_MAX: Final = 1 << 30
 
 _NO_ATTRIBUTES: Final = b"\x00"
@@ -88,7 +88,7 @@ def encode_batch(
     """A sealed batch of at least one record, offsets ascending.
 
     `base_offset` is the first record's, unless a cleaned batch keeps an earlier one. With
-    "LogAppendTime" the largest timestamp is the one that every record is read with.
+    "LogAppendTime" readers see the largest timestamp on every record.
     """
     if not records:
         raise ValueError("a batch needs a record")
@@ -131,7 +131,7 @@ def seal_body(
     is_control: bool = False,
     timestamp_type: str = "CreateTime",
 ) -> bytearray:
-    """A sealed batch of records that `encode_record` has made; as `encode_batch`.
+    """A sealed batch of records that `encode_record` made; otherwise like `encode_batch`.
 
     `last_offset_delta`: None where offsets have no gaps.
     """
@@ -196,7 +196,7 @@ def decode_records(buffer: Buffer) -> Iterator[Record]:
 
 
 def decode_batch(buffer: Buffer, position: int = 0) -> list[Record]:
-    """All records of the batch at `position`, those of a control batch too.
+    """All records of the batch at `position`, even those of a control batch.
 
     Raises:
         CorruptRecord: the batch is cut off, or not what its header promises.
@@ -305,5 +305,5 @@ def _read_bytes(body: Buffer, position: int, end: int) -> tuple[bytes | None, in
 def _header_key(key: bytes | None) -> str:
     if key is None:
         raise CorruptRecord("a header without a key")
-    # Kafka's own reader replaces what is no UTF-8, too.
+    # Kafka's own reader replaces bytes that are not UTF-8, too.
     return key.decode(errors="replace")

@@ -1,7 +1,7 @@
 """Offsets and timestamps of the records in a batch, one by one.
 
-A few hundred kilobytes may unfold into millions of records. What is not asked for is passed
-over: no record becomes an object, and who has found what he looks for reads no further.
+A few hundred kilobytes may decompress to millions of records. So no record becomes an object,
+other fields are skipped, and a caller that has found what it needs can stop early.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlo
 
 
 def record_times(batch: Buffer) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record, in order, as `decode_batch` would tell them.
+    """Offset and timestamp of each record, in order, as `decode_batch` would give them.
 
     Raises:
         CorruptRecord: the batch is cut off, or a record is not where it should be.

@@ -1,7 +1,7 @@
-"""A refused batch, and why. Clients go by the code; the words are for whoever reads their logs.
+"""A refused batch, and why. Clients act on the code; the text is for readers of their logs.
 
-A few compressed bytes can hold millions of bad records. So not all of them are named, and not all
-are looked at: what is said must never grow with what was unfolded, only with what was sent.
+A few compressed bytes can hold millions of bad records. So neither are all of them named, nor are
+all examined: an answer must never grow with the decompressed size, only with what was sent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from drumlin.records.survey import Glance, Survey, glance
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _SHOWN: Final = 3
-#: Of a batch; what is said of one takes a few dozen bytes.
+#: Records named per batch; each takes a few dozen bytes in the answer.
 _NAMED_MAX: Final = 100
-#: Sent for each record that is named, at least.
+#: Bytes that the client must have sent for each record that is named.
 _BYTES_PER_NAMED: Final = 16
-#: Looking at one takes a microsecond or more.
+#: Records examined per batch: each takes a microsecond or more.
 _LOOKED_AT_MAX: Final = 100_000
 
 
@@ -42,7 +42,7 @@ class InvalidBatch(KafkaError):
 
 
 class UnfitRecords(InvalidBatch):
-    """Not one batch of a kind that the request may carry at all: its partition is not asked."""
+    """The request may not carry these records at all; the partition is not consulted."""
 
 
 def reject_records(

@@ -1,7 +1,7 @@
-"""Passing over the ordinary batches of a log with a kernel: what recovery does with most of them.
+"""Scans the ordinary batches of a log with a kernel: recovery's way through most batches.
 
-Ordinary is a batch that is whole and sound, not large, of no new leader epoch and of no
-transaction. All others are the caller's, who looks at each himself.
+A batch is ordinary if it is whole and sound, not large, starts no new leader epoch and belongs to
+no transaction. The caller examines all other batches itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Producers = ctypes.c_int64 * (SCAN_PRODUCERS_MAX * SCAN_PRODUCER_WIDTH)
 
 
 class IndexEntry(NamedTuple):
-    """What the sparse indexes say of one batch."""
+    """What the sparse indexes say about one batch."""
 
     last_offset: int
     position: int
@@ -50,10 +50,10 @@ class IndexEntry(NamedTuple):
 
 
 class Scan:
-    """One pass, chunk by chunk. `scan` leaves what it found here until it is called again."""
+    """One pass, chunk by chunk. What `scan` found stays here until it is called again."""
 
     def __init__(self, kernels: Kernels, end_offset: int, index_interval_bytes: int) -> None:
-        """Batches up to `end_offset` are taken; an entry is due after so many bytes."""
+        """Takes batches up to `end_offset`; an index entry is due every `index_interval_bytes`."""
         self._kernels = kernels
         self._state = _State()
         self._state[SCAN_END_OFFSET] = min(end_offset, INT64_MAX)
@@ -71,10 +71,10 @@ class Scan:
         largest_timestamp: tuple[int, int],
         unindexed_bytes: int,
     ) -> tuple[int, int]:
-        """Pass over the ordinary batches in `chunk` from `position` and `offset` on.
+        """Scan the ordinary batches in `chunk` from `position` and `offset` on.
 
         Returns:
-            Position and offset behind the last of them.
+            Position and offset after the last of them.
         """
         state = self._state
         state[SCAN_POSITION], state[SCAN_OFFSET] = position, offset
@@ -98,7 +98,7 @@ class Scan:
         return self._state[SCAN_UNINDEXED]
 
     def entries(self, chunk_position: int) -> list[IndexEntry]:
-        """The entries that have become due; the chunk begins at a position of the file."""
+        """The entries that became due; `chunk_position` is where the chunk begins in the file."""
         numbers = self._entries[: self._state[SCAN_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
         fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
         return [
@@ -109,7 +109,7 @@ class Scan:
     def producers_batches(self) -> Iterator[BatchHeader]:
         """The last batches of each producer, as many as producer state remembers.
 
-        Producers come in the order of their first batches, a producer's batches in theirs.
+        Producers come in the order of their first batches, a producer's batches in log order.
         """
         for row in range(self._state[SCAN_PRODUCER_COUNT]):
             start = row * SCAN_PRODUCER_WIDTH

@@ -17,7 +17,7 @@ _Facts = ctypes.c_int64 * 4
 
 
 class Survey(NamedTuple):
-    """Facts about all records of one batch. Records without a timestamp (-1) have no say."""
+    """Facts about all records of one batch. Records without a timestamp (-1) are ignored."""
 
     min_timestamp: int  # INT64_MAX if no record has one
     max_timestamp: int  # NO_TIMESTAMP if no record has a larger one
@@ -32,14 +32,14 @@ class Glance(NamedTuple):
     offset_delta: int
     key_length: int
     value_length: int
-    end: int  # position behind the record
+    end: int  # position after the record
 
 
 def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
     """Walk over the uncompressed records of a batch.
 
     Raises:
-        CorruptRecord: they are not `record_count` well-formed records and nothing else.
+        CorruptRecord: the body is not exactly `record_count` well-formed records.
     """
     if len(body) > 0:
         kernels = kernels_for(record_count)
@@ -51,7 +51,7 @@ def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
 def _survey_fast(kernels: Kernels, body: Buffer, record_count: int, base_timestamp: int) -> Survey:
     facts = _Facts(INT64_MAX, NO_TIMESTAMP, 0, 0)
     if isinstance(body, memoryview) and body.readonly:
-        body = bytes(body)  # ctypes gives away no address of it
+        body = bytes(body)  # ctypes gives no address of a read-only buffer
     start = body if isinstance(body, bytes) else ctypes.byref(ctypes.c_char.from_buffer(body))
     end = kernels.survey(start, len(body), record_count, base_timestamp, facts)
     if end < 0:
@@ -82,7 +82,7 @@ def glance(body: Buffer, position: int, end: int, base_timestamp: int) -> Glance
     """Check the structure of the record at `position`.
 
     Raises:
-        CorruptRecord: there is no whole and well-formed record.
+        CorruptRecord: there is no complete, well-formed record.
     """
     size, position = read_varint(body, position, end)
     record_end = position + size

@@ -1,10 +1,10 @@
-"""Compressed bodies, unfolded into memory where one call of a kernel decodes many of them.
+"""Compressed bodies, decompressed into memory where one kernel call decodes many of them.
 
-What compresses well is small, and to call a codec costs as much as to unfold a kilobyte or ten.
-Frames of lz4 and zstd that follow each other are read like one: where the records of one body end
-and those of the next begin, their headers tell. Two whose counts lie in ways that make up for each
-other are not found out: offsets may be wrong then, as they may be in any batch whose producer wants
-that. The memory is used again and again.
+Bodies that compress well are small, and calling a codec costs as much as decompressing one to ten
+kilobytes. Adjacent frames of lz4 and zstd are therefore read like one: the record counts in the
+batch headers tell where one body ends and the next begins. Two false counts that cancel each other
+out are not noticed: then offsets may be wrong, as in any batch whose producer wants that. The
+memory is reused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from drumlin.records.kernels.layout import (
 from drumlin.records.lz4_frames import are_independent, begin_with
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX
 
-#: How much to unfold before it is decoded: what stays in a processor's cache.
+#: How much to decompress before it is decoded: small enough to stay in a processor's cache.
 _GROUP_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 4 << 20
 _RATIO_AT_FIRST: Final = 4.0
@@ -50,7 +50,7 @@ def unfolded(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
     That memory is valid until the next run is asked for.
 
     Raises:
-        CorruptRecord: one can't be unfolded, or is too small for its records.
+        CorruptRecord: a body cannot be decompressed, or is too small for its records.
     """
     codecs = bodies[:, BODY_ATTRIBUTES] & COMPRESSION_MASK
     if not codecs.any():
@@ -114,7 +114,7 @@ class _Run:
         return int(self._sizes_before[end] - self._sizes_before[first])
 
     def _unfold(self, first: int, end: int) -> tuple[memoryview, int]:
-        """Unfold bodies from the first on; the memory that they fill, and behind which it ends."""
+        """Decompress bodies from `first` on; returns their memory and the row after the last."""
         if self._joins and end - first > 1:
             size = self._unfold_joined(first, end)
             if size is not None:
@@ -141,7 +141,7 @@ class _Run:
         return self._memory[: borders[-1]], end
 
     def _unfold_joined(self, first: int, end: int) -> int | None:
-        """As one frame; how large it is, None where one has to look at each."""
+        """Decompress as one frame; its size, None where each must be decompressed alone."""
         places = zip(self._starts[first:end].tolist(), self._ends[first:end].tolist(), strict=True)
         frames = b"".join([self._view[start:stop] for start, stop in places])
         try:
@@ -150,7 +150,7 @@ class _Run:
             return None
 
     def _unfold_large(self, row: int) -> memoryview:
-        """One that needs memory of its own."""
+        """Decompress a body that needs memory of its own."""
         data = self._view[self._starts[row] : self._ends[row]]
         body = memoryview(decompress(self._codec, data, DECOMPRESSED_BYTES_MAX))
         self._bodies[row, BODY_START] = 0
@@ -158,7 +158,7 @@ class _Run:
         return body
 
     def _check_counts(self, group: Bodies, size: int) -> None:
-        # A count is believed only as far as there are bytes for it: memory is allocated by it.
+        # Counts are limited to what the bytes allow, as memory is allocated by them.
         counts = group[:, BODY_COUNT]
         if int(counts.sum()) > size // RECORD_SIZE_MIN:
             offset = group[0, BODY_BASE_OFFSET]

@@ -1,12 +1,12 @@
 """What a client's produce for one partition must satisfy, and what is changed in it.
 
-The rules and their order are Apache Kafka's (its LogValidator), found by asking one. Where an
-answer differs, it is because Kafka's would leave a batch in the log that readers trip over:
+The rules and their order are Apache Kafka's (its LogValidator), found by testing a real broker.
+Where an answer differs, it is because Kafka's would leave a batch in the log that breaks readers:
 
 - Offset deltas that are not 0, 1, 2, ... are renumbered. Kafka stores them as they are where
   nothing else is rewritten, and fails with UNKNOWN_SERVER_ERROR where the batch is compressed.
 - Lengths below -1, varints wider than their type, and timestamps that overflow are refused.
-- A batch that unfolds to more than `decompressed_bytes_max` is refused as too large.
+- A batch that decompresses to more than `decompressed_bytes_max` is refused as too large.
 
 Pure and thread-safe. Base offset and leader epoch are assigned later, by the partition's log.
 """
@@ -63,10 +63,11 @@ __all__ = [
     "prepare_produce",
 ]
 
-#: What a kernel may look at on an event loop: a millisecond's worth, and the largest batch of a
-#: topic with the default of `max.message.bytes`.
+#: How much a kernel may examine on an event loop: a millisecond's worth, and the largest batch of
+#: a topic with the default of `max.message.bytes`.
 _LOOKED_AT_ONCE_BYTES_MAX: Final = 1_048_588
-#: What can be checked there otherwise, as it came and unfolded.
+#: How much may be checked there without the kernel: the limit for both sizes of a batch,
+#: compressed and decompressed.
 _AT_ONCE_BYTES_MAX: Final = 16 * 1024
 _UNFOLDED_AT_ONCE_BYTES_MAX: Final = 32 * 1024
 _MIN_BATCH_LENGTH: Final = 14  # the shortest entry of any magic
@@ -77,7 +78,7 @@ _first_byte: Final = ctypes.c_char.from_buffer
 
 
 class PreparedBatch(NamedTuple):
-    """One batch, valid and as it goes into the log, save for base offset and leader epoch."""
+    """One batch, valid and ready for the log except for base offset and leader epoch."""
 
     buffer: memoryview
     header: BatchHeader
@@ -96,8 +97,8 @@ def prepare_produce(
 ) -> PreparedBatch:
     """Check the batch in `buffer` (writable) and make it what the topic wants.
 
-    It is changed in place, or replaced where the records must be written anew. `log_name`
-    (topic-partition) is for messages; `allows_zstd` is what the version of Produce says.
+    It is changed in place, or replaced where the records must be rewritten. `log_name`
+    (topic-partition) is for messages; `allows_zstd` follows from the version of Produce.
 
     Raises:
         InvalidBatch: with the code and texts that Kafka answers.
@@ -115,7 +116,7 @@ def prepare_at_once(
     log_name: str = "",
     allows_zstd: bool = True,
 ) -> PreparedBatch | None:
-    """As `prepare_produce`, in a millisecond at most; None, and nothing changed, if it can't.
+    """Like `prepare_produce`, within a millisecond; None, with nothing changed, if it can't.
 
     Raises:
         InvalidBatch: with the code and texts that Kafka answers.
@@ -145,15 +146,15 @@ def _prepare(
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
     try:
-        # Whether or not anything is changed: only the records tell their count, offsets, keys and
-        # timestamps, and Kafka looks at those of every batch, too.
+        # Even if nothing is to be changed: only the records tell their count, offsets, keys and
+        # timestamps, and Kafka checks those of every batch, too.
         body = arena_of_thread().decompress(
             header.compression, batch[HEADER_SIZE:], unfolded_bytes_max
         )
     except DecompressedTooLarge:
         raise
     except CorruptRecord as error:
-        # Kafka's readers of compressed streams fail outside of its validation.
+        # In Kafka the readers of compressed streams fail outside the validation.
         raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None
     try:
         facts = survey(body, header.record_count, header.base_timestamp)
@@ -170,7 +171,7 @@ def _prepare(
 def _let_pass(
     buffer: bytearray | memoryview, rules: AppendRules, now_ms: int
 ) -> PreparedBatch | None:
-    """The batch as it is, if one look by a kernel finds nothing to say against it."""
+    """The batch unchanged, if one kernel call finds nothing wrong with it."""
     kernels = kernels_if_ready()
     size = len(buffer)
     if kernels is None or not rules.limits_address or size <= HEADER_SIZE:
@@ -196,7 +197,7 @@ def _corrupt(reason: str, message: str | None = None) -> InvalidBatch:
 
 
 def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
-    """The header of the one batch; what is cut off behind it is ignored."""
+    """The header of the one batch; a partial one after it is ignored."""
     try:
         size = _whole_batch_size(buffer, 0)
     except CorruptRecord as error:
@@ -293,7 +294,7 @@ def _as_stored(
         and not is_rewritten
     ):
         return PreparedBatch(batch, header)
-    # No client has a delete horizon to set; it goes where the batch is written anew.
+    # Clients must not set a delete horizon; it is dropped where the batch is rewritten.
     kept = _ATTRIBUTES_KEPT if is_rewritten else _ATTRIBUTES_KEPT | DELETE_HORIZON_MASK
     stored = header._replace(
         attributes=codec | (TIMESTAMP_TYPE_MASK if stamps else 0) | (header.attributes & kept),

@@ -19,7 +19,7 @@ _INT64_BITS: Final = 64
 
 
 def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A 32-bit integer at `position`, and the position behind it.
+    """A 32-bit integer at `position`, and the position after it.
 
     Raises:
         CorruptRecord: it reaches `end`, or needs more than 32 bits.
@@ -30,7 +30,7 @@ def read_varint(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
 
 
 def read_varlong(buffer: Buffer, position: int, end: int) -> tuple[int, int]:
-    """A 64-bit integer at `position`, and the position behind it.
+    """A 64-bit integer at `position`, and the position after it.
 
     Raises:
         CorruptRecord: it reaches `end`, or needs more than 64 bits.
@@ -58,7 +58,7 @@ def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int,
 
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
-    """An integer of up to 64 bits; most are small lengths, which come again and again."""
+    """An integer of up to 64 bits; most are small lengths that recur often."""
     encoded = bytearray()
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag > 0x7F:

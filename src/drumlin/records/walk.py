@@ -1,4 +1,4 @@
-"""The way along the batches of a buffer, for whoever wants to know where they end."""
+"""Walks the batches of a buffer to find where they end."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from drumlin.records.kernels.compaction_layout import OFFSET_MAX
 
 
 def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
-    """The offset behind the last whole batch, `offset` if there is none; and whether all is well.
+    """The offset after the last whole batch (`offset` if there is none), and whether all is well.
 
-    It is not where a batch does not end behind the one before it, or has an offset that none can
-    have: that is where this stops.
+    The walk stops, and all is not well, at a batch that does not end after the previous one, or
+    that has an impossible offset.
     """
     kernels = compaction_kernels_if_ready()
     if kernels is not None:

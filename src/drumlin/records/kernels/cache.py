@@ -1,8 +1,8 @@
 """Where machine code is kept between processes, and how it is told from anything else.
 
-A file is named after all that its content depends on, so nothing is ever out of date; it is
-replaced as a whole and carries its own digest, so nobody runs half of one. Its folder belongs
-to this user alone: whoever could write there could have us run anything.
+A file is named after all that its content depends on, so nothing is ever out of date. It is
+replaced as a whole and carries its own digest, so a partial file is never run. Its folder belongs
+to this user alone: another user who could write there could make this process run any code.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def locate(set_name: str) -> Path:
         path = folder / name
         if _is_safe(folder) and (path.exists() or os.access(folder, os.W_OK)):
             return path
-    # Nothing is writable, or someone else has the name: this process compiles for itself.
+    # Nothing is writable, or another user has the name: this process compiles for itself.
     return Path(tempfile.mkdtemp(prefix="drumlin-")) / name
 
 
 def kept(set_name: str) -> Iterator[Kept]:
-    """What the cache has for any processor, of these versions of the sources and the compiler."""
+    """The cached code for any processor, of these versions of the sources and the compiler."""
     prefix = _prefix(set_name)
     for folder in _folders():
         if not _is_safe(folder):
@@ -59,7 +59,7 @@ def kept(set_name: str) -> Iterator[Kept]:
 
 
 def read(path: Path) -> bytes | None:
-    """The machine code in a file; None if there is none that is whole."""
+    """The machine code in a file; None if the file is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -75,7 +75,7 @@ def write(path: Path, code: bytes) -> None:
 
 
 def seal(code: bytes) -> bytes:
-    """Machine code behind its digest."""
+    """Machine code, preceded by its digest."""
     return hashlib.sha256(code).digest() + code
 
 
@@ -87,7 +87,7 @@ def unseal(content: bytes) -> bytes | None:
 
 @functools.cache
 def sources_key() -> str:
-    """Stands for what the kernels are, and how their callers speak with them."""
+    """A digest of the kernels' sources, and of how their callers call them."""
     digest = hashlib.sha256()
     for source in sorted(_sources(), key=lambda each: each.name):
         digest.update(source.read_bytes())
@@ -96,9 +96,9 @@ def sources_key() -> str:
 
 @functools.cache
 def processor_key() -> str:
-    """Stands for this processor's name and features, and for the format of object files here.
+    """A key for this processor's name and features, and for the format of object files here.
 
-    It takes LLVM to know them.
+    Needs LLVM to find them.
     """
     from drumlin.records.kernels import machine_code
 
