@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (key 25), versions 0-4: a transaction is going to commit offsets of a group.
 
 The group's partition of `__consumer_offsets` joins the transaction, as AddPartitionsToTxn adds
-others. Producers of transactions v2 do not ask: TxnOffsetCommit adds it by itself.
-Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+others. Producers of transactions v2 do not send this: TxnOffsetCommit adds the partition itself.
+Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 - If one partition does not exist, none of its transaction is added: the others get
   OPERATION_NOT_ATTEMPTED.
 - Internal topics are not for producers: offsets join by AddOffsetsToTxn.
-- Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+- Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     )
 
 _FENCED_FROM: Final = 2
-#: From this version on it is brokers that ask, to whom no topic is forbidden.
+#: From this version on brokers send the request, and may name any topic.
 _BROKERS_FROM: Final = 4
 
-#: Of each partition once, in the order in which they were named.
+#: Each partition once, with its code, in the order of the request.
 Codes = list[tuple[TopicPartition, ErrorCode]]
 
 
@@ -119,7 +119,7 @@ def _told(
 def _sort(
     context: RequestContext, topics: Iterable[AddPartitionsToTxnTopic | PlainTopic]
 ) -> Work[tuple[list[TopicPartition], Codes]]:
-    """What is to be added, each once; or what is told as none of it is."""
+    """The partitions to add, each once; or the codes to answer if none may be added."""
     has_partition = context.broker.metadata.image.has_partition_of
     named: Distinct[TopicPartition] = Distinct()
     for topic in topics:
@@ -149,7 +149,7 @@ def _sort(
 def _not_added(
     named: Iterable[TopicPartition], codes: list[ErrorCode], refusal: ErrorCode
 ) -> Work[Codes]:
-    """Because of those whose code is `refusal`, the others are not looked at."""
+    """The codes when some partitions are refused: the others are not attempted."""
     told = []
     for each, code in zip(named, codes, strict=True):
         told.append((each, refusal if code is refusal else ErrorCode.operation_not_attempted))

@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: AlterConfigsRequest, shape: S
     async def alter(wanted: AlterConfigsResource) -> None:
         check_changes([KeyChange(Operation.SET, each.name, each.value) for each in wanted.configs])
         resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
-        # None has none of them: that is checked above.
+        # No value is None: that is checked above.
         configs = {each.name: each.value or "" for each in wanted.configs}
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, request.validate_only)

@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets (key 91), version 0: a share group without members begins anew somewhere.
+"""AlterShareGroupOffsets (key 91), version 0: set start offsets of a share group without members.
 
-What was delivered before from there on is delivered again.
+Records from the new start offset on are delivered again, even if they were delivered before.
 """
 
 from __future__ import annotations

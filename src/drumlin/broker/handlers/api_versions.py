@@ -3,8 +3,8 @@
 - An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of
   this API alone, so that the client can ask again (KIP-511).
 - From version 3 the client names its software; a malformed name is INVALID_REQUEST.
-- Version 3 tells of features, version 4 of those too that have a level 0, which readers of
-  version 3 cannot take (KIP-584).
+- Version 3 lists features (KIP-584). Version 4 also lists those with a minimum level of 0, which
+  clients of version 3 cannot take.
 - Produce is advertised from version 0, though served from 3 only: librdkafka before 2.x
   concludes from a higher minimum that it may not compress (KAFKA-18659). Apache Kafka does
   the same.

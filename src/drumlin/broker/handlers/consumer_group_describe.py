@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe (key 69), versions 0-1: groups of the consumer protocol, and their members.
 
-- Of a member, both what it has and what it is to have are shown; topics that are gone are not.
-- From version 1 a member is known to be one of the classic protocol, or not.
+- A member is shown with its current and its target assignment, without deleted topics.
+- From version 1 the answer says whether a member uses the classic protocol.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
 _CONSUMER: Final = 1
-#: More for a group that changes while it is described: then its members are as each was found.
+#: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
 _TRIES: Final = 3
 
 

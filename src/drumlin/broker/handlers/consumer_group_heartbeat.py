@@ -1,10 +1,10 @@
-"""ConsumerGroupHeartbeat (key 68), versions 0-1: all that a member of the consumer protocol says.
+"""ConsumerGroupHeartbeat (key 68), versions 0-1: a member joins, stays and leaves (KIP-848).
 
-- It joins with epoch 0, goes on with its epoch, and leaves with -1, or -2 if it will be back.
-- What is null has not changed. From version 1 members make their ids themselves, and can
-  subscribe by a regular expression.
-- Answered when all that follows from it is in the log: the next request of the connection may
-  start meanwhile.
+- A member joins with epoch 0, stays with its epoch, and leaves with -1, or, as a static member
+  that will be back, with -2.
+- A null field has not changed. From version 1 members choose their own ids, and can subscribe by
+  a regular expression.
+- Answered when all changes are in the log: the next request of the connection may start meanwhile.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NOT_GIVEN_MS: Final = -1
 _MEMBER_MAKES_ID: Final = 1
-#: Topics, or partitions of one, that are read of what a member says it owns without giving way,
-#: and topics that it is told it has.
+#: How many topics, or partitions of one topic, of a member's owned partitions are read without
+#: yielding, and how many topics of its assignment are written.
 _AT_ONCE_MAX: Final = 500
-#: More than anybody reads alone: what they are kept in grows, and is freed, in one go.
+#: More than one member ever owns: the set that holds them grows, and is freed, in one go.
 _OWNED_MAX: Final = 50_000
 
 
@@ -123,7 +123,7 @@ def _owned(topics: Sequence[TopicPartitions]) -> Work[Partitions]:
             message = f"a member can own {_OWNED_MAX} partitions"
             raise KafkaError(ErrorCode.invalid_request, message)
         if topic.topic_id is not None and topic.partitions:
-            # Named twice, it owns both: what is left out would be given to others.
+            # A topic may be named twice: partitions left out here would go to other members.
             indexes = owned.setdefault(topic.topic_id, set())
             for first in range(0, len(topic.partitions), _AT_ONCE_MAX):
                 indexes.update(topic.partitions[first : first + _AT_ONCE_MAX])

@@ -1,8 +1,8 @@
 """CreatePartitions (key 37), versions 0-3: let topics grow to a number of partitions.
 
 Each topic is answered by itself; a name given twice is an error for that name. A request that asks
-for too many new partitions in all is refused as a whole, before anything grows. Only the number
-of records tells partitions apart afterwards: keys may move to other partitions than before.
+for too many new partitions in all is refused as a whole, before anything grows. Existing records
+stay where they are, but producers may send a key to another partition than before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _respond(shape: Shape, results: Sequence[Any]) -> Any:
 def _sort(
     shape: Shape, topics: Sequence[CreatePartitionsTopic]
 ) -> Work[tuple[list[CreatePartitionsTopic], list[Any]]]:
-    """Topics that stand in the request once, and the answers of the others."""
+    """The topics that the request names once, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
         named[topic.name] += 1
@@ -96,7 +96,7 @@ async def _grow(
     broker = context.broker
     assignments = None
     if topic.assignments is not None:
-        # With one more than may be, it is refused as with all of them.
+        # One more than the limit is enough for the request to be refused.
         at_most = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
         assignments = [each.broker_ids for each in at_most]
     try:

@@ -1,7 +1,7 @@
 """CreateTopics (key 19), versions 2-7: create topics, each by itself.
 
-- A name given twice is an error for that name, answered behind the others.
-- `validate_only` answers as if, and creates nothing.
+- A name given twice is an error for that name, answered after the others.
+- `validate_only` gives the same answer, but creates nothing.
 - A request whose time is up before it begins is answered REQUEST_TIMED_OUT.
 
 Version notes: 4 allows -1 (the broker's default) for counts; 5 answers with counts and the
@@ -32,12 +32,12 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 
-#: Of one topic; there are some forty that mean anything.
+#: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
 
 
 class _Sorted(NamedTuple):
-    """What a request asks for: topics to create, and names that it has more than once."""
+    """What a request asks for: topics to create, and names that it gives more than once."""
 
     wishes: list[TopicWish]
     duplicates: Sequence[str]
@@ -54,7 +54,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest, shape: S
     except KafkaError as error:
         await turns.run(let_go(wanted.wishes))
         return _respond(shape, (), wanted.names, error)
-    # All are checked against the topics there are now: names within one request may collide.
+    # All are checked against the existing topics only: names within one request may collide.
     plans = await turns.run(_plan_all(context, wanted.wishes))
 
     async def create(planned: tuple[str, TopicPlan | KafkaError]) -> Any:
@@ -94,7 +94,7 @@ def _sort(topics: Sequence[CreatableTopic]) -> Work[_Sorted]:
 
 
 def _wish(topic: CreatableTopic) -> TopicWish:
-    # With one more than may be, it is refused as with all of them.
+    # One more than the limit is enough for the request to be refused.
     assignments = topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]
     return TopicWish(
         topic.name,
@@ -122,7 +122,9 @@ def _plan(context: RequestContext, wish: TopicWish) -> TopicPlan | KafkaError:
             raise KafkaError(ErrorCode.policy_violation, message)
         return plan_topic(context.broker, wish)
     except KafkaError as error:
-        return error.with_traceback(None)  # it would refer to the list that it is put into
+        return error.with_traceback(
+            None
+        )  # a traceback would refer to the list that holds the error
 
 
 async def _create(

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42), versions 0-2: delete groups without members, and their offsets.
 
-With a share group goes how far it has come. A group named twice is deleted, and answered, once.
+A share group loses its start offsets, too. A group named twice is deleted, and answered, once.
 """
 
 from __future__ import annotations

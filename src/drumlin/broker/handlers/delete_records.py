@@ -1,7 +1,7 @@
 """DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
 
 -1 means the high watermark. Not for internal topics, and not for topics that are only
-compacted. Of a partition named twice, the last wish counts.
+compacted. If a partition is named twice, the last offset counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20), versions 1-6: delete topics with their records and configuration.
 
-Each topic is answered by itself; naming one twice, in whatever way, is an error for it.
+Each topic is answered by itself; naming one twice, by name or id, is an error for it.
 
-Version notes: 3 knows TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic ids.
+Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic ids.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Failure(NamedTuple):
-    """What a topic is answered that is not deleted."""
+    """The answer for a topic that is not deleted."""
 
     code: ErrorCode
     message: str | None
@@ -87,7 +87,7 @@ def _named(request: DeleteTopicsRequest | NamesRequest) -> Iterator[tuple[str | 
 def _sorted(
     image: ClusterImage, request: DeleteTopicsRequest | NamesRequest, refusal: _Failure | None
 ) -> Work[tuple[list[_Target], list[_Target]]]:
-    """What to refuse, first what is wrong in the request itself; and what to delete."""
+    """The topics to refuse, those that the request names wrongly first; and those to delete."""
     refused: list[_Target] = []
     names: list[str] = []
     ids: list[UUID] = []
@@ -113,7 +113,7 @@ def _sorted(
 def _those_there(
     image: ClusterImage, by_name: Distinct[str], by_id: Distinct[UUID], refused: list[_Target]
 ) -> Work[list[_Target]]:
-    """What to delete; the others are added to `refused`."""
+    """The topics to delete; those that do not exist are added to `refused`."""
     targets: list[_Target] = []
     taken_by_name = set()
     for name in by_name:

@@ -1,7 +1,7 @@
 """DescribeCluster (key 60), versions 0-2: the brokers and the controller.
 
-Version notes: 1 adds the type of endpoint (this is a broker's, whatever the request wants); 2
-adds fenced brokers, of which there are none.
+Version notes: 1 adds the type of endpoint (always a broker's, whatever the request wants); 2
+adds fenced brokers, which do not exist here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32), versions 1-4: configurations of topics, this broker, its loggers,
 and groups.
 
-A broker without a name stands for what was set for all brokers. A resource of a type that does
-not exist makes every resource of the request INVALID_REQUEST, as in Apache Kafka. Client metrics
-(type 16) are refused: there is nobody who would collect them.
+A broker without a name stands for the cluster-wide default. A resource of an unknown type makes
+every resource of the request INVALID_REQUEST, as in Apache Kafka. Client metrics (type 16) are
+refused: this broker does not collect them.
 
 Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 """
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
-#: A small request could ask for gigabytes, by naming the broker again and again.
+#: Otherwise a small request could ask for gigabytes, by naming the broker many times.
 _ENTRIES_MAX: Final = 200_000
-#: A resource of which nothing is shown counts for as many: it has to be looked at all the same.
+#: The least that a resource counts for: even one that shows no entry must be examined.
 _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
@@ -132,7 +132,7 @@ def _check_broker(context: RequestContext, name: str) -> None:
 
 def _config(request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry) -> Any:
     synonyms = entry.synonyms if request.include_synonyms else ()
-    # A logger's is given always; that too is Kafka's way.
+    # A logger's documentation is always included, as in Apache Kafka.
     is_documented = getattr(request, "include_documentation", False) or not entry.type_number
     return shape(
         "DescribeConfigsResourceResult",

@@ -1,8 +1,8 @@
 """DescribeGroups (key 15), versions 0-6: state and members of groups.
 
-- Metadata of members is shown in a stable group only, where it is the chosen protocol's.
-- A group that is not there is "Dead" without an error, from version 6 GROUP_ID_NOT_FOUND too.
-- From version 3 the client may ask what it is authorised to do; everything, as yet.
+- Metadata of members is shown only in a stable group: that of the chosen protocol.
+- A group that does not exist is "Dead" without an error; from version 6 with GROUP_ID_NOT_FOUND.
+- From version 3 the client may ask for its authorized operations; for now, all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
-#: More for a group that changes while it is described: then its members are as each was found.
+#: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
 _TRIES: Final = 3
 
 
@@ -91,7 +91,7 @@ def _members(shape: Shape, group: Group) -> Work[tuple[Any, ...]]:
 
 
 def _member(shape: Shape, group: Group, member: Member) -> Any:
-    # Whoever has left the group while others had their turn need not support what it speaks now.
+    # A member that has left meanwhile need not support the protocol that the group uses now.
     is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
     return shape(
         "DescribedGroupMember",

@@ -1,9 +1,9 @@
-"""DescribeLogDirs (key 35), versions 1-5: what lies in which log dir, and how much room is left.
+"""DescribeLogDirs (key 35), versions 1-5: the partitions of each log dir, and the space left.
 
-A null list of topics means all. A dir that is offline is answered KAFKA_STORAGE_ERROR.
+A null list of topics means all. An offline dir is answered with KAFKA_STORAGE_ERROR.
 
-Version notes: 3 adds an error code on top; 4 adds the sizes of the volume (KIP-827); 5 adds
-whether the dir is cordoned, which none is.
+Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
+whether the dir is cordoned, which is never the case here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def handle(context: RequestContext, request: DescribeLogDirsRequest, shape
 
 
 async def _volume(context: RequestContext, directory: LogDirectory) -> os.statvfs_result | None:
-    """How large and full the dir's volume is; None of a dir that cannot be had."""
+    """The size and free space of the dir's volume; None if the dir cannot be reached."""
     if not directory.is_online:
         return None
     try:

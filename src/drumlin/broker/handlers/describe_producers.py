@@ -1,6 +1,6 @@
-"""DescribeProducers (key 61), version 0: who writes to a partition, and in which transactions.
+"""DescribeProducers (key 61), version 0: a partition's producers and their open transactions.
 
-It is how transactions are found that nobody will end (kafka-transactions.sh --find-hanging).
+Used to find hanging transactions (kafka-transactions.sh find-hanging).
 Each partition named is answered once, in the order in which they are named.
 """
 

@@ -1,7 +1,7 @@
-"""DescribeShareGroupOffsets (key 90), versions 0-1: how far share groups have come.
+"""DescribeShareGroupOffsets (key 90), versions 0-1: the start offsets of share groups.
 
-Without topics: all in which a group has come somewhere. Version 1 adds the lag: how many records
-are left, those between delivered ones included (KIP-1226).
+Without topics: all topics for which a group has state. Version 1 adds the lag: how many records
+are left, including those between delivered ones (KIP-1226).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _partition(
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:
-        if topic_id != _NO_TOPIC:  # of a topic that is not there nothing is known, as in Kafka
+        if topic_id != _NO_TOPIC:  # no offsets for a topic that does not exist, as in Kafka
             state = await context.broker.share_groups.state_of(group_id, topic_id, index)
             lag = _lag(context, name, index, state)
             start_offset, leader_epoch = state.start_offset, state.leader_epoch

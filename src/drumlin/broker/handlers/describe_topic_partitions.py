@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TopicRequest,
     )
 
-#: Names that are looked at in a step.
+#: How many names are sorted in one step.
 _AT_ONCE: Final = 1000
 
 
@@ -128,7 +128,7 @@ def _partition(context: RequestContext, shape: Shape, topic: str, state: Partiti
     led = leadership(context.broker, topic, state)
     return shape(
         "DescribeTopicPartitionsResponsePartition",
-        error_code=ErrorCode.none,  # also of one without a leader, unlike in Metadata
+        error_code=ErrorCode.none,  # even for a partition without a leader, unlike in Metadata
         partition_index=state.index,
         leader_id=led.leader,
         leader_epoch=state.leader_epoch,

@@ -1,10 +1,10 @@
 """EndTxn (key 26), versions 0-5: a transaction is committed or aborted.
 
-- The answer comes when the decision is in the log of the coordinator; the partitions are told
-  afterwards, and nobody can take it back.
-- From version 5 (transactions v2, KIP-890) the producer goes on with the next epoch, or a new
-  producer id, which the answer tells. Who asks again is told the same again.
-- Before version 2 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+- Answered when the decision is in the coordinator's log, where it is final; the markers are
+  written to the partitions afterwards.
+- From version 5 (transactions v2, KIP-890) the answer gives the producer its next epoch, or a new
+  producer id. A repeated request gets the same answer.
+- Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from drumlin.broker.later import Parts
 
 _TOPIC_IDS_FROM: Final = 13
-#: Larger requests would take more than a turn of the loop to be read.
+#: Larger requests are read in a thread: they would take more than a turn of the loop.
 _READ_APART_BYTES: Final = 32 * 1024
 
 
 def answer(context: RequestContext, frame: memoryview) -> Parts | Later:
     """
     Raises:
-        MalformedMessage: the frame is none.
-        KafkaError: what is wrong with the session.
+        MalformedMessage: the frame is not a Fetch request.
+        KafkaError: the session's error.
     """
     if len(frame) > _READ_APART_BYTES:
         return _LargeFetch(context, frame).later
@@ -65,9 +65,9 @@ def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]
 
 
 class _LargeFetch:
-    """A request that is read in a thread, which lets the loop go on beside it.
+    """A request that is read in a thread, so that the loop can go on meanwhile.
 
-    Read, it takes many times the memory of its frame: so few are read at a time.
+    Once read, it takes many times the memory of its frame: so only few are read at a time.
     """
 
     def __init__(self, context: RequestContext, frame: memoryview) -> None:

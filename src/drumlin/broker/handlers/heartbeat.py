@@ -1,6 +1,6 @@
-"""Heartbeat (key 12), versions 0-4: a member shows that it lives, and hears of rebalances.
+"""Heartbeat (key 12), versions 0-4: a member shows that it is alive, and learns of rebalances.
 
-From version 3 static members name themselves (KIP-345).
+From version 3 static members give their instance id (KIP-345).
 """
 
 from __future__ import annotations

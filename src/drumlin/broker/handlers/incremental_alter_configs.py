@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: set, delete, append to, subtract from keys of
 topics, brokers, groups, and set levels of this broker's loggers (KIP-339, KIP-412).
 
-Each resource succeeds or fails as a whole. A broker without a name stands for all brokers. What
-may change at run time has its effect at once.
+Each resource succeeds or fails as a whole. A broker without a name stands for all brokers. Keys
+that may change at run time take effect at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """InitProducerId (key 22), versions 0-5: an id for an idempotent or transactional producer.
 
-- Without a transactional id the answer is always a new id with epoch 0, also if the producer
-  brings the one that it had (3+, KIP-360).
-- With one, the producer takes the place of whoever had it before: its transaction is aborted
-  first, and the producer is to come again (CONCURRENT_TRANSACTIONS). A producer that brings
-  what it had goes on with the next epoch, unless another has taken its place.
-- Before version 4 clients know no PRODUCER_FENCED: it is INVALID_PRODUCER_EPOCH to them.
+- Without a transactional id the answer is always a new id with epoch 0, even if the producer
+  sends its current one (3+, KIP-360).
+- With a transactional id, the producer replaces the previous one, which is fenced. An open
+  transaction is aborted first, and the new producer must retry (CONCURRENT_TRANSACTIONS). A
+  producer that sends its current id and epoch gets the next epoch, unless it was fenced.
+- Before version 4 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 - Version 6 (two-phase commit, KIP-939) is not offered: as in Apache Kafka 4.3, it is unstable.
 """
 

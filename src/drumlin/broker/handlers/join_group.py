@@ -1,10 +1,11 @@
 """JoinGroup (key 11), versions 0-9: become a member of the group's next generation.
 
 - Answered when the generation begins: the next request of the connection may start meanwhile.
-- Version 0 has no rebalance timeout: the session timeout stands in for it.
-- From version 4 a new dynamic member is told its id first (KIP-394), from 5 there are static
-  members (KIP-345), from 7 the protocol name of an error is null, from 8 a reason is given
-  (KIP-800), from 9 a static leader may be told to skip the assignment (KIP-814).
+- Version 0 has no rebalance timeout: the session timeout is used instead.
+- From version 4 a new dynamic member must join again with the id that it is given (KIP-394), from
+  5 there are static members (KIP-345), from 7 the protocol name of an error is null, from 8 the
+  member gives a reason (KIP-800), from 9 a static leader may be told to skip the assignment
+  (KIP-814).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
 _PROTOCOL_NAME_IS_NULLABLE: Final = 7
 _CAN_SKIP_ASSIGNMENT: Final = 9
-#: Of those that a leader is told of. More would be a turn of the loop by themselves.
+#: How many members are encoded for the leader in one turn of the loop.
 _MEMBERS_AT_ONCE: Final = 500
-#: Whoever joins has the protocols of all members compared. A member has one or two of them.
+#: Each join compares the protocols of all members. A member normally has one or two.
 _PROTOCOLS_MAX: Final = 100
 
 

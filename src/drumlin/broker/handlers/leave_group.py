@@ -1,8 +1,8 @@
 """LeaveGroup (key 13), versions 0-5: members leave without waiting for their session to end.
 
 - Up to version 2 one member leaves, and its error is the response's.
-- From version 3 several do (KIP-345), static ones by their instance id alone if need be; each
-  has its own error. From version 5 they say why (KIP-800).
+- From version 3 several may leave (KIP-345), static ones by their instance id alone if need be;
+  each has its own error. From version 5 they give a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneMemberRequest
     from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 
-#: More do not leave in one turn of the loop. Each may support a hundred protocols.
+#: How many members leave in one turn of the loop. Each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
 
 

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74), versions 0-1: the resources that have a configuration.
 
-Version 0 is about client metrics alone, of which there are none here. From version 1 types are
-named, none for all of them: every topic and broker, and groups for which something was set
+Version 0 lists client metrics only, which do not exist here. From version 1 the request names
+types; an empty list means all: every topic and broker, and the groups that have a configuration
 (KIP-1142).
 """
 

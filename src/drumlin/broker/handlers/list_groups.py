@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0-5: the groups that this broker coordinates.
 
-From version 4 only those in certain states are asked for (KIP-518), from 5 of certain types
-(KIP-848). Case does not matter, unknown names match none.
+From version 4 the request can filter by state (KIP-518), from 5 by type (KIP-848). Case does not
+matter; unknown names match no group.
 """
 
 from __future__ import annotations

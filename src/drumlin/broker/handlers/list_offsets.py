@@ -5,7 +5,7 @@
     -4 earliest local (8+, KIP-405)  -5 latest tiered (9+, KIP-1005)
     -6 earliest pending upload (11+, KIP-1023)
 
-Nothing is tiered here yet: the earliest local offset is the earliest, the others are unknown.
+There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
 A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 """
 
@@ -39,7 +39,7 @@ _SINCE_VERSION: Final = {
 }
 
 
-#: What is asked of each partition of each topic; None where that is asked more than once.
+#: The request for each partition of each topic; None where a partition is named more than once.
 _Asked = Mapping[str, Mapping[int, Any]]
 _AT_ONCE: Final = 1000
 
@@ -68,7 +68,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest, shape: Shape) -
     work = _respond(context, request, shape, asked)
     if is_known:
         return (yield from work)
-    # Searching by time reads the log; all of it only reads, so a thread may do it.
+    # Searching by time reads the log, and changes nothing, so a thread may do it.
     return context.broker.threads.reading(to_end, work)
 
 

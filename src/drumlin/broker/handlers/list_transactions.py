@@ -1,7 +1,7 @@
 """ListTransactions (key 66), versions 0-2: the transactional ids that are coordinated here.
 
-Version 1 brought a filter by duration, version 2 one by the id's name (a regular expression in
-RE2's syntax that the whole id must match). States that do not exist are told apart.
+Version 1 added a filter by duration, version 2 one by transactional id (a regular expression in
+RE2's syntax that the whole id must match). Unknown states are listed in the answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
-#: For all ids of a request whose names it takes a thread to match. One more match may take seconds.
+#: Time limit for matching the ids of one request in a thread. A single match may take seconds.
 _LONG_MATCHES_S: Final = 10.0
 
 
@@ -54,7 +54,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest, shape: Sha
     except KafkaError as error:
         code, found = error.code, []
         if code is ErrorCode.coordinator_load_in_progress:
-            unknown = []  # Apache Kafka does not look at the request before
+            unknown = []  # Apache Kafka does not examine the filters in this case
     yield from producer_ids.let_go()
     if left:
         return _match_and_respond(context, shape, unknown, found, compiled, left)
@@ -69,7 +69,7 @@ async def _match_and_respond(
     compiled: Any,
     left: list[Transaction],
 ) -> Any:
-    """The same once a thread has matched those that are left: one request at a time."""
+    """The answer, after a thread has matched the remaining ids: one request at a time."""
     broker = context.broker
     async with broker.transactions.long_matches:
         ends_at = time.monotonic() + _LONG_MATCHES_S

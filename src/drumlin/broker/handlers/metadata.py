@@ -3,12 +3,12 @@
 - A null list of topics (in version 0 an empty one) means all topics.
 - A topic that does not exist is created where client and broker allow it. As with Apache
   Kafka the answer to that very request still says UNKNOWN_TOPIC_OR_PARTITION.
-- Topics are answered once each, however often they are named.
+- Each topic is answered once, however often it is named.
 
 Version notes: 4 lets the client forbid creation; 7 adds leader epochs; 8 adds authorized
 operations (those of the cluster only up to 10, then DescribeCluster has them); 10 adds topic
-ids, 12 lets topics be asked for by id (if one id is given, names are passed over); 13 adds an
-error code on top.
+ids, 12 lets topics be asked for by id (if one id is given, names are ignored); 13 adds a
+top-level error code.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _BY_ID_FROM_VERSION: Final = 12
-#: So many names are looked up within a turn.
+#: How many names are looked up within a turn.
 _FEW: Final = 500
 _CREATED_AT_A_TIME: Final = 50
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What is to be answered: some topics, after and before what there are only errors for."""
+    """What to answer: existing topics, between entries that are only errors."""
 
     topics: Sequence[TopicState] = ()
     unknown_ids: Sequence[Any] = ()
@@ -109,7 +109,7 @@ def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> Wo
 
 
 def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | None:
-    """Why the whole request is wrong, if it is."""
+    """The error of the whole request, if it has one."""
     if version < _BY_ID_FROM_VERSION:
         return ErrorCode.invalid_request if has_id or is_nameless else None
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
@@ -225,7 +225,7 @@ def _error(
     *,
     with_operations: bool = False,
 ) -> bytes:
-    """A topic of which there is nothing to tell, encoded."""
+    """The encoded answer for a topic that has only an error."""
     topic = shape(
         "MetadataResponseTopic",
         error_code=code,

@@ -1,11 +1,11 @@
-"""OffsetCommit (key 8), versions 2-10: remember positions of a group.
+"""OffsetCommit (key 8), versions 2-10: commit offsets of a group.
 
 - Answered when they are in the log: the next request of the connection may start meanwhile.
-- Partitions that do not exist are answered first, as Apache Kafka does, whatever becomes of
+- Partitions that do not exist are answered first, as in Apache Kafka, whatever becomes of
   the others.
-- Up to version 4 a retention of its own may be given; from 6 leader epochs come along, from 7
-  static members; from 10 topics are named by id (KIP-848).
-- From version 9 a group that is not there is GROUP_ID_NOT_FOUND, before ILLEGAL_GENERATION.
+- Up to version 4 the request may set its own retention; 6 adds leader epochs, 7 static members;
+  from 10 topics are named by id (KIP-848).
+- From version 9 an unknown group is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _last_told(
     codes: Iterable[ErrorCode],
     positions: list[TopicOffsets],
 ) -> Work[EncodedBody]:
-    """As `_told`, and nothing is kept of very many topics, which are forgotten in turns."""
+    """Like `_told`, but also frees the request's many topics, in turns."""
     body = yield from _told(version, sorted_out, codes)
     if len(asked.topics) > _FORGOTTEN_AT_ONCE_MAX:
         yield from sorted_out.let_go()
@@ -125,7 +125,7 @@ def _find_topic(
 
 
 def _failed(commit: Commit, error: KafkaError) -> Iterable[ErrorCode]:
-    """Of each position in turn, however many there are."""
+    """The error's code, once for each position."""
     code = error.code
     if code is ErrorCode.group_id_not_found and commit.version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation

@@ -1,8 +1,8 @@
-"""OffsetDelete (key 47), version 0: forget positions of a group (KIP-496).
+"""OffsetDelete (key 47), version 0: delete committed offsets of a group (KIP-496).
 
 As in Apache Kafka: partitions that do not exist are answered first; a topic that is named twice
-is answered twice, unless something did not exist, which brings each topic's answers together. If
-the group refuses, its error stands alone.
+is answered twice, unless something does not exist: then each topic's answers are merged. If the
+group refuses, its error is the whole answer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 
-#: Of one topic: indexes of partitions, and what became of each.
+#: One topic's partitions: index and code.
 _Results = list[tuple[int, ErrorCode]]
 #: By topic and partition.
 _Codes = dict[tuple[str, int], ErrorCode]
-#: Topic, and what became of one of its partitions: nothing, where no partition of it was named.
+#: Topic, and one of its partitions with its code; None where the request names no partition.
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
@@ -39,13 +39,13 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest, shape: S
 def _sort(
     context: RequestContext, topics: Iterable[OffsetDeleteRequestTopic]
 ) -> Work[tuple[_Unknown, _Codes]]:
-    """Partitions that there are not, and those that there are: each once, however often named."""
+    """The partitions that do not exist, and those that do: each once, however often named."""
     image = context.broker.metadata.image
     unknown: _Unknown = []
     known: _Codes = {}
     for topic in topics:
         state = image.topics.get(topic.name)
-        if state is None:  # it is answered even where no partition of it is named
+        if state is None:  # the topic is answered even if the request names no partition of it
             unknown.append((topic.name, None))
         for part in topic.partitions:
             index = part.partition_index
@@ -64,7 +64,7 @@ def _respond(
     code_of: _Codes,
     codes: Sequence[ErrorCode],
 ) -> Work[Any]:
-    """`codes`: of those that there are, in turn."""
+    """`codes`: one for each partition that exists, in order."""
     for each, code in zip(code_of, codes, strict=True):
         if code is not ErrorCode.none:
             code_of[each] = code

@@ -1,9 +1,9 @@
 """OffsetFetch (key 9), versions 1-10: what a group has committed.
 
 - A partition without a commit has offset -1 and no error, whether or not it exists.
-- From version 2 null for the topics means all of them, and errors of the group stand on top.
+- From version 2 null for the topics means all of them, and the group's error is top-level.
 - From version 9 a member of a consumer group gives its epoch, and is refused if that is stale.
-- From version 8 several groups are asked for at once (KIP-709); from 10 topics are named by id
+- From version 8 a request may name several groups (KIP-709); from 10 topics are named by id
   (KIP-848), and those with an unknown id are answered last.
 - A group that is named twice with the same topics is answered once.
 - With `require_stable` (7+, KIP-447) a partition is UNSTABLE_OFFSET_COMMIT while a transaction
@@ -44,7 +44,7 @@ Asked = Sequence[tuple[str, Sequence[int]]] | None
 
 
 class _Topic:
-    """What is answered of one topic: its partitions, in packed pieces."""
+    """The answer for one topic: its partitions, in packed pieces."""
 
     __slots__ = ("_count", "_pieces", "name")
 
@@ -85,7 +85,7 @@ def _respond(
     shape: Shape,
     refusal: KafkaError | None = None,
 ) -> Work[Any]:
-    """`refusal`: what all groups are answered."""
+    """`refusal`: an error that is the answer for all groups."""
     if not hasattr(request, "groups"):
         return (yield from _one_group(context, request, shape, refusal))
     by_id = context.version >= _TOPIC_IDS
@@ -97,7 +97,7 @@ def _respond(
 
 
 def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
-    """Without those that say the same as one before."""
+    """The groups without those that repeat an earlier one."""
     ids = yield from distinct(group.group_id for group in groups)
     said_before: Distinct[Any] = Distinct()
     found: list[Any] = []
@@ -129,7 +129,7 @@ def _committed(
 ) -> Work[list[_Topic]]:
     """
     Raises:
-        KafkaError: the group cannot be asked, or refuses.
+        KafkaError: the group is not available, or refuses.
     """
     if refusal is not None:
         raise refusal

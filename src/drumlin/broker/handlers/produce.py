@@ -1,17 +1,17 @@
 """Produce (key 0), versions 3-13: append one record batch to each of some partitions.
 
-- Answered once the leader has it (acks=1), or all in-sync replicas (acks=-1), or never
-  (acks=0; an error then closes the connection, which is all that can be said).
-- Every partition succeeds or fails by itself; a batch that fails leaves nothing behind.
+- Answered once the leader has the batch (acks=1), or all in-sync replicas have it (acks=-1), or
+  never (acks=0; an error then closes the connection, the only signal there is).
+- Every partition succeeds or fails by itself; a batch that fails leaves nothing in the log.
 - A topic with `flush.messages` is answered after the fsync that its batch made due.
-- Transactional batches are held back until their transaction is known to have the partition
+- Transactional batches are held back until the transaction is known to include the partition
   (`produce_verification.py`); the connection's next request waits too, so the order holds.
-- What takes long to check is checked in a thread, and many partitions take more than one turn of
-  the loop; the connection's next request waits for those, too.
+- Slow checks run in a thread, and many partitions take more than one turn of the loop; the
+  connection's next request waits for those, too.
 
 Version notes: 7 allows zstd; 8 adds `record_errors` and `error_message` (KIP-467); 10 adds
-the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); from 11 TRANSACTION_ABORTABLE is known,
-and from 12 partitions are added to their transaction (KIP-890); 13 names topics by id.
+the current leader to NOT_LEADER_OR_FOLLOWER (KIP-951); 11 adds TRANSACTION_ABORTABLE, and 12
+adds partitions to their transaction (KIP-890); 13 names topics by id.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from drumlin.wire.produce_request import (
     read_produce_request,
 )
 
-#: So many are read and appended in a turn of the loop.
+#: How many partitions are read and appended in one turn of the loop.
 _AT_ONCE_MAX: Final = 200
-#: No broker leads as many.
+#: More partitions than any broker leads.
 _PARTITIONS_MAX: Final = 20_000
 
 

@@ -1,6 +1,6 @@
-"""ReadShareGroupState (key 84), version 0: a new leader of partitions takes their state over.
+"""ReadShareGroupState (key 84), version 0: a new leader of partitions takes over their state.
 
-Whoever led them before, in an older leader epoch, is fenced from then on.
+Leaders with an older leader epoch are fenced from then on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ReadShareGroupStateSummary (key 87), versions 0-1: how far a share group is in partitions.
 
-Anybody may read it, whatever leader epoch they bring. Version 1 adds how many records are done
-with (KIP-1226).
+The leader epoch of the request is not checked. Version 1 adds how many records are complete
+(KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""ShareAcknowledge (key 79), versions 1-2: what became of records that a member was given.
+"""ShareAcknowledge (key 79), versions 1-2: a member acknowledges records that it acquired.
 
 It belongs to the member's share session, whose epoch it advances; epoch -1 ends the session, and
-what the member still has goes to others. The answer waits until all is written.
+the records that the member still holds become available again. Answered when all is written.
 
-Version notes: 2 renewal of locks (KIP-1222), and how long they hold.
+Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duration.
 """
 
 from __future__ import annotations

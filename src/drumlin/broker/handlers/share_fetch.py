@@ -1,8 +1,8 @@
 """ShareFetch (key 78), versions 1-2: records for a member of a share group (KIP-932).
 
 - A member opens a share session with epoch 0 and ends it with -1; see `shares/sessions.py`.
-- It may acknowledge what it was given before: that is answered when it is written.
-- What it gets is locked for `acquisition_lock_timeout`; records go out as slices of the log.
+- It may acknowledge records that it acquired before; these are answered when they are written.
+- Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
 - A session that there is no room for is refused after `max_wait`, not at once.
 
 Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which fetches nothing.
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from kio.schema.share_fetch.v2.request import ShareFetchRequest
 
 _RENEW_FROM: Final = 2
-#: Partitions that the answer names, and ranges of records: more are told in turns, and encoded in a
-#: thread.
+#: Partitions in the answer, and ranges of records: more are put together in turns, and encoded in
+#: a thread.
 _TOLD_AT_ONCE_MAX: Final = 200
 
 
@@ -85,7 +85,7 @@ def handle(context: RequestContext, request: ShareFetchRequest, shape: Shape) ->
 def _named(
     topics: Iterable[Any], index_of: Callable[[Any], int]
 ) -> Work[dict[SessionPartition, None]]:
-    """Each once, in the order in which they are named."""
+    """Each partition once, in the order of the request."""
     named: dict[SessionPartition, None] = {}
     for topic in topics:
         yield
@@ -111,7 +111,7 @@ def _continue_session(
     *,
     acknowledges: bool,
 ) -> Work[list[SessionPartition]]:
-    """What the member fetches, by its session; nothing with its last request."""
+    """The partitions that the member's session fetches; none with its last request."""
     shares, epoch = context.broker.shares, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         shares.sessions.get(member)
@@ -150,7 +150,7 @@ async def _respond(
         shares.leave(fetch.session)
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
-        named += fetch.partitions  # the first answer says what is fetched from now on
+        named += fetch.partitions  # the first answer names all partitions of the session
     work = _told(shape, named, fetch, acknowledged, lock_duration_s)
     told = len(named) + sum(len(each.acquired) for each in fetch.given.values())
     return work if told > _TOLD_AT_ONCE_MAX else to_end(work)
@@ -163,7 +163,7 @@ def _told(
     acknowledged: Answers,
     lock_duration_s: float,
 ) -> Work[Any]:
-    """Nothing is left of what was found afterwards: to forget very much takes turns."""
+    """The answer; empties `fetch` on the way, as freeing very much at once takes long."""
     partitions: dict[SessionPartition, Any] = {}
     for shared in named:
         if shared not in partitions:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
-#: Topics that a member is told that it has, without giving way.
+#: How many topics of a member's assignment are written without yielding.
 _AT_ONCE_MAX: Final = 500
 
 

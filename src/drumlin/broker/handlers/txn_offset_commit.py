@@ -1,13 +1,13 @@
-"""TxnOffsetCommit (key 28), versions 0-5: positions of a group, as a part of a transaction.
+"""TxnOffsetCommit (key 28), versions 0-5: commit offsets of a group as part of a transaction.
 
-- They count when the transaction is committed; until then OffsetFetch with `require_stable`
-  says so. What is written is in the log when this is answered.
+- The offsets take effect when the transaction is committed; until then OffsetFetch with
+  `require_stable` answers UNSTABLE_OFFSET_COMMIT. Answered when they are in the log.
 - The partition of `__consumer_offsets` must be part of the transaction, as the partition of a
   produced batch must be: by AddOffsetsToTxn, or from version 5 on by this request itself.
 - Partitions that do not exist are answered by themselves, whatever becomes of the others.
 
-Version notes: 2 adds leader epochs (KIP-320), 3 says which member commits (KIP-447); from 4
-TRANSACTION_ABORTABLE is known, and 5 adds the partition (KIP-890).
+Version notes: 2 adds leader epochs (KIP-320), 3 adds the member (KIP-447), 4 adds
+TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
-#: Topics of a request; more are forgotten in turns.
+#: Topics of a request; more are freed in turns.
 _FORGOTTEN_AT_ONCE_MAX: Final = 1000
 #: Partitions that are answered in one go.
 _AT_ONCE: Final = 1000
 
-#: What a client of this API does not expect, and what it is told instead.
+#: Codes that clients of this API do not expect, and the codes that replace them.
 _TOLD: Final = {
     ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
     ErrorCode.stale_member_epoch: ErrorCode.illegal_generation,
@@ -106,7 +106,7 @@ def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, Error
 
 
 async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verification | None:
-    """See to it that the transaction knows of the group's partition.
+    """Make sure that the transaction includes the group's partition.
 
     Raises:
         KafkaError: it does not.

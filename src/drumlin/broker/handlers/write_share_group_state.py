@@ -1,6 +1,6 @@
-"""WriteShareGroupState (key 85), versions 0-1: the leader of partitions writes what has changed.
+"""WriteShareGroupState (key 85), versions 0-1: a partition leader writes what has changed.
 
-Version 1 adds how many records are done with (KIP-1226).
+Version 1 adds how many records are complete (KIP-1226).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kio.schema.write_share_group_state.v1.request import StateBatch as StateBatchData
 
 _NAMES: Final = ("WriteShareGroupStateResponse", "WriteStateResult")
-#: Batches that are looked at before others have their turn.
+#: Batches that are converted before other work gets its turn.
 _AT_ONCE: Final = 100
 
 

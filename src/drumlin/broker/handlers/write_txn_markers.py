@@ -7,7 +7,7 @@ transaction that its coordinator does not know (kafka-transactions.sh --abort).
   in the request, and not at all without partitions.
 - A second marker of a request is written when the first one is.
 
-Version notes: 2 says which generation of transactions the marker is of (KIP-890).
+Version notes: 2 adds the transaction version of the marker (KIP-890).
 """
 
 from __future__ import annotations
