@@ -1,7 +1,7 @@
 """The address of a broker that only its operator reaches: a Unix socket in the first log dir.
 
-Whoever may not enter the dir, or is another user, cannot connect. The dir is locked by its
-broker, so a socket that is found at a start was left by one that is gone.
+Other users cannot connect, nor can a process that may not enter the dir. The dir is locked by its
+broker, so a socket that is found at start-up was left by a broker that is gone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PATH_BYTES_MAX: Final = 107
 
 
 def bind_admin_socket(directory: Path) -> socket.socket:
-    """A socket in `directory`, in the place of one that is there; nobody is let in yet.
+    """A socket in `directory` that replaces an existing one; it does not accept connections yet.
 
     Raises:
-        OSError: there can be none.
+        OSError: it cannot be made.
     """
     path = directory / FILE_NAME
     path.unlink(missing_ok=True)
@@ -42,7 +42,7 @@ def connect_to_admin_socket(directory: Path, timeout_s: float) -> socket.socket:
     """A connection to the broker that runs on `directory`.
 
     Raises:
-        OSError: `FileNotFoundError` or `ConnectionRefusedError` where none does.
+        OSError: `FileNotFoundError` or `ConnectionRefusedError` where no broker runs.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -56,7 +56,7 @@ def connect_to_admin_socket(directory: Path, timeout_s: float) -> socket.socket:
 
 
 def remove_admin_socket(directory: Path) -> None:
-    """As if there had been none."""
+    """Remove the socket, if it is there."""
     with contextlib.suppress(OSError):
         (directory / FILE_NAME).unlink(missing_ok=True)
 

@@ -1,6 +1,6 @@
-"""As much of HTTP/1.1 as is needed here: requests with a bounded head and body, answers. Pure.
+"""The part of HTTP/1.1 that is needed here: requests with a bounded head and body, answers. Pure.
 
-One request a connection. Whatever is no such request is an `HttpError`, never a crash.
+One request per connection. Anything else is an `HttpError`, never a crash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; names of fields are in small letters."""
+    """One request; field names are in lower case."""
 
     method: str
     path: str
@@ -43,10 +43,10 @@ class Request:
     body: bytes = b""
 
     def json(self) -> dict[str, Any]:
-        """The body as a JSON object; an empty one for none.
+        """The body as a JSON object; an empty object if there is no body.
 
         Raises:
-            HttpError: it is something else.
+            HttpError: the body is something else.
         """
         try:
             value = json.loads(self.body or b"{}")
@@ -78,7 +78,7 @@ def parse_head(head: bytes) -> Request:
     """A request without its body, from the bytes up to the empty line.
 
     Raises:
-        HttpError: they are no request, or one that is not served.
+        HttpError: the bytes are not a request, or not one that is served.
     """
     try:
         first, *lines = head.removesuffix(HEAD_END).decode("ascii").split("\r\n")
@@ -100,7 +100,7 @@ def body_length(request: Request) -> int:
     """How many bytes of body follow the head.
 
     Raises:
-        HttpError: too many, or it cannot be told.
+        HttpError: too many, or the length is not known.
     """
     if "transfer-encoding" in request.fields:
         raise HttpError(HTTPStatus.NOT_IMPLEMENTED, "a body must come with its Content-Length")

@@ -1,8 +1,8 @@
 """HTTP connections on the event loop: one request each, bounded in size, number and time.
 
 Knows no path by itself: `Routes` say what is served. A handler may take its time; a peer that
-sends or reads slowly may not. Where there are too many, the one that has taken longest to send its
-request gives way.
+sends or reads slowly may not. When there are too many connections, the one that has taken longest
+to send its request is closed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONNECTIONS_MAX: Final = 64
 _REQUEST_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _BACKLOG: Final = 64
-#: Of a request that was refused: as long as some of it is unread, a close would destroy the answer.
+#: How much of a refused request is read: closing with unread bytes would destroy the answer.
 _DISCARDED_BYTES_MAX: Final = 16 << 20
 _DISCARD_S: Final = 2.0
 _PIECE_BYTES: Final = 64 << 10
@@ -49,20 +49,20 @@ class HttpServer:
         self._routes = routes
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._arriving: dict[asyncio.Task[None], None] = {}  # who sends yet, the oldest first
+        self._arriving: dict[asyncio.Task[None], None] = {}  # still sending, oldest first
 
     async def start(self, sock: socket.socket) -> None:
-        """Serve on a socket that is bound. It is ours from now on.
+        """Serve on a bound socket, and take ownership of it.
 
         Raises:
-            OSError: nobody can listen there.
+            OSError: it cannot listen.
         """
         self._server = await asyncio.start_server(
             self._accept, sock=sock, limit=HEAD_BYTES_MAX, backlog=_BACKLOG
         )
 
     async def stop(self) -> None:
-        """Let nobody in any more, and drop whoever is here."""
+        """Accept no more connections, and drop the open ones."""
         if self._server is None:
             return
         self._server.close()
@@ -112,7 +112,7 @@ class HttpServer:
             writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
-        """The answer to what comes; None where nothing does."""
+        """The answer to the request; None if nothing arrives."""
         try:
             async with asyncio.timeout(_REQUEST_S):
                 request = await _read_request(reader)
@@ -148,7 +148,7 @@ class HttpServer:
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:
-    """Take what is left of a request that was answered already, within limits."""
+    """Read the rest of a request that was already answered, within limits."""
     left = _DISCARDED_BYTES_MAX
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_S):

@@ -1,4 +1,4 @@
-"""Measures of compaction: totals, log dirs, and the compacted partitions, no others."""
+"""Measures of compaction: totals, log dirs, and compacted partitions only."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _LAST_CLEANING_GAUGES: Final = {
 def measure_compaction(
     totals: _Row, log_dirs: Sequence[str], rows: Iterable[_Row], now_ms: int
 ) -> Iterator[Measure]:
-    """Measures of the whole and of each row of a report. Pure."""
+    """Measures of the totals and of each row of a report. Pure."""
     for name, (key, documentation) in _TOTALS.items():
         samples = (Sample((), float(totals[key])),)
         yield Measure(_PREFIX + name, Kind.COUNTER, documentation, (), samples)

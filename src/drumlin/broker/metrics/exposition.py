@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def write_metrics(measures: Iterable[Measure]) -> bytes:
-    """The page that Prometheus reads. Blocks, the first time for longer."""
+    """The page that Prometheus reads. Blocks; the first call takes longer."""
     from prometheus_client.exposition import generate_latest
     from prometheus_client.registry import CollectorRegistry
 
@@ -24,7 +24,7 @@ def write_metrics(measures: Iterable[Measure]) -> bytes:
 
 
 class _Collector:
-    """What the library asks for metrics."""
+    """The collector that the library calls for metrics."""
 
     def __init__(self, measures: Iterable[Measure]) -> None:
         self._measures = measures

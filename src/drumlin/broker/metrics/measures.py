@@ -42,7 +42,7 @@ class Metrics:
         self._sources: list[Source] = []
 
     def add(self, source: Source) -> None:
-        """Have a source asked whenever somebody wants to know."""
+        """Add a source, which is called whenever the metrics are collected."""
         self._sources.append(source)
 
     def collect(self) -> Iterable[Measure]:
