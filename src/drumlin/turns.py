@@ -1,13 +1,12 @@
-"""Work that takes long, done in turns, so that whoever else wants the event loop gets it.
+"""Long work, done in turns, so that other work on the event loop gets its time.
 
-Everything that clients ask for happens on one loop. Whatever is proportional to what one of them
-sends, or to what a broker holds, gives way: a handler as a generator that yields after each entry,
-which `Turns` drives; a chore that awaits anyway by asking its `Pace`. What begins has 2 ms, which
-are enough for most, or less where others have begun in the same turn. What goes on has 1 ms at a
-time, as there may be several beside one another that do: of all generators that are under way one
-has its turn, then whatever else is ready.
+All requests are handled on one loop. Work that grows with a request's size, or with what a broker
+holds, must yield: a handler is a generator that yields after each entry, and `Turns` drives it; a
+coroutine asks its `Pace`. New work has 2 ms, which is enough for most, or less where other work
+has begun in the same turn. Continued work has 1 ms at a time, as there may be several such
+generators: one of them has its turn, then everything else that is ready.
 
-State may have changed whenever a generator goes on: it yields only where it does not mind.
+State may have changed whenever a generator resumes: it yields only where that does no harm.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-#: Of what begins; what goes on has half of it.
+#: The time of new work; continued work has half of it.
 TURN_S: Final = 0.002
 
-#: Of what begins when others have.
+#: The time of new work when other work has begun in the same turn.
 _LATE_S: Final = TURN_S / 8
 
 #: Done side by side; each may do some work before it awaits anything.
@@ -56,7 +55,7 @@ def one_turn(work: Work[Any], ends_at: float | None = None) -> Finished | None:
 
 
 def _end_of_turn() -> float:
-    """Of somebody who goes on."""
+    """When continued work that resumes now must yield."""
     return time.monotonic() + TURN_S / 2
 
 
@@ -71,7 +70,7 @@ def _until(ends_at: float, work: Work[Any]) -> Finished | None:
 
 
 def to_end(work: Work[T]) -> T:
-    """Do all of it at once: in a thread, where nobody waits for its turn."""
+    """Do all of it at once: for a thread, where no other work waits for its turn."""
     try:
         while True:
             next(work)
@@ -81,7 +80,7 @@ def to_end(work: Work[T]) -> T:
 
 
 def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
-    """Empty what is long in turns: all at once, to free what is in it takes a turn and more."""
+    """Empty long collections in turns: freeing everything at once takes more than a turn."""
     for each in collections:
         while each:
             if isinstance(each, list):
@@ -112,15 +111,15 @@ def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
-    """When whoever begins now has to give way: soon, if others have had their turn in this one.
+    """When work that begins now must yield: soon, if other work has run in this turn of the loop.
 
-    Of the loop's, that is: dozens of clients may be heard of in one.
+    The loop may receive requests of dozens of clients in one turn.
     """
     return time.monotonic() + (_LATE_S if is_long_turn(loop) else TURN_S)
 
 
 class Turns:
-    """All work of one loop that goes on turn by turn."""
+    """All work of one loop that continues turn by turn."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
@@ -130,7 +129,7 @@ class Turns:
         return await self.start(work)
 
     def start(self, work: Work[T]) -> asyncio.Future[T]:
-        """As `run`; nobody has to wait for it."""
+        """Like `run`, but the caller need not wait for it."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.append((work, done))
@@ -154,7 +153,7 @@ class Turns:
 
 
 def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
-    """Go on with `work`; whether it has ended, and whoever waits for it has heard of it."""
+    """Resume `work`; returns whether it has ended and set its result on `done`."""
     finished, failure = None, None
     if not done.cancelled():
         try:
@@ -174,9 +173,9 @@ def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
 
 
 class Rounds:
-    """Those who have more to do, of which each takes a turn at most, and all together little more.
+    """Callbacks with more work to do: each takes at most a turn, all together little more.
 
-    Whoever has not come to its end asks to go on again, and comes after all others.
+    A callback that is not finished adds itself again, and is called after all others.
     """
 
     def __init__(self) -> None:
@@ -223,7 +222,7 @@ class Pace:
 async def side_by_side(
     do: Callable[[Item], Awaitable[T]], items: Sequence[Item], at_a_time: int = _TOGETHER
 ) -> list[T]:
-    """What `do` gives for each item: some at a time, so that many of them keep nobody waiting."""
+    """The results of `do` for each item: some at a time, so that many do not block the loop."""
     pace = Pace()
     results: list[T] = []
     for first in range(0, len(items), at_a_time):

@@ -23,7 +23,7 @@ _LEVELS: Final = {
 
 
 def levels() -> dict[str, str]:
-    """The level in force of each logger."""
+    """The effective level of each logger."""
     names = sorted(name for name in logging.root.manager.loggerDict if name.startswith("drumlin"))
     return {ROOT: _level_of(logging.root)} | {
         name: _level_of(logging.getLogger(name)) for name in names
@@ -40,7 +40,7 @@ def _level_of(logger: logging.Logger) -> str:
 
 
 def check(name: str, level: str | None) -> None:
-    """Whether the logger can have that level; None stands for that of its parent.
+    """Check that the logger can have this level; None means its parent's level.
 
     Raises:
         KafkaError: INVALID_CONFIG, INVALID_REQUEST.
@@ -57,6 +57,6 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set what `check` has found right."""
+    """Set a level that `check` has accepted."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else _LEVELS[level])

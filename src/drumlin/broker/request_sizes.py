@@ -1,9 +1,9 @@
 """How large a request of each API may be.
 
-Apache Kafka has one limit for all, `socket.request.max.bytes`, and 100 MB of it by default: room
-for records. Nothing else that an honest client sends comes near. Read into objects it takes ten
-and more times its bytes, so the other APIs have limits of their own, below that one. They are
-checked when the first bytes of a request have arrived, before there is memory for the rest.
+Apache Kafka has one limit for all APIs, `socket.request.max.bytes`, 100 MB by default: room for
+records. No other request of an honest client comes near it. A parsed request takes ten or more
+times its size on the wire, so the other APIs have their own, lower limits. They are checked when
+the first bytes of a request have arrived, before memory for the rest is allocated.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from drumlin.wire.messages import API_KEYS
 
 _MIB: Final = 1 << 20
-#: 16,000 topics with the longest names there can be, or half a million partitions.
+#: 16,000 topics with the longest possible names, or half a million partitions.
 _ORDINARY_BYTES: Final = 4 * _MIB
 _LARGER: Final = {
-    # Hundreds of thousands of partitions, which they name one by one.
+    # These name up to hundreds of thousands of partitions one by one.
     "fetch": 8 * _MIB,
     "list_offsets": 8 * _MIB,
     "offset_fetch": 8 * _MIB,
@@ -24,14 +24,14 @@ _LARGER: Final = {
     "create_topics": 8 * _MIB,
     "alter_configs": 8 * _MIB,
     "incremental_alter_configs": 8 * _MIB,
-    # Text or states of a client's choice for each partition.
+    # These carry metadata or state of a client's choice for each partition.
     "offset_commit": 16 * _MIB,
     "txn_offset_commit": 16 * _MIB,
     "write_share_group_state": 16 * _MIB,
-    # A byte for each record that is acknowledged.
+    # These take a byte for each acknowledged record.
     "share_fetch": 16 * _MIB,
     "share_acknowledge": 16 * _MIB,
-    # What a member wants and has; and of all members what they get.
+    # A member's subscription and owned partitions; and the assignments of all members.
     "join_group": 16 * _MIB,
     "sync_group": 32 * _MIB,
 }
@@ -40,5 +40,5 @@ _PRODUCE: Final = API_KEYS["produce"]
 
 
 def request_bytes_max(api_key: int) -> int | None:
-    """The most bytes of a request without its length; None: as many as any request may have."""
+    """The size limit of a request without its length prefix; None: only the general limit."""
     return None if api_key == _PRODUCE else _BY_KEY.get(api_key, _ORDINARY_BYTES)

@@ -1,7 +1,7 @@
 """Which APIs and versions this broker serves: the one place that says so.
 
-What stands here is advertised in ApiVersions and routed; what does not is refused by closing
-the connection, as Apache Kafka does. The ranges are those of Apache Kafka 4.3.
+APIs in this table are advertised in ApiVersions and routed; others are refused by closing the
+connection, as Apache Kafka does. The ranges are those of Apache Kafka 4.3.
 """
 
 from __future__ import annotations

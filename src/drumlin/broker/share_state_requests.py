@@ -1,9 +1,9 @@
-"""What the five APIs of share groups' state have in common: a request for many partitions, and a
-result for each of them.
+"""The common part of the five share group state APIs: a request for many partitions, and a result
+for each of them.
 
-Owns the shape of request and response only; what is done is the share coordinator's business.
-A request that names no group, no topic, or a topic without partitions gets no result at all, as
-from Apache Kafka.
+Owns only the shape of request and response; the work is the share coordinator's.
+A request that names no group, no topic, or a topic without partitions gets an empty result, as in
+Apache Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class StateRequest(Protocol):
-    """What all five are made of."""
+    """The fields that all five requests have."""
 
     @property
     def group_id(self) -> str: ...
@@ -31,14 +31,14 @@ class StateRequest(Protocol):
     def topics(self) -> Sequence[Any]: ...
 
 
-#: Does what is asked for one partition: topic id and the request's partition -> fields to answer.
+#: Handles one partition: topic id and the request's partition -> fields of the result.
 Ask = Callable[[UUID, Any], Awaitable[Mapping[str, Any]]]
 
 
 async def answer_partitions(
     request: StateRequest, shape: Shape, names: tuple[str, str], blank: Mapping[str, Any], ask: Ask
 ) -> Any:
-    """The response; `names` are those of the response and of a topic's result.
+    """The response; `names` are the class names of the response and of a topic's result.
 
     `blank` are the fields of a partition that has an error.
     """
@@ -70,7 +70,7 @@ async def answer_partitions(
 
 
 async def _names_partitions(topics: Iterable[Any], pace: Pace) -> bool:
-    """Whether of each topic a partition is asked for."""
+    """Whether every topic names at least one partition."""
     for topic in topics:
         if not topic.partitions:
             return False

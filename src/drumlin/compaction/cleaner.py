@@ -228,7 +228,7 @@ def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
 def _changes_told(
     log: PartitionLog, view: CleaningView, ours: Container[Segment] = ()
 ) -> Iterator[None]:
-    """Not what is read is broken where somebody else has cut or removed it meanwhile.
+    """Report read errors as SegmentsChanged if segments were truncated or removed meanwhile.
 
     `ours` are segments that this cleaning has removed itself.
 

@@ -54,7 +54,7 @@ class MirrorState:
         self._lock.close()
 
     def of(self, group: str, place: TopicPartition) -> Agreement:
-        """What is remembered of a partition; whoever changes it says so with `changed`."""
+        """The state of a partition; a caller that changes it must call `changed`."""
         return self._agreements.setdefault((group, place), Agreement())
 
     def changed(self, group: str, place: TopicPartition) -> None:

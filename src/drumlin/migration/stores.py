@@ -1,7 +1,7 @@
-"""A store of committed offsets, as transfers see it, and the store that a cluster is.
+"""A store of committed offsets, as transfers see it, and the store of a Kafka cluster.
 
-A store says which groups it has, what they have committed, and whether somebody reads with a
-group just now; it writes offsets and says which it refused. It never decides what to write.
+A store lists its groups, their committed offsets, and whether a group has live consumers now; it
+writes offsets and reports which it refused. It never decides what to write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OffsetStore(Protocol):
     def write(self, group: str, positions: Positions) -> Refusals: ...
 
     def live_consumers(self, group: str) -> str | None:
-        """Who reads with this group now, in words; None where nobody does."""
+        """A description of the group's live consumers; None if it has none."""
 
 
 class ConnectedCluster(Protocol):

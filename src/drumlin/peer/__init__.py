@@ -1,5 +1,5 @@
 """Asynchronous connections to brokers: versions, routing, retries, raw record batches.
 
-Serves the client and what is built on it. Of records it knows the headers of batches, no more;
-it must never import Arrow.
+Serves the client and what is built on it. It reads the headers of batches, but no records; it
+must never import Arrow.
 """

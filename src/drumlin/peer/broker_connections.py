@@ -1,7 +1,7 @@
-"""The connections to a cluster: one per broker, made when needed, and the way to a leader.
+"""The connections to a cluster: one per broker, made when needed; finds leaders.
 
-Finds brokers by metadata, reconnects lost ones on the next use, and runs an attempt again
-after errors that may pass, within a deadline. Lives in one event loop.
+Finds brokers by metadata, reconnects to a lost one on the next use, and retries an attempt after
+transient errors, within a deadline. Lives in one event loop.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
     """Addresses from "host:port,[::1]:port,host".
 
     Raises:
-        ValueError: no address in it, or a port that is none.
+        ValueError: it has no address, or an invalid port.
     """
     addresses = []
     for part in filter(None, (each.strip() for each in bootstrap.split(","))):
@@ -98,8 +98,8 @@ class BrokerConnections:
 
         Raises:
             ConnectionLost: no broker, known or bootstrap, answers.
-            AuthenticationFailed: one refuses us, or is not to be trusted. The others are not
-                asked: a wrong password that is tried everywhere locks its user out.
+            AuthenticationFailed: a broker refuses us, or is not to be trusted. The others are not
+                tried: a wrong password that is sent to every broker locks its user out.
         """
         for connection in self._open.values():
             if connection.is_open:
@@ -138,7 +138,7 @@ class BrokerConnections:
         return list(self.view.topics[topic].partitions)
 
     async def controller(self) -> BrokerConnection:
-        """A connection to the broker that takes changes of topics."""
+        """A connection to the controller, the broker that creates and deletes topics."""
         if self.view.controller_id not in self.view.brokers:
             await self.refresh(())
         if self.view.controller_id in self.view.brokers:
@@ -159,7 +159,7 @@ class BrokerConnections:
         return await asyncio.shield(task)
 
     def _opened(self, address: Address, task: asyncio.Future[BrokerConnection]) -> None:
-        """Keep the connection, also if nobody waits for it any more."""
+        """Keep the connection, even if no request waits for it any more."""
         self._opening.pop(address, None)
         if not task.cancelled() and task.exception() is None:
             self._open[address] = task.result()
@@ -181,7 +181,7 @@ class BrokerConnections:
     async def look_up(
         self, topics: Collection[str] | None, *, create_missing: bool = False
     ) -> dict[str, ErrorCode]:
-        """As `refresh`; gives the topics that were not described, and why."""
+        """Like `refresh`, but returns the topics without a description, and why."""
         connection = await self.any()
 
         def build(shape: Shape) -> object:
@@ -212,9 +212,9 @@ class BrokerConnections:
         deadline: Deadline | None = None,
         missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
     ) -> T:
-        """`attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
+        """Retry `attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
 
-        After a failure the next attempt asks anew who coordinates.
+        After a failure the next attempt looks up coordinators anew.
         """
 
         async def try_once() -> T:

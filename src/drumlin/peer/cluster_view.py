@@ -1,6 +1,6 @@
-"""What metadata responses have told us: brokers, topics, partitions, leaders.
+"""What is known from metadata responses: brokers, topics, partitions, leaders.
 
-Plain state without I/O. It may always be out of date; whoever finds out asks for a refresh.
+Plain state without I/O. It may always be out of date; code that finds it so asks for a refresh.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class ClusterView:
     controller_id: int = -1
     brokers: dict[int, Address] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
-    #: Node ids as brokers have told them, by kind and name; all forgotten when an attempt fails.
+    #: Node ids of coordinators, by kind and name; all forgotten when an attempt fails.
     coordinators: dict[tuple[int, str], int] = field(default_factory=dict)
 
     def update(self, response: Any) -> dict[str, ErrorCode]:
-        """Take in a metadata response; gives the topics it has no description of, and why."""
+        """Take in a metadata response; returns the topics without a description, and why."""
         self.cluster_id = getattr(response, "cluster_id", None)
         self.controller_id = response.controller_id
         self.brokers = {each.node_id: Address(each.host, each.port) for each in response.brokers}

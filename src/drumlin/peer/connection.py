@@ -1,12 +1,12 @@
 """One connection to one broker: requests out, responses matched to them by correlation id.
 
 Requests are pipelined: any number may wait for their answers. A request that is not answered
-in time closes the connection, since a broker answers in order and everything behind the late
-answer would be late as well. After any error the connection is dead and says why to all who
-wait; making a new one is up to `BrokerConnections`.
+in time closes the connection, since a broker answers in order and everything after the late
+answer would be late as well. After any error the connection is dead, and every waiting request
+fails with the reason; making a new one is up to `BrokerConnections`.
 
-A connection that is to be encrypted or logged in never goes on without it. Where a login ends
-after a time it is repeated before (KIP-368): what is sent meanwhile is held back, in its order.
+A connection that is to be encrypted or logged in is never used without. A login that expires is
+repeated in time (KIP-368): requests sent meanwhile are held back, in order.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ from drumlin.wire.messages import (
 _logger = logging.getLogger(__name__)
 
 _FRAME_BYTES_MAX: Final = 2**31 - 1
-#: Nobody whom we do not know yet has more to say to us.
+#: Frame limit for a peer that has not yet answered ApiVersions.
 _STRANGERS_FRAME_BYTES_MAX: Final = 1 << 20
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake
-_RENEWED_AFTER: Final = (0.85, 0.95)  # parts of a session's life, as in Kafka's clients
+_RENEWED_AFTER: Final = (0.85, 0.95)  # fractions of a session's lifetime, as in Kafka's clients
 _LOOK_AGAIN_S: Final = 0.002
 _LIFETIME_MAX_S: Final = 30 * 86400.0
 
@@ -82,7 +82,7 @@ class _Waiting(NamedTuple):
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Open it with `BrokerConnection.open`; it is ready to be asked then."""
+    """Open it with `BrokerConnection.open`; then it is ready for requests."""
 
     def __init__(
         self, address: Address, options: PeerOptions, memory: FrameMemory, access: Access
@@ -99,13 +99,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._outgoing: PlainOutgoing | EncryptedOutgoing | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._closed_by: PeerError | None = None
-        self._is_paused = False  # the transport has enough
+        self._is_paused = False  # the transport's buffer is full
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._has_unanswered = False
-        self._has_served = False  # answered more than which versions it has
+        self._has_served = False  # has answered more than ApiVersions
         self._held_back: list[Sequence[bytes | memoryview]] | None = None
-        self._unanswered: set[int] = set()  # of before a login is repeated
+        self._unanswered: set[int] = set()  # requests sent before the login is repeated
         self._all_answered = asyncio.Event()
         self._session: asyncio.Task[None] | None = None
 
@@ -122,7 +122,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises:
             ConnectionLost: refused, not resolved, or not accepted in time.
             AuthenticationFailed: the broker is not to be trusted, or does not trust us.
-            PeerError: whoever listens there is no broker that we can talk to.
+            PeerError: the peer is not a broker, or not one that we can talk to.
         """
         memory = memory or FrameMemory()
         access = access or Access(options.security, options.connect_timeout_ms)
@@ -141,7 +141,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if isinstance(error, ssl.SSLError | ConnectionResetError) and access.tls is not None:
                 raise explained(error, f"broker {address}") from error
             raise ConnectionLost(f"broker {address}: {_reason(error)}") from error
-        except (ValueError, OverflowError):  # other brokers tell what they like in their metadata
+        except (ValueError, OverflowError):  # metadata may contain any host and port
             raise ConnectionLost(f"broker {address}: that is no address") from None
         try:
             await connection._negotiate()
@@ -157,10 +157,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._closed_by is None and self._transport is not None
 
     def version_of(self, api_name: str, version_max: int | None = None) -> int:
-        """The highest version that the broker and we know, not above `version_max`.
+        """The highest version that both the broker and we support, at most `version_max`.
 
         Raises:
-            UnsupportedByBroker: there is none.
+            UnsupportedByBroker: there is no such version.
         """
         ours_min, ours_max = schema_versions(api_name)
         theirs = self._versions.get(API_KEYS[api_name])
@@ -211,7 +211,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_ms: float | None = None,
         parse: ResponseParser | None = None,
     ) -> asyncio.Future[Any]:
-        """Send a request now, behind all that were sent before; gives its future response.
+        """Send a request now, after all earlier ones; returns its future response.
 
         `parse` reads the response in place of the generated schemas.
         """
@@ -224,8 +224,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Send a request that has no response: Produce with acks=0.
 
-        From then on `writable` waits until the operating system has everything: nothing else
-        tells how far it has come, and what is still here is lost when the connection is closed.
+        From then on `writable` waits until the operating system has everything: there is no
+        other sign of progress, and what is still here is lost when the connection is closed.
         """
         version = self.version_of(api_name, version_max)
         self._has_unanswered = True
@@ -315,7 +315,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def _log_in(self, exchange: Exchange) -> float:
         if self.version_of("sasl_handshake") < 1:
-            # KIP-152: messages of SASL without Kafka's frames, which no broker of today needs.
+            # Before KIP-152, SASL messages had no Kafka frames; no current broker needs that.
             raise UnsupportedByBroker(f"broker {self.address} is too old to log in to")
         where = f"broker {self.address}"
         return await log_in(self._ask_for_login, self._access, exchange, where)
@@ -328,7 +328,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return await self._await_answer(correlation_id, api_name, version, timeout_ms)
 
     async def _stay_logged_in(self, lifetime_s: float) -> None:
-        """Log in again and again, each time before the session ends (KIP-368)."""
+        """Repeat the login each time before the session ends (KIP-368)."""
         try:
             while lifetime_s > 0:
                 lifetime_s = min(lifetime_s, _LIFETIME_MAX_S)
@@ -336,7 +336,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 exchange = await self._exchange_when_possible()
                 lifetime_s = await self._log_in_again(exchange)
         except (PeerError, KafkaError) as error:
-            # What waits was not sent, and may go over another connection, if one can log in.
+            # Held requests were not sent, and may go over another connection that can log in.
             self._fail(ConnectionLost(str(error)))
         except Exception as error:
             self._fail(ConnectionLost(f"broker {self.address}: {type(error).__name__} in a login"))
@@ -347,17 +347,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
             try:
                 return await self._access.exchange()
             except ConnectionLost as error:
-                # The broker ends the connection if this takes too long.
+                # The broker closes the connection if this takes too long.
                 _logger.warning("broker %s: not logged in again yet: %s", self.address, error)
                 await asyncio.sleep(self._options.retry_backoff_max_ms / 1000)
 
     async def _log_in_again(self, exchange: Exchange) -> float:
-        """The broker takes nothing else meanwhile: what comes is held back until it is done."""
+        """The broker accepts no other request meanwhile: new ones are held back until then."""
         self._held_back = []
         self._may_write.clear()
         self._unanswered = set(self._waiting)
         if self._unanswered:
-            # It may hold a request for minutes, and would not hear of a login until then.
+            # The broker may hold a request for minutes, and would not read the login until then.
             self._all_answered.clear()
             await self._all_answered.wait()
         lifetime_s = await self._log_in(exchange)
@@ -422,7 +422,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        is_stranger = not self._versions  # its refusal may come behind the handshake (TLS 1.3)
+        is_stranger = not self._versions  # its refusal may come after the handshake (TLS 1.3)
         if is_stranger and isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
             self._fail(explained(exc, f"broker {self.address}"))
             return
@@ -430,7 +430,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail(ConnectionLost(f"broker {self.address}: connection closed{why}{self._guess()}"))
 
     def _guess(self) -> str:
-        """What may be wrong where a broker ends a connection that it has hardly served."""
+        """A possible cause when a broker closes a connection that it has hardly served."""
         if self._has_served:
             return ""
         if not self._versions:
@@ -439,7 +439,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return "" if self._access.has_login else "; does it want a login (sasl.mechanism)?"
 
     def close(self) -> None:
-        """Close at once; whoever waits for an answer gets `ConnectionLost`."""
+        """Close at once; every request that waits for an answer gets `ConnectionLost`."""
         self._fail(ConnectionLost(f"broker {self.address}: connection closed by us"))
 
     def _fail(self, error: PeerError) -> None:
@@ -478,6 +478,6 @@ def _parse(waiting: _Waiting, frame: memoryview) -> Any:
 
 
 def _is_unsupported_version(frame: memoryview) -> bool:
-    # The error code stands first in every version of this response.
+    # The error code comes first in every version of this response.
     code = int.from_bytes(frame[4:6], "big", signed=True)
     return code == ErrorCode.unsupported_version

@@ -24,25 +24,25 @@ class RequestTimeout(PeerError):
 
 
 class UnsupportedByBroker(PeerError):
-    """The broker does not know the API, or no version of it that we know."""
+    """The broker does not support the API, or no version of it that we support."""
 
 
 class InvalidResponse(PeerError):
-    """The broker sent bytes that are no answer to what it was asked."""
+    """The broker sent bytes that do not answer the request."""
 
 
 class AuthenticationFailed(PeerError):
-    """The broker is not whom we trust, or does not take us for whom we say we are.
+    """We do not trust the broker, or it does not accept our identity.
 
-    The same would happen again: nothing is tried a second time after it.
+    The same would happen again: nothing is retried after this.
     """
 
 
 def only(answers: Sequence[T], what: str) -> T:
-    """The one answer about the one thing that was asked for.
+    """The one answer to a request for one thing.
 
     Raises:
-        InvalidResponse: there is none, or there are more.
+        InvalidResponse: there is no answer, or more than one.
     """
     if len(answers) != 1:
         raise InvalidResponse(f"{what}: {len(answers)} answers to one question")

@@ -1,7 +1,7 @@
-"""Memory for large responses, used again.
+"""Reused memory for large responses.
 
-To touch new memory costs about as much as to receive into it. So whoever is done with a large
-frame may give its memory back; who does not, leaves it to the garbage collector.
+Touching new memory costs about as much as receiving into it. So a caller that is done with a
+large frame may give its memory back; otherwise the garbage collector frees it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FrameMemory:
         self._free: defaultdict[int, list[bytearray]] = defaultdict(list)
 
     def take(self, size: int) -> bytearray | None:
-        """At least `size` bytes, with anything in them; None for a size that is not kept here."""
+        """At least `size` bytes of any content; None for a size that is not kept here."""
         if size > _SIZE_MAX:
             return None
         rounded = -(-size // _STEP) * _STEP
@@ -34,9 +34,9 @@ class FrameMemory:
             return bytearray(rounded)
 
     def give_back(self, part: memoryview) -> None:
-        """Take back the memory of a frame, of which `part` is a part. Nobody may use it now.
+        """Take back the memory of the frame that contains `part`; it must not be used any more.
 
-        Nothing is kept that may hold a large record: those are not copied out of it.
+        Memory that may hold a large record is not kept: such records refer to it.
         """
         memory = part.obj
         if (

@@ -1,7 +1,7 @@
-"""How a connection logs in: SaslHandshake, then SaslAuthenticate until both sides have had enough.
+"""How a connection logs in: SaslHandshake, then SaslAuthenticate until both sides are done.
 
-KIP-43 and KIP-152. What is said in these messages is up to the exchange; here is what Kafka
-wraps them in, and what the broker's refusals mean.
+KIP-43 and KIP-152. The exchange decides what the SASL messages contain; this module wraps them
+in Kafka's requests, and interprets the broker's refusals.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Ask = Callable[[str, Callable[[Shape], Any]], Awaitable[Any]]
 
 
 async def log_in(ask: Ask, access: Access, exchange: Exchange, where: str) -> float:
-    """Log in, and tell for how many seconds that is good; 0 stands for ever.
+    """Log in; returns for how many seconds the login is valid, 0 for ever.
 
     Raises:
-        AuthenticationFailed: one of both sides does not take the other for what it says.
-        PeerError, KafkaError: the broker cannot tell now.
+        AuthenticationFailed: one side does not accept the other's identity.
+        PeerError, KafkaError: the broker cannot decide now.
     """
     response = await ask("sasl_handshake", partial(_handshake, exchange.mechanism))
     _check_handshake(response, exchange.mechanism, where)

@@ -16,9 +16,9 @@ ISOLATION_LEVELS: Final[dict[Isolation, int]] = {"read_uncommitted": 0, "read_co
 class PeerOptions:
     """Names and values as in Kafka's clients.
 
-    `request_timeout_ms` is what a broker has for one answer, `call_timeout_ms` how long a call goes
-    on with further attempts: Kafka's `default.api.timeout.ms`. Only where the second is longer
-    can a call outlive a broker that hangs; without a word the two are the same.
+    `request_timeout_ms` is how long one answer may take, `call_timeout_ms` how long a call may
+    retry: Kafka's `default.api.timeout.ms`. A call survives a broker that hangs only if the second
+    is longer; by default the two are equal.
     """
 
     client_id: str = "drumlin"
@@ -32,5 +32,5 @@ class PeerOptions:
 
     @property
     def patience_ms(self) -> int:
-        """How long to go on trying."""
+        """How long to retry."""
         return self.request_timeout_ms if self.call_timeout_ms is None else self.call_timeout_ms

@@ -1,9 +1,9 @@
-"""What goes out of one connection: frames in parts, sent from where they lie.
+"""The outgoing side of one connection: frames in parts, sent without copying.
 
 A transport of asyncio copies what the socket does not take at once, and before Python 3.12 it
-moves that in memory with every part that follows: batches of a megabyte cost more there than it
-takes to encode them. So what goes out in plain goes past the transport, which only receives
-then. What is to be encrypted goes through it. Lives in the loop.
+moves that in memory with every part that follows: for batches of a megabyte this costs more than
+encoding them. So plaintext is sent past the transport, which then only receives. Encrypted
+connections send through it. Lives in the loop.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-_PARTS_MAX: Final = 64  # of one system call
+_PARTS_MAX: Final = 64  # per system call
 _MUCH_BYTES: Final = 64 << 10
 # Up to this, one write of joined parts is cheaper than encrypting each.
 _JOIN_BYTES_MAX: Final = 128 << 10
 
 
 class Paused(Protocol):
-    """The protocol of a transport, as far as it is told of what goes out."""
+    """The part of a transport's protocol that reacts to outgoing data."""
 
     def pause_writing(self) -> None:
-        """Much waits to be sent."""
+        """Too much data waits to be sent."""
 
     def resume_writing(self) -> None:
-        """It is sent."""
+        """The waiting data is sent."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing can be sent any more."""
 
 
 class PlainOutgoing:
-    """Past the transport, through a socket of its own that shares the connection."""
+    """Sends past the transport, through its own socket on the same connection."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Paused) -> None:
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
-        # Nobody else may watch the transport's own descriptor.
+        # asyncio does not let others watch the transport's own descriptor.
         theirs = transport.get_extra_info("socket")
         self._socket = socket.fromfd(theirs.fileno(), theirs.family, theirs.type)
         self._socket.setblocking(False)
@@ -56,14 +56,14 @@ class PlainOutgoing:
         return bool(self._parts)
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Send a frame behind all before it; a part must not change until it is answered."""
+        """Send a frame after all earlier ones; its parts must not change until it is answered."""
         self._parts.extend(memoryview(part) for part in parts if len(part))
         self._size += sum(map(len, parts))
         if not self._is_watching:
             self._send()
 
     def report_any(self) -> None:
-        """Pause the protocol as long as anything is here, however little."""
+        """From now on pause the protocol while any byte waits."""
         self._much = 0
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class PlainOutgoing:
         except OSError as error:
             self._parts.clear()
             self._size = 0
-            # Not at once: whoever sends this is about to wait for its answer.
+            # Not at once: the sender is about to wait for the answer.
             self._loop.call_soon(self._protocol.connection_lost, error)
         self._watch(bool(self._parts))
         self._tell()
@@ -133,15 +133,15 @@ class EncryptedOutgoing:
         )
 
     def put(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Send a frame behind all before it."""
+        """Send a frame after all earlier ones."""
         for some in _joined(parts):
             self._transport.write(some)
 
     def report_any(self) -> None:
-        """No limit of zero can be set, nor any for what is encrypted already: see `is_sending`."""
+        """Does nothing: no limit covers data that is already encrypted. See `is_sending`."""
 
     def close(self) -> None:
-        """Nothing of ours is open."""
+        """Nothing to close."""
 
 
 def _joined(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:

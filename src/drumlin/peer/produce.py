@@ -1,6 +1,6 @@
 """Send record batches to their partitions, as the bytes they are.
 
-Each has an answer of its own; which of them share a request is nobody's business outside.
+Each has an answer of its own; callers do not see which of them share a request.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from drumlin.records.batch import Buffer
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
-# From 13 on topics go by id.
+# From 13 on topics are named by id.
 _VERSION_MAX: Final = 12
-# From 12 on a broker takes a partition into the transaction by itself (KIP-890), and expects a
-# new epoch for the next one.
+# From 12 on a broker adds a partition to the transaction by itself (KIP-890), and expects a new
+# epoch for the next transaction.
 _TRANSACTIONAL_VERSION_MAX: Final = 11
 NO_ACKS: Final = 0
-#: As much as Kafka's producers put into a request, but for a batch that is larger.
+#: As much as Kafka's producers put into a request; a single larger batch is allowed.
 _REQUEST_BYTES_MAX: Final = 1 << 20
 
 _Place: TypeAlias = tuple[str, int]
@@ -41,7 +41,7 @@ class Produced(NamedTuple):
 
 
 class _Manner(NamedTuple):
-    """What holds for all of one request."""
+    """The settings that all batches of one request share."""
 
     acks: int
     timeout_ms: int
@@ -67,9 +67,9 @@ def send_batch(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> asyncio.Future[Any]:
-    """Send behind what was sent before; give the future answer to `produced`.
+    """Send after all earlier batches; pass the future answer to `produced`.
 
-    What is sent to one broker in the same turn of the loop goes in one request, as far as it may.
+    Batches for one broker from the same turn of the loop share a request where possible.
     With acks=0 the answer is None, as soon as the batch is on its way, or lost.
     """
     manner = _Manner(acks, timeout_ms, transactional_id)
@@ -104,7 +104,7 @@ def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilde
 
 
 class _Outgoing:
-    """What goes over a connection at the end of this turn: one batch of a partition a request."""
+    """What a connection sends at the end of this turn: per request one batch of a partition."""
 
     def __init__(self) -> None:
         self._manner: _Manner | None = None
@@ -142,7 +142,7 @@ class _Outgoing:
                 response.add_done_callback(functools.partial(_share_out, answers))
 
     def _take(self) -> dict[_Place, _Waiting]:
-        """The oldest batch of each partition, as far as they go into one request."""
+        """The oldest batch of each partition, as many as fit into one request."""
         together: dict[_Place, _Waiting] = {}
         size = 0
         for place, queue in list(self._queues.items()):
@@ -189,7 +189,7 @@ def _fail(answers: Iterable[asyncio.Future[Any]], error: BaseException) -> None:
 
 
 def produced(answer: Any, topic: str, partition: int) -> Produced:
-    """What the answer says.
+    """The result for this partition.
 
     Raises:
         KafkaError: the broker's error for this partition.

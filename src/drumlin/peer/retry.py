@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait before: the one policy for all requests."""
+"""When to retry, and how long to wait before: the one policy for all requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 
-#: Our picture of who leads what is wrong: ask for metadata before the next attempt.
+#: Our view of the leaders is stale: ask for metadata before the next attempt.
 STALE_METADATA: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
@@ -28,10 +28,10 @@ STALE_METADATA: Final = frozenset(
         ErrorCode.not_controller,
     }
 )
-#: A topic that is missing may just have been created; one that is still missing is not there.
+#: A missing topic may just have been created; if it is still missing later, it does not exist.
 UNKNOWN_TOPIC_PATIENCE_S: Final = 1.0
-#: One that was asked for to be created: brokers answer before it is there, and under load that
-#: takes seconds. Nothing in their answers tells whether they create topics at all.
+#: For a topic that Metadata should create: brokers answer before it exists, and under load that
+#: takes seconds. Their answers do not tell whether they create topics at all.
 CREATED_TOPIC_PATIENCE_S: Final = 10.0
 
 
@@ -54,7 +54,7 @@ class Deadline:
 
 
 def backoff_s(options: PeerOptions) -> Iterator[float]:
-    """Growing pauses, each shortened or stretched by up to 20 % so that peers do not march."""
+    """Growing pauses, each with a jitter of up to 20 %, so that peers do not retry in step."""
     pause_ms = float(options.retry_backoff_ms)
     while True:
         yield pause_ms / 1000 * random.uniform(0.8, 1.2)
@@ -69,15 +69,15 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def is_stale_metadata(error: BaseException) -> bool:
-    """Whether the error says that leaders, topics or brokers are not where we think."""
+    """Whether the error says that our view of leaders, topics or brokers is stale."""
     if isinstance(error, KafkaError):
         return error.code in STALE_METADATA
     return isinstance(error, ConnectionLost | RequestTimeout)
 
 
 class _Patience:
-    """How long one call goes on. What is missing has its time from the first answer that says so:
-    that answer itself may have been long in coming.
+    """How long one call retries. The time for a missing topic starts with the first answer that
+    says so, as that answer itself may have taken long.
     """
 
     def __init__(self, deadline: Deadline, missing_s: float) -> None:
@@ -103,11 +103,10 @@ async def retrying(
     before_retry: Callable[[BaseException], Awaitable[None]],
     missing_s: float = UNKNOWN_TOPIC_PATIENCE_S,
 ) -> T:
-    """`attempt` until it succeeds, fails for good, or time is over: then its last error.
+    """Retry `attempt` until it succeeds, fails for good, or time is up: then its last error.
 
-    `before_retry` is where a stale picture of the cluster gets refreshed; if it fails itself
-    in a way that may pass, that counts as one more failed attempt. `missing_s`: how long a topic
-    may be missing.
+    `before_retry` refreshes a stale view of the cluster; if that fails with a transient error, it
+    counts as one more failed attempt. `missing_s`: how long a topic may be missing.
     """
     patience = _Patience(deadline, missing_s)
     for pause_s in backoff_s(options):

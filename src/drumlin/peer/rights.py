@@ -1,6 +1,6 @@
-"""Which right a user lacks, where a broker refuses for lack of one: in the words of Kafka's ACLs.
+"""Which right a user lacks when a broker refuses a request, in the words of Kafka's ACLs.
 
-Brokers name the kind of thing alone. What they look for follows from what they were asked.
+A broker names only the kind of resource. Which operation it checks follows from the request.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Metadata, of topics that are created if they are not there.
+#: Metadata for topics that are created if they do not exist.
 CREATING: Final = "metadata, creating"
 
 _CLUSTER: Final = ErrorCode.cluster_authorization_failed
@@ -20,7 +20,7 @@ _TOPIC: Final = ErrorCode.topic_authorization_failed
 _WRITE_ID: Final = "WRITE on the transactional id"
 _RIGHTS: Final = {
     ("metadata", _TOPIC): "DESCRIBE on the topic",
-    # The same answer for a topic that is hidden, and for one that would have to be created. Who
+    # The same answer for a hidden topic and for one that would have to be created. A client that
     # has it created is about to write.
     (CREATING, _TOPIC): "WRITE on the topic, and CREATE if it is not there",
     ("produce", _TOPIC): "WRITE on the topic",

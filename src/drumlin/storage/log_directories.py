@@ -283,7 +283,7 @@ class LogDirectories:
             self._doomed.add([path], log.config.file_delete_delay_ms)
 
     def move_aside(self, topic: str, partition: int) -> None:
-        """As `delete`, but the folder is kept, under a name of its own: nobody has deleted it."""
+        """Like `delete`, but keeps the folder under another name: the topic was not deleted."""
         log = self._logs[topic, partition]
         path = self._let_go(log, stray_directory_name(topic, partition))
         if path is not None:

@@ -228,7 +228,7 @@ class PartitionLog(LogState):
         now_ms: int,
         aborted: AbortedTransaction | None = None,
     ) -> None:
-        """Put a batch behind the log's end. All of an append that can fail is in here."""
+        """Write a batch at the log's end. Everything in an append that can fail is here."""
         if self.log_directory.failure is not None:
             self.log_directory.check_writable()
         try:
@@ -256,7 +256,7 @@ class PartitionLog(LogState):
                 self._roll(self.log_end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        """Seal the active segment and put a new one behind it, starting at `base_offset`."""
+        """Seal the active segment and add a new one after it, starting at `base_offset`."""
         active = self.segments.active
         if active.size == 0:  # its relative offsets would overflow: it has none yet
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)

@@ -184,7 +184,7 @@ class SegmentSwap:
                 self._remove_new()
 
     def settle(self) -> None:
-        """`finish` or `abandon`; whoever calls it holds the lock."""
+        """`finish` or `abandon`; the caller must hold the lock."""
         files, path = self._files, self.log.path
         if self.log.is_deleted:
             self.log.swaps.pending = None

@@ -1,6 +1,6 @@
-"""How brokers for tests are configured where nobody says otherwise.
+"""The default configuration of brokers for tests.
 
-Everything that is not here has Kafka's default.
+All other keys have Kafka's default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BROKER_DEFAULTS: Final[Config] = {
 
 
 def as_properties(config: Config) -> dict[str, str]:
-    """The same as Kafka writes it: all values as text."""
+    """The configuration in Kafka's form: all values as text."""
     return {key: _text(value) for key, value in config.items()}
 
 

@@ -1,4 +1,4 @@
-"""The process of a broker for tests: a broker that does not outlive whoever started it.
+"""The process of a broker for tests: a broker that does not outlive the process that started it.
 
 Standard input is a pipe of which the starter alone has the other end. When the starter ends,
 however it ends, the system closes that end, and the broker removes its folder and ends.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def main(folder: Path, properties: dict[str, str]) -> int:
-    """Run a broker until it is told to stop, or nobody is left to tell it."""
+    """Run a broker until it is told to stop, or its starter is gone."""
     is_data_kept = folder not in Path(properties["log.dirs"]).parents
     threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
     # kio loads all of hypothesis where it finds it, which takes as long as the rest of the start.
@@ -30,7 +30,7 @@ def main(folder: Path, properties: dict[str, str]) -> int:
 
 
 def _watch(folder: Path, is_data_kept: bool) -> None:
-    """Wait for the end of the starter, and leave nothing behind."""
+    """Wait for the end of the starter, then remove the folder and end."""
     while os.read(sys.stdin.fileno(), 4096):
         pass
     if is_data_kept:

@@ -1,13 +1,13 @@
-"""One incremental fetch session (KIP-227): the partitions that a reader named, and which have news.
+"""One incremental fetch session (KIP-227): a reader's partitions, and which of them have news.
 
-Each partition that is remembered watches the real one, and so knows when there is something to
-tell: records, another high watermark or log start offset, another leader epoch, its end. A fetch
-looks only at those, whether there are ten or ten thousand of them:
+Each entry of the session watches its partition, and so knows when there is something to report:
+records, a new high watermark, log start offset or leader epoch, or its deletion. A fetch examines
+only such entries, whether the session has ten partitions or ten thousand:
 
-- `dirty` has, in the order of their turn, all of which something may have to be told. What was
-  looked at and had nothing new leaves it. What gave records stays, at its end, as it may have
-  more; so does what was wrong, and what was not reached as the answer was full.
-- Whether a log dir failed or came back is looked up at each fetch: it may be a thread that knows.
+- `dirty` holds, in the order of their turn, all entries that may have something to report. An
+  examined entry without news leaves it. An entry that gave records stays, at the end, as it may
+  have more; so do entries with an error, and those that a full response had no room for.
+- Whether a log dir failed or came back is checked at each fetch, as threads may notice it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _STEP: Final = 64
 _UNKNOWN: Final = -1
-#: Of a topic's name so much is not counted; no topic has a longer one.
+#: A topic name up to this size is not counted; no topic has a longer one.
 _NAME_BYTES: Final = 256
 
 
@@ -38,13 +38,13 @@ class Listener(Protocol):
         """A partition of the session has more to read."""
 
     def disturb(self) -> None:
-        """Something else is to be told now."""
+        """There is other news to report now."""
 
 
 class Watched:
-    """A partition that a session remembers: what is asked of it, and what was last told.
+    """A session's entry for one partition: what the reader wants, and what was last reported.
 
-    `partition` is the one in whose room it stands; None while there is none of that name.
+    `partition` is the partition that it watches; None while no partition of that name exists.
     """
 
     __slots__ = ("high_watermark", "log_start_offset", "partition", "session", "topic", "wanted")
@@ -58,7 +58,7 @@ class Watched:
         self.log_start_offset = _UNKNOWN
 
     def watch(self, partition: Partition | None) -> None:
-        """Stand in this partition's room instead."""
+        """Watch this partition instead."""
         if self.partition is not None:
             self.partition.waiting.leave(self)
         self.partition = partition
@@ -77,7 +77,7 @@ class Watched:
         )
 
     def told(self, answer: Answer) -> None:
-        """Remember what is answered now."""
+        """Remember what this response reports."""
         # An error is repeated until it goes away, and then the partition is named once more.
         self.high_watermark = _UNKNOWN if answer[0] else answer[1]
         self.log_start_offset = answer[3]
@@ -107,12 +107,12 @@ class Watched:
 
 
 class Session:
-    """What is remembered of one reader. One fetch at a time is under way in it."""
+    """The state of one reader. One fetch at a time is in progress in it."""
 
     def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
         self.id = session_id
         self.by_id = by_id
-        self.epoch = 1  # of the request that comes next
+        self.epoch = 1  # expected of the next request
         self.created_at = self.used_at = now_s
         self.counted = 0  # partitions, as the cache has counted them
         self.is_ended = False
@@ -130,7 +130,7 @@ class Session:
 
     @property
     def weight(self) -> int:
-        """Its partitions; names that no topic has count for as many as take the same memory."""
+        """The number of partitions; overlong topic names count as partitions of the same memory."""
         return self._size + self._long_names
 
     def follow(
@@ -138,7 +138,7 @@ class Session:
         topics: Sequence[tuple[bytes, Sequence[Wanted]]],
         forgotten: Sequence[tuple[bytes, Sequence[int]]],
     ) -> Work[None]:
-        """Take over what a request names: more partitions, other offsets, what it forgets."""
+        """Apply a request: added partitions, changed offsets, forgotten partitions."""
         steps = 0
         changed: list[Watched] = []
         for topic, parts in topics:
@@ -161,7 +161,7 @@ class Session:
                     changed.append(watched)
                 steps += 1
                 if steps % _STEP == 0:
-                    yield  # both grow now and then, which takes long: not in the same turn
+                    yield  # both dicts grow now and then, which takes long: not in the same turn
                     self._look_at(changed)
         self._look_at(changed)
         for topic, indexes in forgotten:
@@ -189,34 +189,34 @@ class Session:
             self._long_names -= len(topic) // _NAME_BYTES
 
     def is_to_be_looked_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
-        """Whether all partitions may have news that nobody has told of."""
+        """Whether any partition may have news that its watcher did not see."""
         return for_stable != self.for_stable or log_dirs != self._log_dirs
 
     def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> Work[None]:
-        """Have all partitions looked at, as such readers and such log dirs see them."""
+        """Mark all partitions to be examined, for these log dirs and this isolation level."""
         self._log_dirs, self.for_stable = log_dirs, for_stable
         steps = 0
         for known in self._topics.values():
             for watched in known.values():
-                watched.watch(None)  # it is to stand elsewhere
+                watched.watch(None)  # it must watch another partition
                 self.dirty[watched] = None
                 steps += 1
                 if steps % _STEP == 0:
                     yield
 
     def to_the_back(self, watched: Watched) -> None:
-        """It got records: others have their turn before it has one again."""
+        """It gave records: all others have their turn before its next one."""
         self.dirty.pop(watched, None)
         self.dirty[watched] = None
 
     def clean(self, watched: Watched) -> None:
-        """It was looked at, and has nothing new."""
+        """It was examined, and has no news."""
         self.dirty.pop(watched, None)
         if not self.dirty:
-            self.dirty = {}  # a dict keeps the memory of all that was ever in it
+            self.dirty = {}  # a dict never shrinks
 
     def leave_all(self) -> Work[None]:
-        """The session has ended: nothing more is to be told to it."""
+        """End the session: stop watching all partitions."""
         self.dirty = {}
         while self._topics:
             _, known = self._topics.popitem()

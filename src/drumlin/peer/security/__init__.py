@@ -1,1 +1,1 @@
-"""How a client proves brokers and itself: TLS, and logins by SASL. Knows no Kafka request."""
+"""How a client and its brokers authenticate: TLS and SASL logins. Knows no Kafka request."""

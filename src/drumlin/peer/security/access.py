@@ -1,6 +1,6 @@
-"""What a client has ready for all its connections: a TLS context, and the way to log in.
+"""What a client prepares for all its connections: a TLS context, and the way to log in.
 
-Made once for a client, in which files are read; shared by its connections, in one event loop.
+Made once per client, which reads the files; shared by its connections, in one event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from drumlin.peer.security.tokens import TokenSource
 
 
 class Access:
-    """How to get at the brokers that `security` is for."""
+    """How to reach the brokers that `security` is for."""
 
     def __init__(self, security: Security, timeout_ms: int) -> None:
         """
@@ -36,7 +36,7 @@ class Access:
 
     @property
     def who(self) -> str:
-        """The user, as an error says it."""
+        """The user, as an error message names it."""
         if self._login is None or isinstance(self._login, OAuthBearer):
             return str(self._tokens)
         return f"user {self._login.username!r}"
@@ -45,8 +45,8 @@ class Access:
         """A new exchange, to log in once.
 
         Raises:
-            AuthenticationFailed: there is no token to be had.
-            ConnectionLost: there is none to be had now.
+            AuthenticationFailed: a token cannot be obtained.
+            ConnectionLost: a token cannot be obtained now.
         """
         login = self._login
         assert login is not None
@@ -61,7 +61,7 @@ class Access:
             self._tokens.forget()
 
     def without_secrets(self, message: str) -> str:
-        """What a broker said, printable, short, and without the secret that it was sent."""
+        """A broker's message, printable, short, and without the secret that it was sent."""
         if isinstance(self._login, Plain) and isinstance(self._login.password, Secret):
             message = self._login.password.hidden_in(message)
         if self._tokens is not None:

@@ -1,4 +1,4 @@
-"""What a token says of itself, if it is a JWT (RFC 7519). Nothing of it is checked here."""
+"""What a token says about itself, if it is a JWT (RFC 7519). Nothing is verified here."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SHOWN_MAX: Final = 100
 
 
 def lifetime_of(token: str) -> float | None:
-    """For how many seconds it is good, if it says so."""
+    """For how many seconds the token is valid, if it says so."""
     expires_at = seconds(_part(token, 1).get("exp"))
     return None if expires_at is None else expires_at - time.time()
 
 
 def described(token: str) -> str:
-    """What a broker may dislike: for whom and of whom it is, the key, and how long it is good.
+    """What a broker may reject: audience, issuer, key, and how long the token is valid.
 
-    Empty where it says nothing of that. Whom it stands for is not told.
+    Empty where the token says nothing about that. The subject is not shown.
     """
     claims = _part(token, 1)
     named = {
@@ -42,7 +42,7 @@ def described(token: str) -> str:
 
 
 def seconds(value: object) -> float | None:
-    """A number that somebody sent, if it is one of a size that there is."""
+    """A received value as a number, if it is one of a plausible size."""
     if isinstance(value, bool | str):  # some endpoints send a string of digits
         is_count = isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX
         value = int(value) if is_count else None
@@ -58,7 +58,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _part(token: str, index: int) -> dict[str, Any]:
-    """Header (0) or claims (1); empty if it is no JWT."""
+    """Header (0) or claims (1); empty if the token is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

@@ -1,4 +1,4 @@
-"""The exchanges of messages by which a client logs in, one for each mechanism. No I/O."""
+"""The message exchanges by which a client logs in, one for each SASL mechanism. No I/O."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Exchange(Protocol):
 
     @property
     def mechanism(self) -> str:
-        """The name of SASL's."""
+        """The name of the SASL mechanism."""
 
     def first(self) -> bytes:
-        """What to begin with."""
+        """The first message."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What to answer; None at the end. May take a while: not for the event loop.
+        """The answer to a challenge; None at the end. May take a while: not for the event loop.
 
         Raises:
             AuthenticationFailed: the broker breaks the rules.
@@ -29,7 +29,7 @@ class Exchange(Protocol):
 
 
 class PlainExchange:
-    """RFC 4616: all in one message."""
+    """RFC 4616: everything in one message."""
 
     mechanism = "PLAIN"
 
@@ -46,7 +46,7 @@ class PlainExchange:
 
 
 class BearerExchange:
-    """RFC 7628: a token; a broker that does not take it says why before it refuses."""
+    """RFC 7628: a token; a broker that rejects it says why before it fails the login."""
 
     mechanism = "OAUTHBEARER"
 

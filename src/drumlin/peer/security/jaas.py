@@ -33,7 +33,7 @@ _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 
 class LoginModule(NamedTuple):
-    """`name` is the last part of its class: whoever shades Kafka's classes changes the others."""
+    """`name` is the last part of the class name: shaded Kafka classes change the other parts."""
 
     name: str
     options: dict[str, str]
@@ -48,7 +48,7 @@ def parse_jaas(text: str) -> LoginModule:
     """The one login module of a JAAS configuration.
 
     Raises:
-        SecurityOptionError: it is written otherwise; the message does not show it.
+        SecurityOptionError: the text is malformed; the message does not show it.
     """
     parts = _parts(text)
     if not parts or parts[0].kind == "mark":

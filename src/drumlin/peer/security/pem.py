@@ -26,10 +26,10 @@ _FILE_BYTES_MAX: Final = 16 << 20
 
 
 def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
-    """The PEM blocks of a file, or of the text itself, each line in its place.
+    """The PEM blocks of a file, or of the text itself, with their line breaks restored.
 
     Raises:
-        SecurityOptionError: there is no such file, or it is none of PEM.
+        SecurityOptionError: the file does not exist, or is not PEM.
     """
     text = given if is_pem(given) else _file_text(given, what, holds_key)
     blocks = [_block(kind, body) for kind, body in _BLOCK.findall(text)]
@@ -42,8 +42,8 @@ def pem_of(given: str, what: str, *, holds_key: bool = False) -> str:
 
 
 def _block(kind: str, body: str) -> str:
-    # Kafka takes PEM that has lost its line ends, as options often have; OpenSSL does not. Who
-    # pastes JSON or YAML has them as a backslash and a letter, which PEM itself never has.
+    # Kafka accepts PEM without its line breaks, which options often lose; OpenSSL does not. Text
+    # pasted from JSON or YAML has them as a backslash and a letter, which PEM itself never has.
     body = body.replace("\\r", "").replace("\\n", "\n")
     if ":" not in body:  # no headers, as old encrypted keys have them
         packed = "".join(body.split())
@@ -70,7 +70,7 @@ def _shown(path: str) -> str:
 
 
 def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
-    """Why a Java store is not taken, and the command that makes PEM of it."""
+    """Why a Java store is refused, and the command that converts it to PEM."""
     stem = str(Path(path).with_suffix(""))
     source, pem, pkcs12 = (shlex.quote(each) for each in (path, f"{stem}.pem", f"{stem}.p12"))
     if not holds_key:
@@ -89,7 +89,7 @@ def refusal_of_store(path: str, kind: str, holds_key: bool) -> str:
 def as_file(text: str) -> Iterator[str]:
     """The path of a file with `text` in it, for a library that takes nothing else.
 
-    It is in memory where the system can do that, and nobody else may read it.
+    The file is in memory where the system supports that, and only this user may read it.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)

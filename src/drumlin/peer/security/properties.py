@@ -1,7 +1,7 @@
-"""Security as Kafka's clients are told of it: `security.protocol`, `ssl.…`, `sasl.…`.
+"""Security in the properties of Kafka's clients: `security.protocol`, `ssl.…`, `sasl.…`.
 
-Owns which of these properties there are and what they mean. One that is not known, has no place
-here, or contradicts another is refused by its name: a connection is never less secure than the
+Owns which of these properties exist and what they mean. A property that is unknown, has no place
+here, or contradicts another is refused by name: a connection is never less secure than the
 properties ask. Values are not shown: there may be passwords in them.
 """
 
@@ -56,7 +56,7 @@ _OAUTH: Final = {
 }
 _CALLBACK_HANDLER: Final = "sasl.login.callback.handler.class"
 _SASL: Final = ("sasl.mechanism", "sasl.jaas.config", _CALLBACK_HANDLER, *_OAUTH)
-#: They tune what Java does and is done otherwise here: without effect, and no harm.
+#: These tune Java code that has no counterpart here: accepted, without effect.
 _WITHOUT_EFFECT: Final = (
     "sasl.login.connect.timeout.ms",
     "sasl.login.read.timeout.ms",
@@ -83,7 +83,7 @@ _NO_KERBEROS: Final = "GSSAPI (Kerberos) is not supported; there are " + ", ".jo
 
 
 class _Properties:
-    """The properties of security, by Kafka's names; `prefix` is what the user has before them."""
+    """The security properties by Kafka's names; `prefix` precedes them in the user's options."""
 
     def __init__(self, given: Mapping[str, str], prefix: str) -> None:
         self._prefix = prefix
@@ -97,19 +97,19 @@ class _Properties:
                 raise self.error(name, "expected a string")
 
     def get(self, name: str) -> str | None:
-        """The value; a blank one counts as none, as it does in Kafka."""
+        """The value; a blank one counts as missing, as in Kafka."""
         value = self._values.get(name)
         return value if value is not None and value.strip() else None
 
     def has_value(self, name: str) -> bool:
-        """Whether it is there, blank or not."""
+        """Whether the property is given, blank or not."""
         return name in self._values
 
     def error(self, name: str, why: str) -> SecurityOptionError:
         return SecurityOptionError(f"option '{self._prefix}{name}': {why}")
 
     def names(self, start: str) -> list[str]:
-        """The names that begin so and have an effect."""
+        """The names that begin with `start` and have an effect."""
         begun = (name for name in self._values if name.startswith(start))
         return sorted(name for name in begun if name not in _WITHOUT_EFFECT)
 
@@ -127,14 +127,14 @@ class _Properties:
                 raise self.error(name, f"there is no such option here{hint}")
 
     def check_store(self, store: str) -> None:
-        """Refuse a store of Java's kinds."""
+        """Refuse a Java key store."""
         kind = (self.get(f"{store}.type") or "").strip().upper()
         location = self.get(f"{store}.location")
         looks_like = {".jks": "JKS", ".p12": "PKCS12", ".pfx": "PKCS12"}
         if not kind and location is not None and "." in location:
             kind = looks_like.get("." + location.rpartition(".")[2].lower(), "")
         if not kind and location is not None and self.get(f"{store}.password") is not None:
-            # What Kafka takes it for, unless it is said to be PEM.
+            # Kafka assumes JKS unless the type says PEM.
             kind = "" if location.lower().endswith((".pem", ".crt", ".cer")) else "JKS"
         if kind in {"", "PEM"}:
             return
@@ -147,10 +147,10 @@ class _Properties:
 
 
 def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Login | None]:
-    """What the properties say. Others than those of security are not looked at.
+    """The settings in the properties. Properties that are not about security are ignored.
 
     Raises:
-        SecurityOptionError: one cannot be; the message has its name, and not its value.
+        SecurityOptionError: a property is invalid; the message has its name, not its value.
     """
     _refuse_other_spellings(given, prefix)
     properties = _Properties(given, prefix)
@@ -168,7 +168,7 @@ def parts_of(given: Mapping[str, str], prefix: str = "") -> tuple[Tls | None, Lo
 
 
 def _refuse_other_spellings(given: Mapping[str, str], prefix: str) -> None:
-    """Names as other libraries have them would be taken for none of security: for plain text."""
+    """Refuse other libraries' names: ignoring them would mean a plaintext connection."""
     families = tuple(prefix + each for each in PREFIXES)
     for name in sorted(given):
         usual = name.strip().lower().replace("_", ".").removeprefix("kafka.")
@@ -229,7 +229,7 @@ def _checks_host_name(properties: _Properties) -> bool:
 
 
 def _versions(properties: _Properties) -> tuple[str, ...]:
-    """The versions that are enabled; `ssl.protocol` is the newest, unless a list says more."""
+    """The enabled versions; `ssl.protocol` is the newest, unless a list says more."""
     newest = (properties.get("ssl.protocol") or "TLSv1.3").strip()
     if newest not in {*TLS_VERSIONS, "TLS"}:
         raise properties.error("ssl.protocol", f"expected one of {', '.join(TLS_VERSIONS)}")

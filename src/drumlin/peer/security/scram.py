@@ -21,7 +21,7 @@ from drumlin.peer.security.settings import Scram, revealed
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 #: RFC 7677 asks for this many at least; fewer make it easy to guess the password.
 _ITERATIONS_MIN: Final = 4096
-#: Kafka allows 16,384. More than this would keep a processor busy for whoever asks for it.
+#: Kafka allows 16,384. More than this would let a broker keep our processor busy.
 _ITERATIONS_MAX: Final = 1 << 18
 _MESSAGE_BYTES_MAX: Final = 4096
 _GS2_HEADER: Final = "n,,"  # no channel binding, no other identity
@@ -30,7 +30,7 @@ _FINAL: Final = re.compile(r"v=([A-Za-z0-9+/=]+)(?:,.*)?")
 
 
 class ScramExchange:
-    """One login. `first`, and then `answer` until it gives None."""
+    """One login: `first`, and then `answer` until it gives None."""
 
     def __init__(self, login: Scram, nonce: str | None = None) -> None:
         self.mechanism = login.mechanism
@@ -43,18 +43,18 @@ class ScramExchange:
         self._is_over = False
 
     def first(self) -> bytes:
-        """What to begin with."""
+        """The first message."""
         return (_GS2_HEADER + self._client_first).encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What to answer; None when both have proved themselves. Takes a while, as the broker asks.
+        """The answer; None when both sides are proved. Slow if the broker asks many iterations.
 
         Raises:
-            AuthenticationFailed: the broker does not know the password, or plays no fair game.
+            AuthenticationFailed: the broker does not know the password, or breaks the protocol.
         """
         if self._is_over:
             raise AuthenticationFailed("a message of SCRAM after the last one")
-        self._is_over = True  # unless this is the first, and a good one
+        self._is_over = True  # unless this is the first challenge, and a valid one
         if len(challenge) > _MESSAGE_BYTES_MAX:
             raise AuthenticationFailed(f"a message of SCRAM with {len(challenge)} bytes")
         try:

@@ -1,7 +1,7 @@
-"""Text that nobody may see by accident: a password, a key, a token.
+"""Text that must not be shown by accident: a password, a key, a token.
 
-Owns how it is written down: as `***`, wherever it is printed, logged or formatted. Only
-`reveal` gives the text, to whoever sends it.
+Owns how it is displayed: as `***`, wherever it is printed, logged or formatted. Only `reveal`
+gives the text, to the code that sends it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Secret:
         return self._text
 
     def hidden_in(self, message: str) -> str:
-        """`message` without the text, should somebody have repeated it there."""
+        """`message` without the text, in case a peer repeated it there."""
         return message.replace(self._text, _MASK) if self._text else message
 
     def __repr__(self) -> str:

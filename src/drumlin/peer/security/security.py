@@ -24,15 +24,15 @@ class Security:
 
     @classmethod
     def of(cls, given: Security | Mapping[str, str] | None, prefix: str = "") -> Security:
-        """What a user gives: nothing, a `Security`, or Kafka's properties, named with `prefix`.
+        """From what a user gives: nothing, a `Security`, or Kafka's properties with `prefix`.
 
         Raises:
-            SecurityOptionError: a property that cannot be.
+            SecurityOptionError: a property is invalid.
         """
         if isinstance(given, Security):
             return given
         if given is None:
             return cls()
-        from drumlin.peer.security.properties import parts_of  # most give none
+        from drumlin.peer.security.properties import parts_of  # most users give no properties
 
         return cls(*parts_of(given, prefix))

@@ -1,8 +1,8 @@
-"""What a user says about security: whom to trust, and who one is.
+"""A user's security settings: which brokers to trust, and which identity to use.
 
 Plain values that can be compared, pickled and printed: what is secret in them is a `Secret`.
-Nothing is read or asked here. The values say it all: with `tls` a connection is encrypted, with
-`login` it is logged in, and there is no way to half of either.
+No file is read and no server asked here. With `tls` a connection is always encrypted, with
+`login` it is always logged in: neither is ever optional.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NO_TEXT: Final = re.compile("[\ud800-\udfff]")
 
 
 class SecurityOptionError(ValueError):
-    """An option of security that cannot be; the message names it."""
+    """An invalid security option; the message names it."""
 
 
 def is_pem(text: str) -> bool:
-    """Whether it is the PEM text itself; it is the path of a file otherwise."""
+    """Whether `text` is PEM itself; otherwise it is the path of a file."""
     return _PEM in text
 
 
 def may_be_key(path: str) -> bool:
-    """Whether what should be a path may be a key that lost its first line: it is not shown then."""
+    """Whether a supposed path may be a key without its first line, which must not be shown."""
     has_path_size = len(path) <= _PATH_SIZE_MAX and path.isprintable()
     return not has_path_size or "-----" in path or _KEY_LIKE.fullmatch(path) is not None
 
@@ -102,7 +102,7 @@ class OAuthBearer:
     """SASL OAUTHBEARER: a token, from a function, or from an endpoint for client credentials.
 
     `token` is called in a thread whenever one is needed. If it raises ConnectionError or
-    TimeoutError it is called again, as a broker that is away is asked again. `token_tls` is for
+    TimeoutError it is called again, just as an unreachable broker is retried. `token_tls` is for
     the endpoint; by default the system's certificates are trusted.
     """
 
@@ -146,7 +146,7 @@ def revealed(text: str | Secret) -> str:
 
 
 def _conceal(settings: object, name: str) -> None:
-    """Make a field's text secret; done where the settings are made, and nowhere else."""
+    """Make a field's text secret; only called where the settings are made."""
     given = getattr(settings, name)
     if given is None or isinstance(given, Secret):
         return

@@ -37,7 +37,7 @@ def context_of(tls: Tls) -> ssl.SSLContext:
 
 
 def _trust(context: ssl.SSLContext, pem: str) -> None:
-    # As Java does it: whatever is in the list is trusted, also a certificate that is no root.
+    # As in Java: every certificate in the list is trusted, even one that is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=pem)
@@ -70,7 +70,7 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
 
 class Hints(NamedTuple):
-    """What a user may have to change, by whom the connection was made to."""
+    """What a user may have to change, depending on the peer."""
 
     ca: str
     certificate: str
@@ -90,9 +90,9 @@ OF_TOKEN_ENDPOINT: Final = Hints(
 
 
 def explained(error: OSError, where: str, hints: Hints = OF_BROKER) -> PeerError:
-    """A failure of TLS with a broker, or whoever is `where`, as one sentence.
+    """A TLS failure with the broker, or other server, at `where`, as one sentence.
 
-    What will be the same next time is `AuthenticationFailed`; a connection that merely ended is
+    A permanent failure is `AuthenticationFailed`; a connection that merely ended is
     `ConnectionLost`.
     """
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -27,7 +27,7 @@ _PASSING: Final = frozenset({408, 425, 429})
 
 
 class Token(NamedTuple):
-    """`lifetime_s` is None where nobody says how long it is good for."""
+    """`lifetime_s` is None where neither the endpoint nor the token says how long it is valid."""
 
     text: str
     lifetime_s: float | None
@@ -37,7 +37,7 @@ class Token(NamedTuple):
 
 
 class TokenEndpoint:
-    """Where tokens come from. One `request` for each."""
+    """The endpoint that issues tokens; one `request` for each token."""
 
     def __init__(self, login: OAuthBearer) -> None:
         assert login.token_endpoint is not None
@@ -59,7 +59,7 @@ class TokenEndpoint:
 
 
 class TokenRequest:
-    """One question to the endpoint. `send` in a thread; `abort` in any."""
+    """One request to the endpoint. Call `send` in a thread, `abort` in any."""
 
     def __init__(
         self, connection: http.client.HTTPConnection, url: SplitResult, login: OAuthBearer
@@ -68,14 +68,14 @@ class TokenRequest:
         self._socket: socket.socket | None = None
         self._target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         self._login = login
-        # Neither a user in the URL nor its query need be seen.
+        # Neither a user in the URL nor its query need be shown.
         self._where = f"token endpoint {url.scheme}://{url.hostname}{url.path}"
 
     def send(self) -> Token:
         """
         Raises:
             AuthenticationFailed: refused, or no token in the answer.
-            ConnectionLost: the endpoint is away, or is not well.
+            ConnectionLost: the endpoint is unreachable, or fails.
         """
         try:
             self._connection.connect()
@@ -95,7 +95,7 @@ class TokenRequest:
         return self._token(response.status, body)
 
     def abort(self) -> None:
-        """End it now, wherever it is."""
+        """End the request now, at any stage."""
         sock = self._socket or self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ class TokenRequest:
     def _token(self, status: int, body: bytes) -> Token:
         try:
             answer: Any = json.loads(body)
-        except ValueError:  # also of bytes that are no text
+        except ValueError:  # also for bytes that are not text
             answer = None
         except RecursionError:
             answer = None
@@ -141,7 +141,7 @@ class TokenRequest:
 
 
 def _error_of(answer: dict[str, Any]) -> str:
-    """What the endpoint says of an error (RFC 6749, section 5.2)."""
+    """The endpoint's description of an error (RFC 6749, section 5.2)."""
     said = [answer.get("error"), answer.get("error_description")]
     texts = [each[:200] for each in said if isinstance(each, str) and each.isprintable()]
     return f" ({': '.join(texts)})" if texts else ""

@@ -1,4 +1,4 @@
-"""The token of a client for OAUTHBEARER: had once for all its connections, and anew in time."""
+"""A client's OAUTHBEARER token: fetched once for all its connections, and renewed in time."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer
 from drumlin.peer.security.token_endpoint import Token, TokenEndpoint
 
-#: A token is used for this part of its life, as in Kafka's clients.
+#: A token is used for this fraction of its lifetime, as in Kafka's clients.
 _USED_PART: Final = 0.8
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750, section 2.1
 _TOKEN_SIZE_MAX: Final = 256 * 1024
 
 
 class TokenSource:
-    """Gives a token that is good for a while. Lives in one event loop; blocks none."""
+    """Gives a token that is still valid for a while. Lives in one event loop; never blocks it."""
 
     def __init__(self, login: OAuthBearer, timeout_ms: int) -> None:
         self._function = login.token
         self._endpoint = None if login.token is not None else TokenEndpoint(login)
         self._timeout_s = timeout_ms / 1000
         self._asking = asyncio.Lock()
-        self._running: asyncio.Future[str] | None = None  # the function, which nobody can stop
+        self._running: asyncio.Future[str] | None = None  # the function, which cannot be stopped
         self._token = ""
         self._good_until = 0.0
 
     async def token(self) -> str:
-        """A token with a part of its life before it.
+        """A token that is valid for some time to come.
 
         Raises:
-            AuthenticationFailed: there is none to be had.
-            ConnectionLost: there is none to be had now.
+            AuthenticationFailed: a token cannot be obtained.
+            ConnectionLost: a token cannot be obtained now.
         """
         try:
             async with asyncio.timeout(self._timeout_s), self._asking:
@@ -58,11 +58,11 @@ class TokenSource:
         return self._token
 
     def forget(self) -> None:
-        """The broker does not take it: have another one next time."""
+        """Drop the token, as the broker rejects it: the next login gets another one."""
         self._good_until = 0.0
 
     def __str__(self) -> str:
-        """The last token, as an error names it: brokers do not say what they dislike."""
+        """The last token, as an error describes it: brokers do not say why they reject one."""
         said = described(self._token)
         return f"the token ({said})" if said else "the token"
 
@@ -81,7 +81,7 @@ class TokenSource:
             request.abort()
 
     async def _ask_function(self, function: Callable[[], str]) -> Token:
-        """Whoever gives up leaves it running: what it gives then is for the next who asks."""
+        """A caller that gives up leaves it running: the next caller gets its token."""
         while True:
             if self._running is None:
                 self._running = asyncio.ensure_future(asyncio.to_thread(_call, function))
