@@ -21,7 +21,7 @@ from drumlin.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.commit import TopicOffsets
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
@@ -118,7 +118,7 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
 def _positions() -> tuple[list[TopicPositions], SortedOut]:
     """Of very many topics, and what there is of them."""
     topics = [TopicPositions(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
-    accepted = [(each.topic, Positions(str(each.topic), None, *each[1:])) for each in topics]
+    accepted = [(each.topic, TopicOffsets(str(each.topic), None, *each[1:])) for each in topics]
     return topics, SortedOut(list(accepted), Growing())
 
 
@@ -149,7 +149,7 @@ def test_what_batches_of_offsets_are_packed_from() -> None:
     freeing = Freeing()
     packer = OffsetPacker("group", 1, bytes_max=20_000)
     for each in range(_ENTRIES):
-        packer.add(Positions(f"t{each}", None, [0], [1], [-1]))
+        packer.add(TopicOffsets(f"t{each}", None, [0], [1], [-1]))
     batches = freeing.to_end(packer.batches())
     assert len(batches) > 10
     batches.reverse()

@@ -15,7 +15,7 @@ from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
 from broker.test_fetch_sessions import Reader, append
 from drumlin.broker.fetching import fetch
-from drumlin.broker.fetching.partition_read import Reading
+from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.storage.file_slice import FileSlice
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
@@ -67,14 +67,14 @@ def test_a_peer_goes_while_a_thread_reads(
     tmp_path: Path, epoch: int, count: int, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thread = Thread()
-    look = Reading.look
+    look = PartitionRead.look
 
     def prefetch(piece: FileSlice) -> None:
         thread.wait()
         assert piece._file is not None
         thread.leases = len(piece._file._leases)
 
-    def look_later(reading: Reading, partition: Any, wanted: Any, *, may_block: bool) -> Any:
+    def look_later(reading: PartitionRead, partition: Any, wanted: Any, *, may_block: bool) -> Any:
         if partition.index < count - 1 or stage == "reading":
             return look(reading, partition, wanted, may_block=may_block)
         if not may_block:
@@ -86,7 +86,7 @@ def test_a_peer_goes_while_a_thread_reads(
 
     async def scenario(fetches: Fetches) -> None:
         append(fetches, *range(count))
-        monkeypatch.setattr(Reading, "look", look_later)
+        monkeypatch.setattr(PartitionRead, "look", look_later)
         monkeypatch.setattr(FileSlice, "is_resident", lambda _: False)
         monkeypatch.setattr(FileSlice, "prefetch", prefetch)
         topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(count)])
@@ -110,16 +110,16 @@ def test_a_peer_goes_while_a_thread_reads(
 def test_what_fails_keeps_no_file_open(
     tmp_path: Path, epoch: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = Reading.look
+    look = PartitionRead.look
 
-    def fail_at_last(reading: Reading, partition: Any, *rest: Any, **more: Any) -> Any:
+    def fail_at_last(reading: PartitionRead, partition: Any, *rest: Any, **more: Any) -> Any:
         if partition.index == count - 1:
             raise ZeroDivisionError
         return look(reading, partition, *rest, **more)
 
     async def scenario(fetches: Fetches) -> None:
         append(fetches, *range(count))
-        monkeypatch.setattr(Reading, "look", fail_at_last)
+        monkeypatch.setattr(PartitionRead, "look", fail_at_last)
         monkeypatch.setattr("drumlin.turns.TURN_S", 0)
         topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(count)])
         response = await fetches.response(12, fetches.frame_of(12, [topic], session_epoch=epoch))

@@ -18,7 +18,7 @@ from drumlin.broker.committable_offsets import SortedOut
 from drumlin.broker.handlers import find_coordinator, offset_fetch
 from drumlin.broker.router import Router
 from drumlin.broker.threads import Threads
-from drumlin.coordination.groups.commit import Positions
+from drumlin.coordination.groups.commit import TopicOffsets
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
 from drumlin.turns import Turns, to_end
@@ -100,7 +100,9 @@ def test_elements_are_counted_at_any_depth() -> None:
 
 @pytest.mark.parametrize("has_refused", [False, True])
 def test_what_is_told_of_very_many_topics_is_made_in_steps(has_refused: bool) -> None:
-    accepted = [(f"t{each}", Positions(f"t{each}", None, [0], [1], [-1])) for each in range(_MANY)]
+    accepted = [
+        (f"t{each}", TopicOffsets(f"t{each}", None, [0], [1], [-1])) for each in range(_MANY)
+    ]
     absent = ([0], [ErrorCode.unknown_topic_or_partition])
     refused: Growing[Any, Any] = Growing()
     if has_refused:
@@ -121,7 +123,7 @@ def test_what_is_told_of_very_many_topics_is_made_in_steps(has_refused: bool) ->
 def test_a_batch_of_offsets_says_something_of_a_few_thousand_topics_only() -> None:
     packer = OffsetPacker("group", 1, bytes_max=100_000_000)
     for each in range(10_000):
-        packer.add(Positions(f"t{each}", None, [0], [1], [-1]))
+        packer.add(TopicOffsets(f"t{each}", None, [0], [1], [-1]))
     batches = to_end(packer.batches())
     assert len(batches) == 5
     told = [topic.topic for batch in batches for topic in batch.topics]

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from drumlin.records import arrow_decode
 from drumlin.records.batch import (
     HEADER_SIZE,
-    LARGE_RECORD_BYTES,
     LOG_OVERHEAD,
     parse_header,
     seal,
@@ -35,6 +34,7 @@ from drumlin.records.kernels.layout import (
     BODY_WIDTH,
 )
 from drumlin.records.record import Record, encode_batch, encode_record
+from drumlin.records.sizes import LARGE_RECORD_BYTES
 from drumlin.records.unfolded_bodies import unfolded
 from records.conftest import without_kernels
 from records.strategies import QUICK, THOROUGH, damaged, record_lists

@@ -31,7 +31,7 @@ print("ready" if ready else "plain")
 """
 
 
-_PATIENT = "from drumlin.records.kernels import loading; loader._LOADED_WITHIN_S = 60\n"
+_PATIENT = "from drumlin.records.kernels import loader; loader._LOADED_WITHIN_S = 60\n"
 
 
 def start(code: str, **environment: str) -> subprocess.Popen[str]:
@@ -246,13 +246,13 @@ def test_kernels_are_for_one_operating_system() -> None:
 
 def test_a_plan_is_packed_without_loading_anything() -> None:
     code = (
-        "import sys; from drumlin.records.kernels import travelling; shipped_code.pack()\n"
+        "import sys; from drumlin.records.kernels import shipped_code; shipped_code.pack()\n"
         "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
     )
     assert finish(start(code)) == ("set()", "")
 
 
 def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
-    code = "from drumlin.records.kernels import travelling; print(shipped_code.pack().objects)"
+    code = "from drumlin.records.kernels import shipped_code; print(shipped_code.pack().objects)"
     environment = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     assert finish(start(code, **environment)) == ("{}", "")

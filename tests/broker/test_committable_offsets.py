@@ -72,7 +72,7 @@ def test_they_are_those_that_a_twin_finds(seed: int, monkeypatch: pytest.MonkeyP
     assert [rows_of(*each) for each in found.accepted] == accepted
 
 
-def rows_of(key: Any, positions: commit.Positions) -> list[tuple[Any, ...]]:
+def rows_of(key: Any, positions: commit.TopicOffsets) -> list[tuple[Any, ...]]:
     name, topic_id, *columns, metadata = positions
     texts = [None] * len(positions.partitions) if metadata is None else metadata
     return [(key, name, topic_id, *row) for row in zip(*columns, texts, strict=True)]
