@@ -100,6 +100,9 @@ def test_other_synonyms() -> None:
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", 'listeners = "PLAINTEXT://a:1,PLAINTEXT://b:2": each listener must have a different name'),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", 'advertised.listeners = "PLAINTEXT://0.0.0.0:1": 0.0.0.0 is no address that a client can connect to; give a real one'),
         ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
+        ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must not be set, as there are no access rights here: every client may do everything'),
+        ("create.topic.policy.class.name", "P", 'create.topic.policy.class.name = "P": must not be set, as policies are not served: any topic can be created'),
+        ("alter.config.policy.class.name", "P", 'alter.config.policy.class.name = "P": must not be set, as policies are not served: any configuration can be set'),
         ("log.segment.byte", "1", 'log.segment.byte = "1": no such configuration key; did you mean log.segment.bytes?'),
     ],
 )  # fmt: skip

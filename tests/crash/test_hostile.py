@@ -227,6 +227,23 @@ def test_connections_per_address(make_server: MakeServer) -> None:
     wait_until(admits, "room for a new connection")
 
 
+def test_connections_in_all(make_server: MakeServer) -> None:
+    server = make_server({"max.connections": "3"})
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(3)]
+        assert all(each.ask("metadata", 12, topics=[]).brokers for each in clients)
+        with server.connect() as refused:
+            assert _is_closed(refused)
+        assert clients[0].ask("metadata", 12, topics=[]).brokers, "those that are there stay"
+
+    def admits() -> bool:
+        with contextlib.suppress(Closed), server.connect() as client:
+            return bool(client.ask("metadata", 12, topics=[]).brokers)
+        return False
+
+    wait_until(admits, "room for a new connection")
+
+
 def test_idle_connections_are_closed(make_server: MakeServer) -> None:
     server = make_server({"connections.max.idle.ms": "300"})
     with server.connect() as client:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -155,6 +155,15 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
         return altered
 
     return alter
+
+
+def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
+    """Log which of the keys that were set do nothing here, as a start does."""
+    found = {name: _key(resource, name) for name in keys}
+    idle = sorted(name for name, key in found.items() if key is None or not key.has_effect)
+    if idle:
+        kind = resource.type.name.lower()
+        _log.warning("%s %r: without effect here: %s", kind, resource.name, ", ".join(idle))
 
 
 def _new_value(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from drumlin.broker.config_changes import tell_without_effect
 from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -72,9 +73,15 @@ async def answer_each(
 
 
 async def alter_or_check(
-    broker: BrokerData, resource: Resource, alteration: Alteration, validate_only: bool
+    broker: BrokerData,
+    resource: Resource,
+    alteration: Alteration,
+    keys: Iterable[str],
+    validate_only: bool,
 ) -> None:
     """Alter what is stored, or only check whether that would be accepted.
+
+    `keys` are those that get a value. The log tells which of them have no effect, as at start.
 
     Raises:
         KafkaError: it is refused.
@@ -83,3 +90,4 @@ async def alter_or_check(
         alteration(broker.metadata.image.configs(resource))
     else:
         await broker.metadata.alter_configs(resource, alteration)
+        tell_without_effect(resource, keys)

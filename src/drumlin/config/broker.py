@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from drumlin.config.consistency import check_change, check_together
+from drumlin.config.consistency import check_change, check_guards, check_together
 from drumlin.config.errors import ConfigError
 from drumlin.config.keys import (
     Key,
@@ -152,6 +152,7 @@ class BrokerConfig:
         """
         for name, text in properties.items():
             known_broker_key(name, text)
+        check_guards(properties)
         return cls(properties)
 
     def __getattr__(self, name: str) -> Any:

@@ -54,6 +54,25 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
+#: Keys that guard a cluster, and what would happen if they were accepted without an effect.
+_GUARDS: Final = {
+    "authorizer.class.name": "there are no access rights here: every client may do everything",
+    "create.topic.policy.class.name": "policies are not served: any topic can be created",
+    "alter.config.policy.class.name": "policies are not served: any configuration can be set",
+}
+
+
+def check_guards(given: _Given) -> None:
+    """Refuse to start without what the operator relies on.
+
+    Raises:
+        ConfigError: a key that guards the cluster is set, and is not served here.
+    """
+    for name, danger in _GUARDS.items():
+        if given.get(name, "").strip():
+            raise _refused(name, given, f"must not be set, as {danger}")
+
+
 def check_together(values: _Values, given: _Given) -> None:
     """Whether a configuration makes sense as a whole.
 

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -19,6 +20,8 @@ from rig.apache_kafka import java, kafka_classpath
 
 PARTITIONS = 3
 _GROUP = "copiers"
+#: Fewer are copied before a fault of the larger gaps comes.
+_FEW: Final = 20_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
         Program(_command(plan, broker, number), directory / "copiers.out")
         for number in range(PARTITIONS)
     ]
-    faults = Faults(broker, plan.seed, (2.0, 6.0))
+    faults = Faults(broker, plan.seed, (0.5, 2.0) if plan.records < _FEW else (2.0, 6.0))
     began = time.monotonic()
     reader.start()
     try:
@@ -80,6 +83,8 @@ def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
     copied.complaints += _compare(expected, reader)
     if copied.kills < max(1, plan.kills // 2):  # a quick copy may be over before the last one
         copied.complaints.append(f"only {copied.kills} copiers were killed")
+    if plan.broker_faults and not sum(copied.faults.values()):
+        copied.complaints.append("the broker had no fault")
     return copied
 
 

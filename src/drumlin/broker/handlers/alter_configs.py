@@ -32,6 +32,6 @@ async def handle(context: RequestContext, request: AlterConfigsRequest, shape: S
         # No value is None: that is checked above.
         configs = {each.name: each.value or "" for each in wanted.configs}
         alteration = replacement(broker, resource, configs)
-        await alter_or_check(broker, resource, alteration, request.validate_only)
+        await alter_or_check(broker, resource, alteration, configs, request.validate_only)
 
     return await answer_each(broker, request.resources, shape, "AlterConfigsResponse", alter)

@@ -46,7 +46,8 @@ async def handle(
             return
         resource = check_resource(broker, wanted.resource_type, wanted.resource_name)
         alteration = increment(broker, resource, changes)
-        await alter_or_check(broker, resource, alteration, request.validate_only)
+        keys = [each.key for each in changes if each.operation is not Operation.DELETE]
+        await alter_or_check(broker, resource, alteration, keys, request.validate_only)
 
     return await answer_each(
         broker, request.resources, shape, "IncrementalAlterConfigsResponse", alter
