@@ -33,7 +33,7 @@ class Unread(NamedTuple):
 
 
 class SortedOut(NamedTuple):
-    """TopicOffsets in partitions that there are, and the partitions that there are not.
+    """Offsets in existing partitions, and the partitions that do not exist.
 
     accepted: with how the request names the topic.
     refused: partitions, and a code for each of them, by how the request names the topic.
@@ -119,7 +119,7 @@ def sort_out(
 def _those_below(
     positions: TopicOffsets, count: int
 ) -> Work[tuple[TopicOffsets | None, list[int]]]:
-    """TopicOffsets in so many partitions, None if there are none; and the other partitions."""
+    """The offsets in partitions below `count`, or None; and the other partitions."""
     pieces: list[TopicOffsets] = []
     absent: list[int] = []
     for piece in positions.pieces():

@@ -27,7 +27,7 @@ class AnyGroup(Protocol):
     def kind(self) -> GroupKind: ...
     @property
     def protocol_type(self) -> str | None:
-        """What ListGroups calls so: "consumer" mostly."""
+        """The protocol type in ListGroups, mostly "consumer"."""
 
     @property
     def state_name(self) -> str:
@@ -35,7 +35,7 @@ class AnyGroup(Protocol):
 
     @property
     def is_deletable(self) -> bool:
-        """Whether the group may go as soon as no offsets are left in it."""
+        """Whether the group may be deleted once it has no offsets left."""
 
     # -- offsets ---------------------------------------------------------------------------
 
@@ -59,10 +59,10 @@ class AnyGroup(Protocol):
         """
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads the topic; if that cannot be known, yes."""
+        """Whether a member reads the topic; True if that is unknown."""
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts; None while it may not expire."""
+        """When the retention time of an offset begins; None while it may not expire."""
 
     # -- life ------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class AnyGroup(Protocol):
         """
 
     def tombstones(self) -> list[GroupRecord]:
-        """What is written to delete the group; of its offsets, nothing."""
+        """The records that delete the group; its offsets are not among them."""
 
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Become what the log says: the group's own records, in the order of their writing.
@@ -86,7 +86,7 @@ class AnyGroup(Protocol):
         """Take over a record that is in the log now."""
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
-        """The group has moved to another broker, or is no more: nobody is left waiting."""
+        """The group has moved to another broker, or was deleted: answer all waiting requests."""
 
     def dissolve(self) -> Work[list[Any]]:
         """After `unload`: forget deadlines that would mean another group of that name.

@@ -12,7 +12,7 @@ from drumlin.coordination.state_batches import Producer
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: TopicOffsets that are dealt with in one go: a millisecond or two of them.
+#: Offsets that are worked on in one turn: a millisecond or two of them.
 _AT_ONCE: Final = 1000
 
 
@@ -28,7 +28,7 @@ class TopicOffsets(NamedTuple):
     """As UTF-8; None where no position has any."""
 
     def pieces(self) -> Iterator[TopicOffsets]:
-        """All of them, in pieces that take little time each."""
+        """The offsets in pieces that take little time each."""
         if self.is_one_piece:
             yield self
             return
@@ -52,7 +52,7 @@ class TopicOffsets(NamedTuple):
 
 
 def joined(pieces: Sequence[TopicOffsets]) -> TopicOffsets:
-    """Of one topic, at least one; what `pieces` gives, or some of it."""
+    """Pieces of one topic put together; there is at least one."""
     topic, topic_id, *columns = zip(*pieces, strict=True)
     partitions, offsets, leader_epochs = (list(chain.from_iterable(each)) for each in columns[:3])
     has_metadata = pieces[0].metadata is not None
@@ -152,7 +152,7 @@ def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list
 def _codes(
     positions: TopicOffsets, check: OffsetCheck | None, metadata_max_bytes: int
 ) -> list[ErrorCode] | None:
-    """None if all of them are fine."""
+    """A code for each offset; None if all may be committed."""
     topic_id, metadata = positions.topic_id, positions.metadata
     if check is None and metadata is None:
         return None

@@ -47,7 +47,7 @@ _REMOVED_AT_ONCE: Final = 1000
 
 
 class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
-    """The partitions of `__consumer_offsets` that are led here, and what is done with them."""
+    """Writes to the partitions of `__consumer_offsets` that are led here."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             )
 
     def _set_alarm(self) -> None:
-        """Have `wake` called when the next deadline comes."""
+        """Have `wake` called when the next deadline passes."""
         deadline = self._deadlines.next_deadline()
         if deadline is None or not self._is_active:
             return
@@ -176,9 +176,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         self._alarm = loop.call_at(when, self.wake)
 
     def wake(self) -> bool:
-        """Expire deadlines that have come; whether there are more, for the next call.
+        """Expire deadlines that have passed; returns whether more are left for the next call.
 
-        A heartbeat that comes before its deadline is looked at was in time.
+        A heartbeat that arrives before its deadline is looked at was in time.
         """
         self._alarm = None
         try:
@@ -187,7 +187,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             self._set_alarm()  # for the next turn, if more of them are due
 
     def _tell_the_due(self) -> Work[None]:
-        """May be dropped wherever it gives way: what is left is due as before."""
+        """May be dropped wherever it yields: the other deadlines stay due."""
         for deadline in self._deadlines.look(self._clock.monotonic()):
             if deadline is not None:
                 self._tell(deadline)
@@ -195,7 +195,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     def _tell(self, deadline: Deadline) -> None:
         partition = self._partition_for(deadline.group_id)
-        # Where nobody could be heard of, or be answered.
+        # Where no member could be heard of, or be answered.
         if self._partitions.is_loading(partition) or deadline.group_id in self._converting:
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
@@ -237,8 +237,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
     def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
         """Append the records and take them over; the confirmation of the last, if one is due.
 
-        Only a batch is in the log as a whole or not at all, so they are one if the topic takes
-        it. Of several, the first ones count although the device becomes full with a later one.
+        Only a single batch is written as a whole or not at all, so the records are one batch if
+        the topic accepts it. Of several batches the first ones count, though a later one fails.
 
         Raises:
             KafkaError: the records are not in the log.
@@ -261,7 +261,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
     ) -> Work[Confirmation | None]:
-        """As `_write`, for very many records of which none may count before all of them do.
+        """As `_write`, for very many records, none of which may count before all do.
 
         `last` says with which records they end, when they are appended, and gives what
         `take_over` takes over of all of them.
@@ -349,7 +349,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         topics: Mapping[str, Sequence[int]],
         check: Callable[[], None],
     ) -> Work[Confirmation | None]:
-        """Append tombstones for offsets of a group and take them over; `check` whether one may.
+        """Append tombstones for offsets and take them over; `check` raises if that is not allowed.
 
         Raises:
             KafkaError: as `_write`, and as `check`.
@@ -373,7 +373,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         return confirmation
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
-        """Others had their turn since it was checked what may be committed.
+        """Check again what may be committed: other requests ran meanwhile.
 
         Raises:
             KafkaError: what comes next may not be committed any more.
@@ -394,7 +394,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             raise KafkaError(ErrorCode.not_coordinator)
 
     def _check_is_ours(self, shard: GroupShard) -> None:
-        """Before the start, too, unlike `_check_leads`."""
+        """As `_check_leads`, but also before the start."""
         if self._partitions.find(shard.partition) is not shard:
             raise KafkaError(ErrorCode.not_coordinator)
 
@@ -407,7 +407,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
     ) -> Confirmation | None:
-        """Append only; what the batch says is then to be taken over.
+        """Append only; the caller then takes the records over.
 
         Raises:
             KafkaError: it is not in the log. The partition may have moved, and be back here.
@@ -424,11 +424,11 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether something that was written is not yet known to all in-sync replicas."""
+        """Whether some of what was written is not yet on all in-sync replicas."""
         return self._log.has_unconfirmed
 
     async def all_confirmed(self) -> None:
-        """Wait until what is written now is known to all in-sync replicas.
+        """Wait until all in-sync replicas have what is written now.
 
         Raises:
             KafkaError: NOT_COORDINATOR, that takes too long.

@@ -1,7 +1,7 @@
 """What a group has committed, as OffsetFetch asks for it: in pieces, column by column.
 
-TopicOffsets stay packed on their way from the records that hold them to the response: a group has
-thousands of them, and mostly there is nothing else to say of any.
+Offsets stay packed on their way from the records that hold them to the response: a group may have
+thousands of them, and most have nothing but an offset and a leader epoch.
 """
 
 from __future__ import annotations

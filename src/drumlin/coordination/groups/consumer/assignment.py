@@ -1,9 +1,9 @@
-"""The next target assignment of a group: made of the group as it was, taken over as it is by then.
+"""The next target assignment of a group: computed from the group as it was.
 
-Of very many members it takes many turns of the loop, in which others change the group. So it is
-made of copies, and whatever has changed meanwhile counts as if it had come afterwards: who has
-gone gets nothing, who has come waits for the assignment after this one, and a static member that
-is back under another id gets what was meant for its former self. Nothing here changes the group.
+With very many members it takes many turns of the loop, in which requests change the group. So it
+is computed from copies, and what changes meanwhile counts as if it had come afterwards: a member
+that has left gets nothing, a new member waits for the next assignment, and a static member that
+returns under another id gets what was meant for its former id. Nothing here changes the group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOTHING: Final[Partitions] = {}
 
 
 class NextTarget(NamedTuple):
-    """A target assignment, and what is new of it."""
+    """A target assignment, and the records of what is new in it."""
 
     epoch: TargetEpoch
     partitions: dict[str, Partitions]
@@ -43,10 +43,10 @@ class NextTarget(NamedTuple):
 
 
 class Assigning:
-    """The group's members as they are now, with one that comes or changes."""
+    """Computes an assignment for the members of now, one of which joins or changes."""
 
     def __init__(self, group: ConsumerGroup, epoch: int, former_id: str, joining: Member) -> None:
-        """`former_id` is what the group knows the one as that comes; mostly it is its own."""
+        """`former_id`: the id under which the group knows `joining`; usually its own."""
         self._group = group
         self._epoch = TargetEpoch(epoch, group.context.clock.wall_ms())
         self._known = dict(group.targets)
@@ -58,7 +58,7 @@ class Assigning:
             self._current = {**self._known, joining.member_id: self._known.get(former_id, {})}
 
     def work(self) -> Work[NextTarget]:
-        """Begun in the turn in which this was made."""
+        """Must begin in the turn in which this object was made."""
         group, members = self._group, self._members
         topics = _Topics(group)
         votes: Counter[str] = Counter()
@@ -75,7 +75,7 @@ class Assigning:
             yield
         name = preferred_assignor(group, votes)
         partitions = yield from ASSIGNORS[name](assignees, topics.counts)
-        # Of one member alone there is nothing to be said that its own requests do not tell.
+        # The assignment of a single member tells nothing that its own requests do not.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
             "group %r: epoch %d is assigned by %s to %d members",
@@ -94,7 +94,7 @@ class Assigning:
 
 
 class _Topics:
-    """The topics of a group, each looked up once: others may be there when it goes on."""
+    """The topics of a group, each looked up once: topics may come and go meanwhile."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._find = group.context.topics.by_name
@@ -106,7 +106,7 @@ class _Topics:
         """Of those subscribed to that there are."""
 
     def of(self, said: Subscription) -> frozenset[UUID]:
-        """Those that a member reads: one object for members that subscribe alike."""
+        """The topics that a member reads: one object for all members with equal subscriptions."""
         key = said.topics, said.regex or ""
         known = self._ids.get(key)
         if known is None:
@@ -126,7 +126,7 @@ class _Topics:
 
 
 def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
-    """What most members ask for, or else the first that is configured."""
+    """The assignor that most members ask for; else the first that is configured."""
     known = {name: count for name, count in votes.items() if name in ASSIGNORS}
     if known:
         return max(known, key=lambda name: known[name])
@@ -137,12 +137,12 @@ def preferred_assignor(group: ConsumerGroup, votes: Counter[str]) -> str:
 def as_it_is_now(
     group: ConsumerGroup, target: NextTarget
 ) -> tuple[dict[str, Partitions], list[GroupRecord]]:
-    """The target of those who are members by now, and records that correct those of `target`."""
+    """The target for the members of now, and records that correct those of `target`."""
     group_id, members = group.group_id, group.members
     partitions = target.partitions
     gone = [member_id for member_id in partitions if member_id not in members]
     records: list[GroupRecord] = []
-    # A static member that has come meanwhile, and came back, has a target, if nothing in it.
+    # A static member that joined and returned meanwhile has a target, though an empty one.
     left = {**group.targets, **partitions}
     for member_id in gone:
         assigned = left.pop(member_id)

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Such a member is reconciled like any other, but in the words that it knows. Its generation is
-its epoch. JoinGroup tells it the epoch, SyncGroup what it may read; a heartbeat that says that a
-rebalance is going on makes it join again, and so give up what it must. Nobody leads.
+Such a member is reconciled like any other, but in its own protocol. Its generation is its epoch.
+JoinGroup tells it the epoch, SyncGroup its assignment; a heartbeat that answers
+REBALANCE_IN_PROGRESS makes it join again, and so revoke what it must. There is no leader.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
 def _follow(
     group: ConsumerGroup, answer: JoinAnswer, *, request: JoinRequest, owned: Partitions
 ) -> Outcome:
-    """The target assignment that this join has begun is there.
+    """The target assignment that this join began is complete.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.
@@ -118,7 +118,7 @@ def _follow(
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
-    """Its answer goes out: from now on it has time to ask for its assignment."""
+    """Its JoinGroup is answered: from now on the time for its SyncGroup runs."""
     member = group.members.get(member_id)
     if member is not None:
         group.cancel(DeadlineKind.JOIN, member_id)
@@ -176,7 +176,7 @@ def _updated(
 def _find(
     draft: MemberChange, request: JoinRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group knows it, if it does, and as it is now.
+    """The member as the group knows it, or None, and as this request has it.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -266,7 +266,7 @@ def heartbeat(
 
 
 def _must_wait(group: ConsumerGroup, member: Member) -> bool:
-    """Whether others still have some of what it is to get."""
+    """Whether other members still hold some of what this one is to get."""
     assigned = member.progress.assigned
     return any(
         group.is_owned(topic_id, partition)
@@ -276,7 +276,7 @@ def _must_wait(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _expect_join(group: ConsumerGroup, member: Member) -> None:
-    """The first time that it is told so, its time to join begins."""
+    """When it is first told to join again, its time to do so begins."""
     if not group.is_scheduled(DeadlineKind.JOIN, member.member_id):
         timeout_ms = member.subscription.rebalance_timeout_ms
         group.schedule(DeadlineKind.JOIN, member.member_id, timeout_ms)

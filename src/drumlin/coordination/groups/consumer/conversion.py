@@ -97,7 +97,7 @@ def to_consumer(group: Group, topics: Topics) -> Iterator[GroupRecord]:
     epoch = group.generation_id
     group_id = group.group_id
     membership = group.membership
-    # In the midst of a rebalance members may have come that vote for another protocol.
+    # During a rebalance members may have joined that vote for another protocol.
     name = group.protocol_name
     if name is None or not membership.supported_by_all(((name, b""),)):
         name = membership.elect_protocol()
@@ -145,7 +145,7 @@ def _upgraded(
 
 
 def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
-    """Of the topics that there are."""
+    """Topics that do not exist are left out."""
     result: dict[UUID, frozenset[int]] = {}
     for name, indexes in partitions.items():
         topic = topics.by_name(name)
@@ -158,9 +158,9 @@ def by_id(partitions: NamedPartitions, topics: Topics) -> Partitions:
 
 
 def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int = 0) -> bool:
-    """Whether those who stay, and so many classic members that come, are a classic group.
+    """Whether the members that stay, and `coming` classic ones, would be a classic group.
 
-    Counted, not looked at one by one: groups can be large, and can lose all members one by one.
+    Only counts are compared: a group can be large, and can lose its members one by one.
     """
     size = len(group.members) - len(gone) + coming
     classic = group.classic_count - sum(member.is_classic for member in gone) + coming
@@ -175,7 +175,7 @@ def may_become_classic(group: ConsumerGroup, gone: Sequence[Member], coming: int
 
 
 class Downgraded(NamedTuple):
-    """What a consumer group is as a classic one."""
+    """A consumer group as a classic one."""
 
     metadata: GroupMetadata
     protocols: dict[str, Protocols]
@@ -209,7 +209,7 @@ def to_classic(
 def downgrading(
     group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
 ) -> Work[Downgraded | None]:
-    """Those who stay as a classic group, made step by step; None if that cannot be."""
+    """The members that stay as a classic group, made step by step; None if that is impossible."""
     protocols: dict[str, Protocols] = {}
     supporters: Counter[str] = Counter()
     for each in staying:
@@ -278,7 +278,7 @@ def _downgraded(
 
 
 def by_name(partitions: Partitions, topics: Topics) -> NamedPartitions:
-    """Of the topics that there are."""
+    """Topics that do not exist are left out."""
     result: dict[str, list[int]] = {}
     for topic_id, indexes in partitions.items():
         topic = topics.by_id(topic_id)

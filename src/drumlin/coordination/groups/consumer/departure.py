@@ -1,4 +1,4 @@
-"""Members that leave, and members that are thrown out."""
+"""Members that leave, and members that are fenced."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RETRY_MS: Final = 1_000
 
 
 def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
-    """A member says goodbye, or, being static, that it will be back.
+    """A member leaves; a static member may say that it will be back.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
@@ -51,7 +51,7 @@ def leave(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
 
 
 def _away(member: Member) -> Progress:
-    """It keeps what it has; whoever comes in its place may commit whatever it has read."""
+    """It keeps its assignment: the member that takes its place may commit for it."""
     assigned = {
         topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.progress.assigned.items()
     }
@@ -59,7 +59,7 @@ def _away(member: Member) -> Progress:
 
 
 def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -> Outcome:
-    """The members are gone. If only classic ones are left, the group becomes a classic one."""
+    """Remove members. If only classic members are left, the group becomes a classic one."""
     if not members:
         return Outcome([], answer)
     becomes_classic = may_become_classic(group, members)
@@ -88,7 +88,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
-    """A deadline of a member has come: it is out."""
+    """A deadline of a member has passed: the member is fenced."""
     member = group.members.get(deadline.member_id)
     if member is None:
         return ()
@@ -99,7 +99,7 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
     _log.info(
         "group %r: member %r is out: %s", group.group_id, member.member_id, _REASONS[deadline.kind]
     )
-    # Until it is written, the member is one of us: if it cannot be, its time comes again.
+    # Until that is written it stays a member; if it cannot be written, it is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
     outcome = fence(group, [member])
     return [Write(outcome.records, then=outcome.then)]

@@ -151,7 +151,7 @@ class ConsumerGroup:
             raise KafkaError(_wrong_epoch(member))
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody subscribes to may always go."""
+        """Offsets of topics without a subscriber may always be deleted."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         if topic in self.subscribers:
@@ -165,7 +165,7 @@ class ConsumerGroup:
         return [(key, None) for key in self.keys()]
 
     def keys(self) -> Iterator[RecordKey]:
-        """Of all that the log has of the group; it must not change meanwhile."""
+        """The keys of the group's records in the log. The group must not change meanwhile."""
         group_id = self.group_id
         yield from (ProgressKey(group_id, each) for each in self.members)
         yield from (TargetKey(group_id, each) for each in self.targets)
@@ -177,7 +177,7 @@ class ConsumerGroup:
         yield EpochKey(group_id)
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        """Nobody waits in a group of this kind."""
+        """No request waits in a group of this kind."""
         return ()
 
     def dissolve(self) -> Work[list[Any]]:
@@ -204,11 +204,11 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def is_owned(self, topic_id: UUID, partition: int) -> bool:
-        """Whether some member has the partition, or has yet to give it up."""
+        """Whether a member has the partition, or has yet to revoke it."""
         return partition in self.owners.get(topic_id, ())
 
     def topics_of(self, subscription: Subscription) -> frozenset[UUID]:
-        """The topics that a member with this subscription reads: those that there are."""
+        """The existing topics that a member with this subscription reads."""
         names: Iterable[str] = subscription.topics
         resolved = self.regexes.get(subscription.regex) if subscription.regex else None
         if resolved is not None:
@@ -219,7 +219,7 @@ class ConsumerGroup:
         return list(those_there(self.context.topics, names))
 
     def setting(self, name: str) -> int:
-        """A number of the group's configuration: "session.timeout.ms" and so on."""
+        """A number of the group's configuration, such as "session.timeout.ms"."""
         return int(self.context.group_setting(self.group_id, f"consumer.{name}"))
 
     # -- replay --------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class ConsumerGroup:
         replay(self, key, value)
 
     def follow(self, epoch: TargetEpoch, targets: dict[str, Partitions]) -> None:
-        """All of a target assignment is in the log now; of each member, what it is to have."""
+        """A whole target assignment is in the log: take it over, member by member."""
         self.revision += 1
         self.target_epoch, self.targets = epoch, targets
 
@@ -322,7 +322,7 @@ class ConsumerGroup:
         self._cancel_all(member.member_id)
 
     def _forget_instance(self, member: Member) -> None:
-        """Unless another member has come in its place."""
+        """Forget a static member's id, unless another member has taken its place."""
         instance_id = member.group_instance_id
         if instance_id is not None and self._static_ids.get(instance_id) == member.member_id:
             del self._static_ids[instance_id]
@@ -348,7 +348,7 @@ class ConsumerGroup:
                     owners.update(owned)
 
     def _disown(self, progress: Progress) -> None:
-        """Forget what it owns, unless somebody has come to own it in a later epoch."""
+        """Forget what it owns, unless another member owns it in a later epoch."""
         for partitions in (progress.assigned, progress.revoking):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id, {})

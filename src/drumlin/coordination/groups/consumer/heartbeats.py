@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def check_request(group_id: str, request: HeartbeatRequest, configured: tuple[str, ...]) -> None:
-    """What can be said without looking at the group; `configured` names assignors.
+    """Check what does not depend on the group; `configured` names assignors.
 
     Raises:
         KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
@@ -78,7 +78,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
-    """A member joins, or goes on.
+    """A member joins, or sends its next heartbeat.
 
     Raises:
         KafkaError: what it is to be told instead.
@@ -120,7 +120,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
 
 
 def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: HeartbeatRequest) -> Outcome:
-    """The target assignment that this heartbeat has begun is there: the member's part of it.
+    """The target assignment that this heartbeat began is complete: the member's part of it.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH.
@@ -137,7 +137,7 @@ def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: Heartbeat
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
-    """The member, if it says nothing new and there is nothing to be done: that is what most say."""
+    """The member, if nothing is new and nothing is to be done, as in most heartbeats."""
     member = group.members.get(request.member_id)
     if (
         member is not None
@@ -213,7 +213,7 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
 def _find(
     draft: MemberChange, request: HeartbeatRequest, member_id: str
 ) -> tuple[Member | None, Member]:
-    """The member as the group knows it, if it does, and as it is now.
+    """The member as the group knows it, or None, and as this request has it.
 
     Raises:
         KafkaError: it is not one of us, or not any more.

@@ -1,4 +1,4 @@
-"""A member of a consumer group: what it told of itself, and how far it has followed. Values.
+"""A member of a consumer group: its subscription, and its progress. Values.
 
 A member moves from one target assignment to the next by itself: first it gives up what is not
 its own any more (unrevoked partitions), then it takes what others have given up (unreleased
@@ -13,11 +13,11 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-#: Epochs that say something else: a member that joins, leaves, or, being static, will be back.
+#: Special epochs: a member joins, leaves, or, being static, will be back.
 JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
-#: A member that never had an epoch before this one.
+#: The previous epoch of a member that had none.
 NO_EPOCH: Final = -1
 
 #: Topic id -> partitions.
@@ -37,7 +37,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocols:
-    """Of a member that uses the classic protocol in a consumer group."""
+    """The protocols of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -50,7 +50,7 @@ class ClassicProtocols:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member says of itself."""
+    """What a member subscribes to, and where it runs."""
 
     group_instance_id: str | None = None
     rack_id: str | None = None
@@ -99,7 +99,7 @@ class Member:
 
 
 def with_epoch(partitions: Partitions, epoch: int) -> PartitionEpochs:
-    """All of them, assigned in one epoch."""
+    """The partitions, all assigned in one epoch."""
     return {topic_id: dict.fromkeys(sorted(some), epoch) for topic_id, some in partitions.items()}
 
 

@@ -32,7 +32,7 @@ from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.turns import Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Between two resolutions of regular expressions that have been resolved before.
+#: The least time between two resolutions of regular expressions that are known already.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
 #: Parts of a target assignment that are encoded in the turn in which it is decided.
@@ -46,7 +46,7 @@ class RegexChange(Enum):
 
 
 class MemberChange:
-    """Of one group, for one member that comes or changes."""
+    """The records for one member of a group that joins or changes."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
@@ -69,7 +69,7 @@ class MemberChange:
         self.write(SubscriptionKey(group_id, member_id), None)
 
     def replace_static(self, former: Member, member_id: str) -> Member:
-        """A static member is back, under another id: it takes its own place."""
+        """A static member returns under another id: it takes the place of its former id."""
         group_id = self.group.group_id
         progress = replace(former.progress, epoch=0, previous_epoch=0)
         member = Member(member_id, former.subscription, progress)
@@ -81,7 +81,7 @@ class MemberChange:
         return member
 
     def subscribe(self, member: Member, subscription: Subscription, *, is_new: bool) -> bool:
-        """What the member says of itself; whether it names other topics than before."""
+        """Write a new subscription; returns whether it names other topics than before."""
         if is_new or subscription != member.subscription:
             self.write(SubscriptionKey(self.group.group_id, member.member_id), subscription)
         return subscription.topics != member.subscription.topics
@@ -111,7 +111,7 @@ class MemberChange:
         return change
 
     def _resolve_if_due(self, former: str | None, regex: str | None, *, is_unknown: bool) -> None:
-        """Those that are new, or all of them if it is time."""
+        """Have the new expressions resolved, or all of them if it is time."""
         group = self.group
         if group.is_resolving or not (group.regex_subscribers or is_unknown):
             return
@@ -130,7 +130,7 @@ class MemberChange:
     def look_at_metadata(
         self, former: Member | None, subscription: Subscription, *, has_changed: bool
     ) -> None:
-        """A new epoch if the subscriptions have changed, or the topics that they are about."""
+        """Begin a new epoch if the subscriptions, or the topics that they name, have changed."""
         group = self.group
         if not has_changed and group.knows_metadata:
             return
@@ -220,9 +220,9 @@ class MemberChange:
 
 
 def is_assignment_due(group: ConsumerGroup, epoch: int) -> bool:
-    """Whether the target assignment is behind the epoch, and may be computed now.
+    """Whether the target assignment is older than the epoch, and may be computed now.
 
-    Members that come at about the same time share one assignment.
+    Members that join at about the same time share one assignment.
     """
     target_epoch, timestamp_ms = group.target_epoch.epoch, group.target_epoch.timestamp_ms
     if target_epoch >= epoch or group.is_assigning:
@@ -278,7 +278,7 @@ def _done(target: NextTarget) -> Work[NextTarget]:
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:
-    """The id under which the group knows the member: a static one may be back under another."""
+    """The id under which the group knows the member: a static member may return under another."""
     former = group.static_member(member.group_instance_id)
     return member.member_id if former is None else former.member_id
 

@@ -39,7 +39,7 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """It says everything: the member wants to hear everything."""
+        """Whether the request is complete: then the answer is complete, too."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms is not None and has_subscription and self.owned is not None
 

@@ -15,10 +15,10 @@ from drumlin.turns import Work
 class Outcome(NamedTuple):
     """To do: write the records and take them over, then answer.
 
-    regexes: to be resolved once that is done; the result goes to `ConsumerGroup.resolve`.
-    then: what else is to be done with the group as it is afterwards, which may be another.
-    assigning: a target assignment that takes longer, to be gone on with.
-    follow: what comes of the same request, with its first answer, once that assignment is there.
+    regexes: to be resolved afterwards; the result goes to `member_change.resolved`.
+    then: what else is to be done with the group as it is afterwards; it may be of another kind.
+    assigning: a target assignment that takes longer, to be continued in later turns.
+    follow: what the same request leads to once that assignment is complete, given its first answer.
     """
 
     records: Sequence[GroupRecord]

@@ -36,9 +36,9 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 class Goal(NamedTuple):
     """What a member is to reach.
 
-    topics: that it subscribes to now; of others it must not keep anything.
-    owners: topic id -> the partitions that some member has at present.
-    owned: what the member says that it has; None: it did not say.
+    topics: those it subscribes to now; it must not keep partitions of others.
+    owners: topic id -> the partitions that a member has at present.
+    owned: what the member reports that it has; None: it did not report.
     """
 
     epoch: int
@@ -74,7 +74,7 @@ def _still_has(goal: Goal, revoking: PartitionEpochs) -> bool:
 
 
 def _without_unsubscribed(progress: Progress, goal: Goal) -> Progress:
-    """It keeps its epoch, but not partitions of topics that it does not want any more."""
+    """It keeps its epoch, but no partitions of topics that it no longer subscribes to."""
     dropped = {
         topic_id: epochs
         for topic_id, epochs in progress.assigned.items()
@@ -133,7 +133,7 @@ def _towards(progress: Progress, goal: Goal) -> Progress:
 def _parted(
     had: Mapping[int, int], wanted: frozenset[int]
 ) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """What stays of what a member has of a topic, and what goes."""
+    """The partitions of a topic that a member keeps, and those that it must revoke."""
     if had.keys() == wanted:
         return had, _NOBODY
     if not (had and wanted):

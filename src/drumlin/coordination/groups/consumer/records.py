@@ -90,7 +90,7 @@ class RegexKey:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """`metadata_hash` is of the topics subscribed to; whoever wrote it knows how."""
+    """`metadata_hash`: of the topics subscribed to, by the writer's own rule."""
 
     epoch: int
     metadata_hash: int
@@ -111,7 +111,7 @@ class ResolvedRegex:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Of Kafka 4.0 and before. That it is there is all that matters: it is to be removed."""
+    """Written by Kafka 4.0 and before. Only its presence matters: it is to be removed."""
 
     data: bytes
 
