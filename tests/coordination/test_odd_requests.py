@@ -65,7 +65,7 @@ def test_who_waits_for_a_partition_hears_of_any_failure() -> None:
 
     async def main() -> None:
         partitions: StatePartitions[object, None] = StatePartitions(
-            "topic", lambda _: object(), read, lambda _, __: iter(()), lambda: None
+            "topic", lambda _: object(), read, lambda _, __: iter(()), lambda _: None
         )
         partitions.begin(0, 0)
         assert await asyncio.wait_for(partitions.when_ready(0), 20) is None
