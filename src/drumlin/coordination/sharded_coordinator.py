@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from drumlin.coordination.background import Background
@@ -148,24 +149,26 @@ class ShardedCoordinator(Generic[Shard, Loaded]):
         await self._partitions.when_ready(partition)
         async with self._tidying:
             shard = await self._partitions.when_ready(partition)
-            counts: Counter[str] = Counter()
-            failed: set[str] = set()
-            for what, records in find(shard) if shard is not None else ():
+            for what, pieces in groupby(find(shard) if shard else (), itemgetter(0)):
                 assert shard is not None
-                if records and what not in failed:
-                    try:
-                        write(shard, records)
-                        counts[what] += len(records)
-                    except KafkaError as error:
-                        _log.warning("partition %d: not written: %s: %s", partition, what, error)
-                        failed.add(what)
-                if (
-                    await pace.give_way()
-                    and await self._partitions.when_ready(partition) is not shard
-                ):
-                    break
-            for what, count in counts.items():
-                _log.info("partition %d: %d records written: %s", partition, count, what)
+                count, is_refused = 0, False
+                for _, records in pieces:
+                    if records and not is_refused:
+                        try:
+                            write(shard, records)
+                            count += len(records)
+                        except KafkaError as error:
+                            _log.warning(
+                                "partition %d: not written: %s: %s", partition, what, error
+                            )
+                            is_refused = True
+                    if (
+                        await pace.give_way()
+                        and await self._partitions.when_ready(partition) is not shard
+                    ):
+                        return
+                if count:
+                    _log.info("partition %d: %d records written: %s", partition, count, what)
 
 
 def _wanted(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> Iterator[Buffer]:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.dropped_state import forget
+from drumlin.coordination.log_errors import as_told
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.share.state.log import encode_batches, load
@@ -356,7 +357,10 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         confirmation = None
         codec = self._config.share_coordinator_state_topic_compression_codec
         for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
+            try:  # before anything is written: memory has to know what the log has
+                first_offset = self._ends.end_offset(shard.partition)
+            except KafkaError as error:
+                raise as_told(error) from error
             confirmation = self._log.append(shard.partition, batch)
-            end_offset = self._ends.end_offset(shard.partition)
-            shard.apply(contained, end_offset - len(contained))
+            shard.apply(contained, first_offset)
         return confirmation
