@@ -485,7 +485,13 @@ def test_what_has_no_effect_is_told_at_run_time_too(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["topic 't': without effect here: preallocate"]
     caplog.clear()
     tell_without_effect(Resource(ResourceType.BROKER, ""), ["log.cleaner.threads", "no.such.key"])
-    assert caplog.messages == ["broker '': without effect here: no.such.key"]
+    assert caplog.messages == ["broker '': without effect here: 1 that Kafka does not know"]
+    caplog.clear()
+    names = [f"{number}\n" * 999 for number in range(99)]
+    tell_without_effect(Resource(ResourceType.GROUP, "g" * 30_000), names)
+    (message,) = caplog.messages
+    assert len(message) < 400
+    assert "\n" not in message
     caplog.clear()
     tell_without_effect(Resource(ResourceType.TOPIC, "t"), ["retention.ms"])
     assert not caplog.messages

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 BROKER_LOGGER: Final = 8
 CLIENT_METRICS: Final = 16
+#: Of a resource's name; those of groups may be long.
+_NAME_LOGGED_MAX: Final = 250
 NO_CLIENT_METRICS: Final = "this broker collects no metrics of clients: nothing to configure"
 
 
@@ -160,10 +162,13 @@ def increment(broker: BrokerData, resource: Resource, changes: Sequence[KeyChang
 def tell_without_effect(resource: Resource, keys: Iterable[str]) -> None:
     """Log which of the keys that were set do nothing here, as a start does."""
     found = {name: _key(resource, name) for name in keys}
-    idle = sorted(name for name, key in found.items() if key is None or not key.has_effect)
+    idle = sorted(name for name, key in found.items() if key is not None and not key.has_effect)
+    unknown = sum(key is None for key in found.values())
+    if unknown:  # a client may call them anything, at any length
+        idle.append(f"{unknown} that Kafka does not know")
     if idle:
-        kind = resource.type.name.lower()
-        _log.warning("%s %r: without effect here: %s", kind, resource.name, ", ".join(idle))
+        kind, name = resource.type.name.lower(), resource.name[:_NAME_LOGGED_MAX]
+        _log.warning("%s %r: without effect here: %s", kind, name, ", ".join(idle))
 
 
 def _new_value(
