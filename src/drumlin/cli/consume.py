@@ -156,10 +156,13 @@ def _read_as_member(
     how: dict[str, Any] = {"headers": options["headers"], "isolation": options["isolation"]}
     with client.consumer(topic, group=group, commit_interval_ms=None, **how) as consumer:
         for batch in consumer:
+            if count is not None:
+                batch = batch.slice(0, count - shown)
             sink(batch)
-            consumer.commit()
             shown += batch.num_rows
-            if count is not None and shown >= count:
+            last = batch.slice(batch.num_rows - 1).to_pylist()[0]
+            consumer.commit({(topic, last["partition"]): last["offset"] + 1})
+            if shown == count:
                 return
 
 

@@ -21,6 +21,7 @@ from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples, 
 from drumlin.cli.places import parse_place
 from drumlin.cli.record_text import parse_json_line
 from drumlin.client.errors import ClientError
+from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
@@ -172,14 +173,14 @@ def produce(
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
     with connect(bootstrap, **settings_of(command_config)) as client, ExitStack() as stack:
-        existing = client.list_topics(internal=True)
+        missing = client.look_up_topics([topic]).refused
         target = stack.enter_context(_target(client, transactional_id))
         if file.suffix in _COLUMNAR:
             records = _produce_rows(target, topic, file, key, value, partition, delivery)
         else:
             ends = _unescaped(delimiter)
             records = _produce_lines(target, topic, file, ends, lines, partition, delivery)
-    if records and topic not in existing:
+    if records and missing.get(topic) is ErrorCode.unknown_topic_or_partition:
         output.note(f"created topic {topic}")
     _report(topic, records, time.perf_counter() - started, as_json)
 
