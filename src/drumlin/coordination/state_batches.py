@@ -116,3 +116,8 @@ def check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
     """
     if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
         raise as_told(KafkaError(ErrorCode.message_too_large))
+
+
+def base_offset_of(batch: bytearray) -> int:
+    """The offset of a batch's first record, once the log has numbered it."""
+    return int.from_bytes(batch[:8], "big", signed=True)

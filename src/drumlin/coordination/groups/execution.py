@@ -23,16 +23,21 @@ from drumlin.coordination.groups.commit import Commit, counts_partly, partly, so
 from drumlin.coordination.groups.config import CoordinatorConfig
 from drumlin.coordination.groups.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.groups.log import LoadedPartition, load
 from drumlin.coordination.groups.offset_batches import OffsetPacker, TopicValues
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.sharded_coordinator import Found, ShardedCoordinator
+from drumlin.coordination.sharded_coordinator import (
+    Found,
+    ShardedCoordinator,
+    StateForm,
+    StateLimits,
+)
 from drumlin.coordination.state_batches import RecordPacker, check_sizes, room
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.storage.verification import Verification
 from drumlin.turns import Pace, Turns, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -46,7 +51,7 @@ _LOADING_RETRY_S: Final = 5.0
 _REMOVED_AT_ONCE: Final = 1000
 
 
-class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
+class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord]):
     """Writes to the partitions of `__consumer_offsets` that are led here."""
 
     def __init__(
@@ -60,17 +65,20 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
         producer_ids: ProducerIds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        super().__init__(
-            topic,
-            lambda: config.offsets_topic_num_partitions,
+        form = StateForm(
             lambda partition: GroupShard(partition, self._context),
             load,
             self._take_over,
-            turns,
-            lambda: config.offsets_commit_timeout_ms,
+            encode_record,
+            self._apply,
         )
+        limits = StateLimits(
+            lambda: config.offsets_topic_num_partitions,
+            lambda: config.offsets_commit_timeout_ms,
+            lambda: config.offsets_topic_compression_codec,
+        )
+        super().__init__(topic, form, limits, clock, turns)
         self._config = config
-        self._clock = clock
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
         self._producer_ids = producer_ids
@@ -230,29 +238,14 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 for records in removable(shard, group_id):
                     yield f"group {group_id!r}: {what}", records
 
-        await self._write_found(partition, find, self._write, pace)
+        await self._write_found(partition, find, pace)
 
     # -- the log -------------------------------------------------------------------------------
 
-    def _write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Confirmation | None:
-        """Append the records and take them over; the confirmation of the last, if one is due.
-
-        Only a single batch is written as a whole or not at all, so the records are one batch if
-        the topic accepts it. Of several batches the first ones count, though a later one fails.
-
-        Raises:
-            KafkaError: the records are not in the log.
-        """
-        confirmation = None
-        limit = self._batch_bytes_max(shard)
-        codec, now_ms = self._config.offsets_topic_compression_codec, self._clock.wall_ms()
-        batches = encode_batches(records, now_ms, codec, bytes_max=room(limit))
-        check_sizes([batch for batch, _ in batches], limit)
-        for batch, contained in batches:
-            confirmation = self._append(shard, batch)
-            for each in shard.apply(contained):
-                self._answer(each)
-        return confirmation
+    def _apply(self, shard: GroupShard, records: Iterable[GroupRecord], _first: int = 0) -> None:
+        """Take over records that are in the log now."""
+        for each in shard.apply(records):
+            self._answer(each)
 
     def _write_in_turns(
         self,
@@ -285,8 +278,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
             try:
                 confirmation = self._append(shard, batch)
             except KafkaError:
-                for each in shard.apply(written):  # the memory says what the log does
-                    self._answer(each)
+                self._apply(shard, written)  # the memory says what the log does
                 raise
             written += contained
         take_over(result)
@@ -387,40 +379,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition]):
                 code = check(topic.topic_id, partition)
                 if code is not ErrorCode.none:
                     raise KafkaError(code)
-
-    def _check_leads(self, shard: GroupShard) -> None:
-        self._check_active()
-        if self._partitions.shard(shard.partition) is not shard:
-            raise KafkaError(ErrorCode.not_coordinator)
-
-    def _check_is_ours(self, shard: GroupShard) -> None:
-        """As `_check_leads`, but also before the start."""
-        if self._partitions.find(shard.partition) is not shard:
-            raise KafkaError(ErrorCode.not_coordinator)
-
-    def _batch_bytes_max(self, shard: GroupShard) -> int:
-        return self._log.batch_bytes_max(shard.partition)
-
-    def _append(
-        self,
-        shard: GroupShard,
-        batch: bytearray,
-        verification: Verification | None = NOT_REQUIRED,
-    ) -> Confirmation | None:
-        """Append only; the caller then takes the records over.
-
-        Raises:
-            KafkaError: it is not in the log. The partition may have moved, and be back here.
-        """
-        self._check_is_ours(shard)
-        return self._log.append(shard.partition, batch, verification)
-
-    def _when_written(
-        self, shard: GroupShard, records: Sequence[GroupRecord], answer: T
-    ) -> Written[T]:
-        """Write now; `answer` may be given once the records are confirmed."""
-        confirmation = self._write(shard, records) if records else None
-        return self._log.written(answer, confirmation)
 
     @property
     def has_unconfirmed(self) -> bool:

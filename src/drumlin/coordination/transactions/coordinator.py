@@ -16,7 +16,11 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
-from drumlin.coordination.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.sharded_coordinator import (
+    ShardedCoordinator,
+    StateForm,
+    StateLimits,
+)
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
 from drumlin.coordination.transactions.log import LoadedPartition, load
@@ -24,7 +28,9 @@ from drumlin.coordination.transactions.markers import MarkerWriter, TopicPartiti
 from drumlin.coordination.transactions.records import (
     ID_BYTES_MAX,
     NO_PRODUCER_ID,
+    StateRecord,
     TransactionMetadata,
+    encode_record,
 )
 from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.state_writer import StateWriter
@@ -42,6 +48,7 @@ T = TypeVar("T")
 
 #: How long the replicas may take to have a record.
 _CONFIRMATION_TIMEOUT_MS: Final = 30_000
+_NOT_COMPRESSED: Final = 0
 #: Ids that expire together, in one batch of tombstones, and how long they may be for that.
 _TOMBSTONES_PER_BATCH: Final = 1_000
 _BYTES_PER_BATCH: Final = 256 * 1024
@@ -62,7 +69,7 @@ class TransactionConfig(Protocol):
     def transactional_id_expiration_ms(self) -> int: ...
 
 
-class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartition]):
+class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartition, StateRecord]):
     """All transactional ids that this broker coordinates.
 
     Handed in:
@@ -85,21 +92,24 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         has_partition: Callable[[str, int], bool],
         turns: Turns,
     ) -> None:
-        super().__init__(
-            topic,
-            lambda: config.transaction_state_log_num_partitions,
+        form = StateForm(
             TransactionShard,
             load,
             TransactionShard.take_over,
-            turns,
-            lambda: _CONFIRMATION_TIMEOUT_MS,
+            encode_record,
+            TransactionShard.apply,
         )
+        limits = StateLimits(
+            lambda: config.transaction_state_log_num_partitions,
+            lambda: _CONFIRMATION_TIMEOUT_MS,
+            lambda: _NOT_COMPRESSED,
+        )
+        super().__init__(topic, form, limits, clock, turns)
         #: Held by who matches ids that are so long that it takes a thread.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
-        self._clock = clock
         self._producer_ids = producer_ids
-        self._writer = StateWriter(self._log, clock, self._leads)
+        self._writer = StateWriter(self._write_confirmed)
         self._completion = Completion(
             self._writer,
             clock,
@@ -280,7 +290,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         def decide() -> bool:
             now_ms = self._clock.wall_ms()
-            if not self._leads(shard) or not transaction.has_timed_out(now_ms):
+            if not self._is_ours(shard) or not transaction.has_timed_out(now_ms):
                 return False  # meanwhile something has happened
             transaction.fence(now_ms, self._producer_ids.take)
             return True
@@ -315,8 +325,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         except KafkaError as error:
             _log.warning("%d expired transactional ids stay: %s", len(expired), error)
         else:
-            for transaction in expired:
-                shard.forget(transaction)
             _log.info("partition %d: %d transactional ids expired", shard.partition, len(expired))
 
     # -- small things ----------------------------------------------------------------------
@@ -349,12 +357,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 for transaction in shard.take_prepared():
                     self._completion.begin(shard, transaction)
 
-    def _leads(self, shard: TransactionShard) -> bool:
-        return self._partitions.find(shard.partition) is shard
-
     def _leader_epoch(self, shard: TransactionShard) -> int:
-        if not self._leads(shard):
-            raise KafkaError(ErrorCode.not_coordinator)
+        self._check_is_ours(shard)
         return self._partitions.leader_epoch(shard.partition)
 
 

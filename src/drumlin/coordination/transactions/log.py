@@ -1,4 +1,4 @@
-"""Records of one partition of `__transaction_state`, to batches and back.
+"""What a partition of `__transaction_state` says.
 
 Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
 the last state of each id.
@@ -6,40 +6,19 @@ the last state of each id.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from typing import Final
 
 from drumlin.coordination.latest_records import LatestRecords, key_of
-from drumlin.coordination.state_batches import pack
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,
     decode_key,
     decode_value,
-    encode_key,
-    encode_value,
 )
 from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.record import decode_batch
 
 #: What the latest records of a partition say, by transactional id.
 LoadedPartition = dict[str, TransactionMetadata]
-
-#: Records of a batch that is never divided.
-_ONE_BATCH: Final = sys.maxsize
-
-
-def encode(states: Iterable[tuple[str, TransactionMetadata | None]], now_ms: int) -> bytearray:
-    """One batch, never compressed; None is a tombstone."""
-    ((batch, _),) = pack(states, _encode_record, now_ms, bytes_max=_ONE_BATCH)
-    return batch
-
-
-def _encode_record(
-    record: tuple[str, TransactionMetadata | None],
-) -> tuple[bytes, bytes | None]:
-    transactional_id, metadata = record
-    return encode_key(transactional_id), None if metadata is None else encode_value(metadata)
 
 
 def load(buffers: Iterable[Buffer]) -> LoadedPartition:

@@ -134,3 +134,13 @@ def decode_key(data: bytes) -> str | None:
     """
     reader = FieldReader(data)
     return _KEY.read(reader) if reader.int16() == _KEY.key_type else None
+
+
+#: A transactional id, and its state; None is a tombstone.
+StateRecord = tuple[str, TransactionMetadata | None]
+
+
+def encode_record(record: StateRecord) -> tuple[bytes, bytes | None]:
+    """Key and value."""
+    transactional_id, metadata = record
+    return encode_key(transactional_id), None if metadata is None else encode_value(metadata)

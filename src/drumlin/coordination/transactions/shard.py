@@ -5,10 +5,11 @@ Plain synchronous code; `transaction.py` decides for each id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from drumlin.coordination.transactions.log import LoadedPartition
+from drumlin.coordination.transactions.records import StateRecord
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -49,8 +50,15 @@ class TransactionShard:
             raise KafkaError(ErrorCode.invalid_producer_id_mapping)
         return transaction
 
+    def apply(self, records: Iterable[StateRecord], _first_offset: int = 0) -> None:
+        """Take over records that are in the log now: what was pending is so no longer."""
+        for transactional_id, _ in records:
+            transaction = self.transactions.get(transactional_id)
+            if transaction is not None and transaction.complete():
+                del self.transactions[transactional_id]
+
     def forget(self, transaction: Transaction) -> None:
-        """Forget an id whose tombstone is in the log, or that was never written."""
+        """Forget an id that was never written."""
         if self.transactions.get(transaction.transactional_id) is transaction:
             del self.transactions[transaction.transactional_id]
 

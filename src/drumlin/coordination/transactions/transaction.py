@@ -339,10 +339,11 @@ class Transaction:
 
     # -- what was written ------------------------------------------------------------------
 
-    def complete(self) -> None:
-        """Take over the pending state, which is in the log."""
+    def complete(self) -> bool:
+        """Take over the pending state, which is in the log; whether the id is to be forgotten."""
         assert self.pending is not None
         self.metadata, self.pending = self.pending, None
+        return self.metadata.state is TransactionState.DEAD
 
     def give_up(self) -> None:
         """Drop the pending state, which could not be written."""

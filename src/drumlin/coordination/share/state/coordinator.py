@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.dropped_state import forget
-from drumlin.coordination.log_errors import as_told
 from drumlin.coordination.pending_answer import Written
-from drumlin.coordination.sharded_coordinator import ShardedCoordinator
-from drumlin.coordination.share.state.log import encode_batches, load
-from drumlin.coordination.share.state.records import Merged, ShareRecord
+from drumlin.coordination.sharded_coordinator import (
+    ShardedCoordinator,
+    StateForm,
+    StateLimits,
+)
+from drumlin.coordination.share.state.log import load
+from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.coordination.state_topic import Confirmation, StateTopic
@@ -69,7 +72,7 @@ class StateLogEnds(Protocol):
         """
 
 
-class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
+class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]):
     """The states of all share partitions that this broker coordinates.
 
     Handed in:
@@ -97,17 +100,14 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         was_deleted: Callable[[UUID], bool],
         turns: Turns,
     ) -> None:
-        super().__init__(
-            topic,
+        form = StateForm(ShareShard, load, ShareShard.take_over, encode_record, ShareShard.apply)
+        limits = StateLimits(
             lambda: config.share_coordinator_state_topic_num_partitions,
-            ShareShard,
-            load,
-            ShareShard.take_over,
-            turns,
             lambda: config.share_coordinator_write_timeout_ms,
+            lambda: config.share_coordinator_state_topic_compression_codec,
         )
+        super().__init__(topic, form, limits, clock, turns)
         self._config = config
-        self._clock = clock
         self._ends = ends
         self._has_partition = has_partition
         self._was_deleted = was_deleted
@@ -151,7 +151,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
         await self._write_found(
             partition,
             lambda shard: ((what, records) for records in shard.orphans(self._was_deleted)),
-            self._write,
             self._pace,
         )
 
@@ -348,19 +347,5 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates]):
                     ("new snapshots", records)
                     for records in shard.cold_snapshots(interval_ms, now_ms)
                 ),
-                self._write,
                 self._pace,
             )
-
-    def _write(self, shard: ShareShard, records: Sequence[ShareRecord]) -> Confirmation | None:
-        """Append the records and take them over; the confirmation of the last, if one is due."""
-        confirmation = None
-        codec = self._config.share_coordinator_state_topic_compression_codec
-        for batch, contained in encode_batches(records, self._clock.wall_ms(), codec):
-            try:  # before anything is written: memory has to know what the log has
-                first_offset = self._ends.end_offset(shard.partition)
-            except KafkaError as error:
-                raise as_told(error) from error
-            confirmation = self._log.append(shard.partition, batch)
-            shard.apply(contained, first_offset)
-        return confirmation
