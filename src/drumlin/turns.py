@@ -51,15 +51,8 @@ def one_turn(work: Work[Any], ends_at: float | None = None) -> Finished | None:
     Raises:
         Exception: whatever it raises.
     """
-    return _until(time.monotonic() + TURN_S if ends_at is None else ends_at, work)
-
-
-def _end_of_turn() -> float:
-    """When continued work that resumes now must yield."""
-    return time.monotonic() + TURN_S / 2
-
-
-def _until(ends_at: float, work: Work[Any]) -> Finished | None:
+    if ends_at is None:
+        ends_at = time.monotonic() + TURN_S
     try:
         while True:
             next(work)
@@ -67,6 +60,11 @@ def _until(ends_at: float, work: Work[Any]) -> Finished | None:
                 return None
     except StopIteration as done:
         return Finished(done.value)
+
+
+def _end_of_turn() -> float:
+    """When continued work that resumes now must yield."""
+    return time.monotonic() + TURN_S / 2
 
 
 def to_end(work: Work[T]) -> T:
@@ -157,7 +155,7 @@ def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
     finished, failure = None, None
     if not done.cancelled():
         try:
-            finished = _until(_end_of_turn(), work)
+            finished = one_turn(work, _end_of_turn())
         except Exception as error:  # noqa: BLE001  it is whoever waits who hears of it
             failure = error
     if done.cancelled():  # before, or by what the work itself has done

@@ -16,7 +16,7 @@ from drumlin.coordination.groups.commit import TopicOffsets, joined
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
-from drumlin.turns import Work, let_go, listed, one_turn
+from drumlin.turns import Work, let_go, listed
 from drumlin.wire.commit_request import TopicPositions
 from drumlin.wire.commit_response import TopicResult
 from drumlin.wire.errors import ErrorCode
@@ -137,21 +137,14 @@ def _those_below(
     return (joined(pieces) if absent else positions), absent
 
 
-def start(context: RequestContext, frame: memoryview, work: Work[Any]) -> Any:
-    """Do what there is to do for a request; its result is an answer, or a `Waiting` one."""
-    if len(frame) > _LARGE_BYTES:
-        return _few_at_a_time(context, work)
-    finished = one_turn(work)
-    return _go_on(context, work) if finished is None else finished.result
+def few_at_a_time(context: RequestContext, request: Unread, work: Work[Any]) -> Any:
+    """What the router is to carry on: the work, after that for other requests if it is large."""
+    return _in_line(context, work) if len(request.frame) > _LARGE_BYTES else work
 
 
-async def _few_at_a_time(context: RequestContext, work: Work[Any]) -> Any:
+async def _in_line(context: RequestContext, work: Work[Any]) -> Any:
     async with context.broker.groups.large_commits:
-        return await _go_on(context, work)
-
-
-async def _go_on(context: RequestContext, work: Work[Any]) -> Any:
-    answer = await context.broker.turns.run(work)
-    if isinstance(answer, Waiting):
-        return await answer.awaitable
-    return await answer if inspect.isawaitable(answer) else answer
+        answer = await context.broker.turns.run(work)
+        if isinstance(answer, Waiting):
+            return await answer.awaitable
+        return await answer if inspect.isawaitable(answer) else answer

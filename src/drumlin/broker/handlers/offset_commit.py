@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from drumlin.broker.committable_offsets import SortedOut, Unread, sort_out, start
+from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.pending_answer import Written
@@ -40,7 +40,7 @@ def parse(_version: int, frame: memoryview, position: int) -> Unread:
 
 
 def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
-    return start(context, request.frame, _work(context, request, shape.version))
+    return few_at_a_time(context, request, _work(context, request, shape.version))
 
 
 def _work(context: RequestContext, request: Unread, version: int) -> Work[EncodedBody | Waiting]:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.committable_offsets import SortedOut, Unread, sort_out, start
+from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
 from drumlin.broker.context import RequestContext
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.commit import Commit, TopicOffsets
@@ -61,7 +61,7 @@ def parse(_version: int, frame: memoryview, position: int) -> Unread:
 
 
 def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
-    return start(context, request.frame, _work(context, request, shape.version))
+    return few_at_a_time(context, request, _work(context, request, shape.version))
 
 
 def _work(context: RequestContext, request: Unread, version: int) -> Work[Any]:
