@@ -62,7 +62,7 @@ def commit_request(
 
 def offset_topics(
     shape: Shape, message: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> tuple[object, ...]:
+) -> tuple[Any, ...]:
     """The topics of an OffsetCommit or a TxnOffsetCommit, which have the same fields."""
 
     def partition_of(topic: str, partition: int) -> object:

@@ -79,7 +79,7 @@ async def alter_start_offsets(
     """
 
     def build(shape: Shape) -> object:
-        by_topic: dict[str, list[object]] = defaultdict(list)
+        by_topic: dict[str, list[Any]] = defaultdict(list)
         for (topic, partition), position in positions.items():
             by_topic[topic].append(
                 shape(

@@ -84,7 +84,7 @@ def send_batch(
 
 def _request(manner: _Manner, batches: Mapping[_Place, Buffer]) -> RequestBuilder:
     def build(shape: Shape) -> object:
-        by_topic: dict[str, list[object]] = {}
+        by_topic: dict[str, list[Any]] = {}
         for (topic, partition), batch in batches.items():
             data = shape("PartitionProduceData", index=partition, records=batch)
             by_topic.setdefault(topic, []).append(data)
