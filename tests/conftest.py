@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.apache_kafka import ApacheKafka
 from rig.certificates import Certificates
 from rig.depth import IS_DEEP
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 from rig.skips import is_failure
@@ -66,13 +67,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers | 
     return ByServers(config, log) if config.getoption("dist") == "loadscope" else None
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
     if report.skipped and isinstance(report.longrepr, tuple):
         reason = str(report.longrepr[2])
         if is_failure(reason):
             report.outcome, report.longrepr = "failed", f"nothing is to be skipped: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield  # of a module that skips itself when it is imported
+    _fail_if_skipped(report)
     return report
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.brokers import Broker
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
-from rig.apache_kafka import java, kafka_classpath
+from rig.apache_kafka import kafka_classpath
+from rig.jars import java
 
 PARTITIONS = 12
 _RECORD_BYTES = 1000

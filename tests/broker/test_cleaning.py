@@ -36,12 +36,10 @@ from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
-METRICS_PORT = free_ports(1)[0]
 SETTINGS = {
     "log.cleaner.backoff.ms": "50",
     "log.retention.check.interval.ms": "100",
     "log.initial.task.delay.ms": "100",
-    "drumlin.metrics.listener": f"127.0.0.1:{METRICS_PORT}",
 }
 NEARLY_NOTHING = {"log.cleaner.io.max.bytes.per.second": "4000"}
 ENOUGH = {"log.cleaner.io.max.bytes.per.second": "1e12"}
@@ -49,7 +47,10 @@ ENOUGH = {"log.cleaner.io.max.bytes.per.second": "1e12"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    server = DrumlinServer(tmp_path_factory.mktemp("cleaning"), SETTINGS)
+    server = DrumlinServer(
+        tmp_path_factory.mktemp("cleaning"),
+        SETTINGS | {"drumlin.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}"},
+    )
     server.start()
     try:
         yield server
@@ -59,9 +60,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
         server.close()
 
 
-def metrics() -> dict[tuple[str, ...], float]:
+def metrics_page(server: DrumlinServer, path: str = "/metrics") -> str:
+    port = int(server.settings["drumlin.metrics.listener"].rpartition(":")[2])
+    return fetch(port, path).decode()
+
+
+def metrics(server: DrumlinServer) -> dict[tuple[str, ...], float]:
     """Name and labels -> value, of all that is measured."""
-    page = fetch(METRICS_PORT, "/metrics").decode()
+    page = metrics_page(server)
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(page)
@@ -122,7 +128,7 @@ def test_what_is_overdue_shows(server: DrumlinServer) -> None:
     produce(server.address, "late")
 
     def overdue_s() -> float:
-        found = metrics()
+        found = metrics(server)
         return next(
             (
                 value
@@ -175,10 +181,10 @@ def test_keys_of_the_cleaner_take_effect_at_once(server: DrumlinServer) -> None:
 
     wait_until(is_being_cleaned, "a cleaning to begin")
     alter(server.address, None, {**ENOUGH, "log.cleaner.threads": "2"})
-    names = {name for name, *_ in metrics()}
+    names = {name for name, *_ in metrics(server)}
     await_clean(server.data, "slow")
     assert len(read(server.address, "slow")) < 1000
-    assert {name for name, *_ in metrics()} >= names  # of the new threads as of the old one
+    assert {name for name, *_ in metrics(server)} >= names  # of the new threads as of the old one
     alter(server.address, None, {"log.cleaner.threads": "1"})
 
 
@@ -199,11 +205,11 @@ def test_what_is_deleted_is_forgotten(server: DrumlinServer) -> None:
     create(server.address, "gone")
     produce(server.address, "gone")
     await_clean(server.data, "gone")
-    assert ("drumlin_compaction_tail_bytes", "0", "gone") in metrics()
+    assert ("drumlin_compaction_tail_bytes", "0", "gone") in metrics(server)
     with server.connect() as client:
         client.ask("delete_topics", 5, topic_names=["gone"], timeout=10_000)
     assert status(server.data, "gone") is None
-    assert not [each for each in metrics() if "gone" in each]
+    assert not [each for each in metrics(server) if "gone" in each]
 
 
 # -- stopping ----------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ def test_metrics(server: DrumlinServer) -> None:
     create(server.address, "measured")
     produce(server.address, "measured")
     row = await_clean(server.data, "measured")
-    measured = metrics()
+    measured = metrics(server)
 
     def of(name: str) -> float:
         return measured[f"drumlin_compaction_{name}", "0", "measured"]
@@ -261,7 +267,7 @@ def test_metrics(server: DrumlinServer) -> None:
 def test_every_metric_is_documented(server: DrumlinServer) -> None:
     text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
     documented = set(re.findall(r"`(drumlin_[a-z_]+)`", text))
-    page = fetch(METRICS_PORT, "/metrics").decode()
+    page = metrics_page(server)
     assert {each.split()[2] for each in page.splitlines() if each.startswith("# TYPE")} == (
         documented
     )
@@ -269,9 +275,9 @@ def test_every_metric_is_documented(server: DrumlinServer) -> None:
 
 def test_the_metrics_listener_changes_nothing(server: DrumlinServer) -> None:
     with pytest.raises(AssertionError):
-        fetch(METRICS_PORT, "/compaction/run")
+        metrics_page(server, "/compaction/run")
     with pytest.raises(AssertionError):
-        fetch(METRICS_PORT, "/compaction/simulate?topic=last")
+        metrics_page(server, "/compaction/simulate?topic=last")
 
 
 @pytest.mark.parametrize(
@@ -392,7 +398,7 @@ def test_a_data_directory_may_lie_deep(tmp_path: Path) -> None:
 
 
 def test_an_address_of_metrics_that_is_in_use(tmp_path: Path, server: DrumlinServer) -> None:
-    second = DrumlinServer(tmp_path, SETTINGS)
+    second = DrumlinServer(tmp_path, server.settings)
     try:
         with pytest.raises(AssertionError, match="cannot listen on"):
             second.start()

@@ -20,18 +20,19 @@ from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
-METRICS_PORT = free_ports(1)[0]
 #: It cleans only when it is told to.
 SETTINGS = {
     "log.cleaner.backoff.ms": "600000",
     "log.cleaner.min.compaction.lag.ms": "0",
-    "drumlin.metrics.listener": f"127.0.0.1:{METRICS_PORT}",
 }
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    server = DrumlinServer(tmp_path_factory.mktemp("compaction"), SETTINGS)
+    server = DrumlinServer(
+        tmp_path_factory.mktemp("compaction"),
+        SETTINGS | {"drumlin.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}"},
+    )
     server.start()
     try:
         create(server.address, "plain", cleanup_policy="delete")
@@ -122,7 +123,7 @@ def test_one_partition(run: Run, broker: DrumlinServer, topic: str) -> None:
 
 
 def test_status_over_http(run: Run, broker: DrumlinServer, topic: str) -> None:
-    http = ("--http", f"127.0.0.1:{METRICS_PORT}")
+    http = ("--http", broker.settings["drumlin.metrics.listener"])
 
     def is_the_same() -> bool:  # once no cleaning comes in between
         by_socket = run("compaction", "status", "--data", str(broker.data), "--json").json

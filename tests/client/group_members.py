@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from drumlin.client.client import Client
 from drumlin.client.consumer import Consumer
-from rig.apache_kafka import java, kafka_classpath
+from rig.apache_kafka import kafka_classpath
+from rig.jars import java
 from rig.waiting import wait_until
 
 Partitions = frozenset[tuple[str, int]]

@@ -28,8 +28,9 @@ from client.group_members import (
 from drumlin.client.client import Client
 from drumlin.client.consumer.membership import Duty
 from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
-from rig.apache_kafka import Unavailable, kafka_classpath
+from rig.apache_kafka import kafka_classpath
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.waiting import wait_until
 
 

@@ -16,9 +16,10 @@ from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused
 from drumlin.client.transactions.errors import ProducerFenced, TransactionTimedOut
 from drumlin.client.transactions.requests import OpenTransaction
-from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.apache_kafka import ApacheKafka
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.older_kafka import OlderKafka
 from rig.raw import RawClient
 from rig.waiting import wait_until

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
 

@@ -23,7 +23,7 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.older_kafka import OlderKafka
 from rig.waiting import wait_until
 

@@ -15,9 +15,10 @@ from confluent_kafka import Producer
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import iterate_headers
-from rig.apache_kafka import Unavailable, kafka_classpath, run_alone, run_tool
+from rig.apache_kafka import kafka_classpath, run_alone, run_tool
 from rig.compacted_topic import await_clean, create, read
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from storage.samples import append, from_producer, marker, open_logs
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka]

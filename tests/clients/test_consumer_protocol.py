@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rig.apache_kafka import Unavailable, java, kafka_classpath, run_tool
+from rig.apache_kafka import kafka_classpath, run_tool
+from rig.jars import Unavailable, java
 from rig.java import SHORT_LIVED_JVM
 from rig.waiting import wait_until
 

@@ -17,8 +17,9 @@ from drumlin.client.client import Client
 from drumlin.client.writer import Writer
 from drumlin.records.batch import BatchHeader, iterate_headers, parse_header, seal, write_header
 from drumlin.records.record import Record, decode_batch
-from rig.apache_kafka import Unavailable, kafka_classpath, run_tool
+from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.raw import RawClient
 from rig.waiting import wait_until
 

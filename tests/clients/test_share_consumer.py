@@ -11,9 +11,10 @@ from typing import IO
 import pytest
 
 from drumlin.wire.errors import ErrorCode
-from rig.apache_kafka import Unavailable, java, kafka_classpath, run_tool
+from rig.apache_kafka import kafka_classpath, run_tool
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable, java
 from rig.java import SHORT_LIVED_JVM
 from rig.waiting import wait_until
 

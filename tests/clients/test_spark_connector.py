@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.java import spark_environment
 from rig.spark_connector import connector_jars
 

@@ -13,9 +13,10 @@ import pytest
 
 from differential.scripts import Brokers, Mode
 from differential.transcripts import Transcripts
-from rig.apache_kafka import ApacheKafka, Unavailable
+from rig.apache_kafka import ApacheKafka
 from rig.depth import IS_DEEP
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 
 #: The same for both brokers: small, and nothing that only takes time.
 SETTINGS = {

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from guarantees.copying.copying import Copy, copy
-from rig.apache_kafka import Unavailable, kafka_classpath
+from rig.apache_kafka import kafka_classpath
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 

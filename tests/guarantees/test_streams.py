@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from guarantees.streams.counting import Count, count_words, streams_classpath
-from rig.apache_kafka import Unavailable
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
@@ -20,3 +20,4 @@ def test_counts_are_right_after_kills(broker: DrumlinServer, tmp_path: Path) -> 
         pytest.skip(str(reason))
     counted = count_words(Count(3000, kills=2), broker, tmp_path)
     assert counted.complaints == []
+    assert (counted.kills, counted.broker_kills) == (2, 1)

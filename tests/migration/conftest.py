@@ -13,8 +13,8 @@ import drumlin
 from cli.conftest import run
 from drumlin.client.client import Client
 from migration.old_consumers import OldStore
-from rig.apache_kafka import Unavailable
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.zookeeper import ZooKeeper
 
 __all__ = ["run"]

@@ -11,7 +11,7 @@ from cli.conftest import Run
 from drumlin.client.client import Client
 from migration.conftest import append
 from migration.old_consumers import OldStore
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.old_kafka import HighLevelConsumer, OldKafka
 from rig.waiting import wait_until
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from rig.jars import jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.kafka_tools import KafkaTools
 from rig.ports import free_ports
@@ -21,35 +20,18 @@ from rig.process import BrokerProcess
 from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
-_SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
 NODE_ID = 1
 
 
-class Unavailable(Exception):
-    """This machine lacks something that Apache Kafka needs."""
-
-
-@functools.cache
-def java() -> str:
-    """The Java launcher."""
-    home = os.environ.get("JAVA_HOME")
-    found = f"{home}/bin/java" if home else shutil.which("java")
-    if not found or not Path(found).exists():
-        raise Unavailable("Java is not installed")
-    return found
-
-
-@functools.cache
 def kafka_classpath() -> str:
-    """Class path of the server and the tools; fetched with Maven the first time."""
-    java()
-    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines() or ["script/kafka-jars failed"]
-        raise Unavailable(reason[-1])
-    return f"{done.stdout.strip()}/*"
+    """Class path of the server and the tools; fetched with Maven the first time.
+
+    Raises:
+        Unavailable: this machine cannot have them.
+    """
+    return f"{jar_folder('kafka-jars')}/*"
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from rig.apache_kafka import java
+from rig.jars import java
 from rig.java import SHORT_LIVED_JVM
 
 _SOURCE = Path(__file__).with_name("Certificates.java")

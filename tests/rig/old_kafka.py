@@ -6,31 +6,22 @@ of today speaks; its own producer and consumer do.
 
 from __future__ import annotations
 
-import functools
 import signal
 import socket
 import subprocess
 from pathlib import Path
 
-from rig.apache_kafka import Unavailable, java
+from rig.jars import jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
-_SCRIPT = Path(__file__).parents[2] / "script" / "old-kafka-jars"
 _JVM = ["-Xmx96m", *SHORT_LIVED_JVM.split()]
 
 
-@functools.cache
 def _classpath() -> str:
-    """Class path of all of it; fetched with Maven the first time."""
-    java()
-    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines() or ["script/old-kafka-jars failed"]
-        raise Unavailable(reason[-1])
-    return f"{done.stdout.strip()}/*"
+    return f"{jar_folder('old-kafka-jars')}/*"
 
 
 def _command(main_class: str, *arguments: str) -> list[str]:

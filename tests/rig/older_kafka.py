@@ -5,17 +5,15 @@ Nothing happens on import.
 
 from __future__ import annotations
 
-import functools
-import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from rig.apache_kafka import ApacheKafka, Unavailable, java
+from rig.apache_kafka import ApacheKafka
+from rig.jars import jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.raw import Closed, NoAnswer, RawClient
 
-_SCRIPT = Path(__file__).parents[2] / "script" / "kafka-jars"
 _JVM = ["-Xmx512m", *SHORT_LIVED_JVM.split()]
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 #: The newest of each that is offered here.
@@ -23,24 +21,8 @@ _RELEASES = {"3.0": "3.0.2"}
 _METADATA_VERSION = 11
 
 
-@functools.cache
 def _classpath(version: str) -> str:
-    """Class path of the server; fetched with Maven the first time."""
-    java()
-    # `KAFKA_LIBS` names jars of the newest version.
-    environment = {name: value for name, value in os.environ.items() if name != "KAFKA_LIBS"}
-    done = subprocess.run(
-        [_SCRIPT],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env=environment | {"KAFKA_VERSION": _RELEASES[version]},
-    )
-    if done.returncode:
-        reason = done.stderr.strip().splitlines() or ["script/kafka-jars failed"]
-        raise Unavailable(reason[-1])
-    return f"{done.stdout.strip()}/*"
+    return f"{jar_folder('kafka-jars', _RELEASES[version])}/*"
 
 
 class OlderKafka(ApacheKafka):

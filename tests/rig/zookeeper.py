@@ -5,32 +5,22 @@ Nothing happens on import. `Unavailable` says why a machine cannot have one; tes
 
 from __future__ import annotations
 
-import functools
 import socket
-import subprocess
 from pathlib import Path
 
-from rig.apache_kafka import Unavailable, java
+from rig.jars import jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
-_SCRIPT = Path(__file__).parents[2] / "script" / "zookeeper-jars"
 _JVM = ["-Xmx64m", *SHORT_LIVED_JVM.split()]
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS = 500
 
 
-@functools.cache
 def _classpath() -> str:
-    """Class path of the server; fetched with Maven the first time."""
-    java()
-    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        reason = done.stderr.strip().splitlines() or ["script/zookeeper-jars failed"]
-        raise Unavailable(reason[-1])
-    return f"{done.stdout.strip()}/*"
+    return f"{jar_folder('zookeeper-jars')}/*"
 
 
 class ZooKeeper(BrokerProcess):

@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.java import spark_environment
 from rig.spark_connector import connector_jars
 from spark.topics import Topic

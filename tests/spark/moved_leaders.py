@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from rig.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, Pipeline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rig.apache_kafka import Unavailable
+from rig.jars import Unavailable
 from spark.sink_proof.plan import STANDALONE, Plan
 from spark.sink_proof.run import Result, prove
 

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from drumlin.config.topic import LogConfig
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
-from rig.apache_kafka import ApacheKafka, Unavailable, kafka_classpath, run_tool
+from rig.apache_kafka import ApacheKafka, kafka_classpath, run_tool
+from rig.jars import Unavailable
 from storage.samples import (
     NOW_MS,
     append,

@@ -17,22 +17,23 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from guarantees.brokers import Broker, address, create_topics
 from guarantees.clients import is_passing, make_consumer
 from guarantees.programs import Program
-from rig.apache_kafka import Unavailable, java
+from rig.jars import Unavailable, jar_folder, java
 
 _PARTITIONS = 3
-_SCRIPT = Path(__file__).parents[3] / "script" / "streams-jars"
 _SOURCE = Path(__file__).with_name("CountWords.java")
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many words are counted, and how often the application is killed."""
+    """How many words are counted, and how often something is killed.
+
+    By turns the application and the broker, which is killed while the application runs.
+    """
 
     records: int
     kills: int
     seed: str = "0"
     timeout_s: float = 120.0
-    kill_broker: bool = False
 
 
 @dataclass
@@ -41,20 +42,17 @@ class Counted:
 
     complaints: list[str] = field(default_factory=list)
     kills: int = 0
+    broker_kills: int = 0
     restarts: int = 0
     seconds: float = 0.0
 
 
-@functools.cache
 def streams_classpath() -> str:
     """Class path of Kafka Streams; fetched with Maven the first time."""
     java()
     if not shutil.which("javac"):
         raise Unavailable("a Java compiler is not installed")
-    done = subprocess.run([_SCRIPT], capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
-        raise Unavailable((done.stderr.strip().splitlines() or ["script/streams-jars failed"])[-1])
-    return f"{done.stdout.strip()}/*"
+    return f"{jar_folder('streams-jars')}/*"
 
 
 @functools.cache
@@ -119,12 +117,14 @@ def _await_counts(
         total += _read(consumer, found)
         application.look_after()
         if counted.kills < plan.kills and total > plan.records * counted.kills / (plan.kills + 1):
-            application.kill()
             counted.kills += 1
-            if plan.kill_broker and counted.kills % 2 == 0:
+            if counted.kills % 2 == 0:
+                counted.broker_kills += 1
                 broker.kill()
                 broker.start()
-            application.start()
+            else:
+                application.kill()
+                application.start()
     while _read(consumer, found):  # what comes behind the end came twice
         pass
     return found
