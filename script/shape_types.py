@@ -27,7 +27,7 @@ from drumlin.broker.served import SERVED
 _SHAPE: Final = "drumlin.wire.messages.Shape.__call__"
 _HANDLERS: Final = "drumlin.broker.handlers."
 _SCHEMAS: Final = Path(next(iter(kio.schema.__path__)))
-_CALL: Final = re.compile(r'\bshape\(\s*"(\w+)"')
+_CALL: Final = re.compile(r'shape\(\s*"(\w+)"')
 _CLASS: Final = re.compile(r"^class (\w+):\n((?:    .*\n|\n)*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"^    (\w+): (?!ClassVar)", re.MULTILINE)
 _PLAIN: Final = (
@@ -113,7 +113,7 @@ def _signature(context: MethodSigContext) -> CallableType:
     fields = frozenset[str]().union(*(each.fields for each in places))
     known: dict[str, tuple[Type, bool]] = {}
     result: Type = AnyType(TypeOfAny.special_form)
-    if len(places) == 1:
+    if len(places) == 1 and places[0].module in modules:
         info = modules[places[0].module].names[first.value].node
         assert isinstance(info, TypeInfo)
         result = Instance(info, [])

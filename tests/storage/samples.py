@@ -84,14 +84,14 @@ def open_logs(
     budget: int | None = None,
     cluster_id: str = "cluster",
 ) -> LogDirectories:
-    return LogDirectories.open(
+    return LogDirectories(
         paths,
         node_id=1,
         cluster_id=cluster_id,
         config_for=lambda topic: config or LogConfig(),
         clock=clock or ManualClock(NOW_MS),
         open_files=OpenFiles(files or Files(), budget),
-    )
+    ).open()
 
 
 def create(logs: LogDirectories, config: LogConfig | None = None, topic: str = "t") -> PartitionLog:

@@ -139,14 +139,15 @@ def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDi
         return log_config(metadata.image.topic_configs(topic), config.topic_defaults())
 
     try:
-        logs = LogDirectories.open(
+        logs = LogDirectories(
             paths,
             node_id=config.node_id,
             cluster_id=metadata.image.cluster_id,
             config_for=config_for,
             clock=clock,
             recovery_threads=config.num_recovery_threads_per_data_dir,
-        )
+            is_cordoned=config.is_cordoned,
+        ).open()
     except (UnusableLogDirectory, KafkaError) as error:
         raise StartFailed(str(error)) from error
     return metadata, logs

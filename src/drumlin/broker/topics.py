@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -113,7 +113,7 @@ def _check_configs(broker: BrokerData, wish: TopicWish) -> dict[str, str]:
 
 
 def _assign(broker: BrokerData, wish: TopicWish) -> tuple[Replicas, ...]:
-    brokers = broker.metadata.image.brokers.keys()
+    brokers = _open_brokers(broker)
     if wish.assignments:
         if wish.replication_factor != DEFAULT:
             message = "where replicas are assigned, the replication factor must be -1"
@@ -134,6 +134,22 @@ def _assign(broker: BrokerData, wish: TopicWish) -> tuple[Replicas, ...]:
     count = wish.count(broker.config)
     start = random.randrange(max(len(brokers), 1))
     return spread_replicas(brokers, count, replication_factor, start)
+
+
+def _open_brokers(broker: BrokerData) -> Collection[int]:
+    """The brokers that new partitions may be placed on.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR, as there is none.
+    """
+    brokers = broker.metadata.image.brokers.keys()
+    if not broker.logs.are_all_cordoned:
+        return brokers
+    others = brokers - {broker.config.node_id}
+    if not others:
+        message = "all log dirs are cordoned: see cordoned.log.dirs"
+        raise KafkaError(ErrorCode.invalid_replication_factor, message)
+    return others
 
 
 async def create_topic(broker: BrokerData, plan: TopicPlan) -> TopicState:
@@ -171,7 +187,7 @@ def plan_partitions(
     if added > PARTITIONS_PER_REQUEST_MAX:
         raise _too_many()
     replica_count = len(topic.partitions[0].replicas)
-    brokers = image.brokers.keys()
+    brokers = _open_brokers(broker)
     if assignments is None:
         return spread_replicas(brokers, added, replica_count, existing)
     return tuple(check_replicas(each, brokers, replica_count) for each in assignments)

@@ -9,6 +9,7 @@ takes effect everywhere at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from drumlin.config.consistency import check_change, check_guards, check_together
@@ -59,6 +60,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
+    cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
@@ -202,6 +204,11 @@ class BrokerConfig:
         self.cluster_wide, self.per_broker = dict(cluster_wide), dict(per_broker)
         self._apply(resolved)
 
+    def is_cordoned(self, log_dir: str) -> bool:
+        """Whether no new partition is placed in the log dir of this absolute path (KIP-1066)."""
+        cordoned = self.cordoned_log_dirs
+        return cordoned == ("*",) or log_dir in map(_absolute, cordoned)
+
     def _with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
     ) -> dict[str, str]:
@@ -218,6 +225,10 @@ class BrokerConfig:
             self.__dict__[name.replace(".", "_")] = value
         self.__dict__.update(derived)
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:

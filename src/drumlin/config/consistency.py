@@ -7,7 +7,8 @@ is changed, and refuses what Kafka refuses then, also for keys that have no effe
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from drumlin.config.errors import ConfigError
@@ -118,8 +119,12 @@ def _check_log(values: _Values, given: _Given) -> None:
 def _check_cordoned(values: _Values, given: _Given) -> None:
     cordoned = values["cordoned.log.dirs"]
     directories = values["log.dirs"] or values["log.dir"]
-    if cordoned != ("*",) and not set(cordoned) <= set(directories):
+    if cordoned != ("*",) and not _absolute(cordoned) <= _absolute(directories):
         raise _refused("cordoned.log.dirs", given, "must be some of log.dirs, or * for all")
+
+
+def _absolute(paths: Iterable[str]) -> set[Path]:
+    return {Path(each).absolute() for each in paths}
 
 
 def check_change(

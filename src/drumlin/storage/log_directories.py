@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Self
 from uuid import UUID
 
 from drumlin.clock import Clock
@@ -48,7 +49,10 @@ _logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
-    """The logs by topic and partition, and the dirs that they are in. See `open`."""
+    """The logs by topic and partition, and the dirs that they are in.
+
+    `is_cordoned(path)`: whether a dir is to get no new logs as long as there are others.
+    """
 
     def __init__(
         self,
@@ -60,12 +64,14 @@ class LogDirectories:
         clock: Clock,
         recovery_threads: int = 2,
         open_files: OpenFiles | None = None,
+        is_cordoned: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._config_for = config_for
         self._clock = clock
         self._threads = recovery_threads
+        self._is_cordoned = is_cordoned
         self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
@@ -78,18 +84,7 @@ class LogDirectories:
 
     # -- starting ----------------------------------------------------------------------
 
-    @classmethod
-    def open(
-        cls,
-        paths: Sequence[str | Path],
-        *,
-        node_id: int,
-        cluster_id: str,
-        config_for: ConfigFor,
-        clock: Clock,
-        recovery_threads: int = 2,
-        open_files: OpenFiles | None = None,
-    ) -> LogDirectories:
+    def open(self) -> Self:
         """Lock the dirs and load every log in them.
 
         A dir that can't be read is offline, unless it is the only one.
@@ -97,23 +92,14 @@ class LogDirectories:
         Raises:
             UnusableLogDirectory: a dir is in use, or not ours; or none can be used.
         """
-        logs = cls(
-            paths,
-            node_id=node_id,
-            cluster_id=cluster_id,
-            config_for=config_for,
-            clock=clock,
-            recovery_threads=recovery_threads,
-            open_files=open_files,
-        )
         try:
-            for directory in logs.directories:
-                logs._claim(directory)
-            logs._load(logs.directories)
+            for directory in self.directories:
+                self._claim(directory)
+            self._load(self.directories)
         except BaseException:
-            logs.abandon()
+            self.abandon()
             raise
-        return logs
+        return self
 
     def _claim(self, directory: LogDirectory) -> None:
         try:
@@ -172,6 +158,14 @@ class LogDirectories:
     def in_directory(self, directory: LogDirectory) -> list[PartitionLog]:
         return [log for log in self if log.log_directory is directory]
 
+    def is_cordoned(self, directory: LogDirectory) -> bool:
+        """Whether new logs go to other dirs, if there are any."""
+        return self._is_cordoned(directory.path)
+
+    @property
+    def are_all_cordoned(self) -> bool:
+        return all(map(self.is_cordoned, self.directories))
+
     def create(
         self,
         topic: str,
@@ -181,7 +175,7 @@ class LogDirectories:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """An empty log, in the dir that has fewest.
+        """An empty log, in the dir that has fewest, of those that are not cordoned.
 
         One that is not new may lie in a dir that is offline: there must not be a second one.
 
@@ -230,7 +224,9 @@ class LogDirectories:
         if not is_new and not all(directory.is_online for directory in self.directories):
             raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
         failure = storage_error("no log dir is online")
-        for directory in sorted(self.directories, key=counts.__getitem__):
+        for directory in sorted(
+            self.directories, key=lambda it: (self.is_cordoned(it), counts[it])
+        ):
             if directory.is_online:
                 try:
                     return self._create_in(directory, topic, partition, topic_id, config)

@@ -3,7 +3,7 @@
 A null list of topics means all. An offline dir is answered with KAFKA_STORAGE_ERROR.
 
 Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
-whether the dir is cordoned, which is never the case here.
+whether the dir is cordoned, as `cordoned.log.dirs` says (KIP-1066).
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def _respond(
     shape: Shape,
     volumes: Mapping[LogDirectory, os.statvfs_result | None],
 ) -> Work[Any]:
+    logs = context.broker.logs
     wanted: _Wanted | None = None
     if request.topics is not None:
         wanted = {}
@@ -78,7 +79,9 @@ def _respond(
     yield from let_go(wanted or {})
     results = []
     for each in volumes:
-        result = yield from _result(shape, each, volumes[each], found[each])
+        result = yield from _result(
+            shape, each, volumes[each], found[each], is_cordoned=logs.is_cordoned(each)
+        )
         results.append(result)
     return shape(
         "DescribeLogDirsResponse",
@@ -93,6 +96,8 @@ def _result(
     directory: LogDirectory,
     volume: os.statvfs_result | None,
     topics: Mapping[str, Sequence[Any]],
+    *,
+    is_cordoned: bool,
 ) -> Work[Any]:
     told = []
     for name, partitions in topics.items():
@@ -105,5 +110,5 @@ def _result(
         topics=tuple(told) if directory.is_online else (),
         total_bytes=volume.f_frsize * volume.f_blocks if volume else _UNKNOWN_BYTES,
         usable_bytes=volume.f_frsize * volume.f_bavail if volume else _UNKNOWN_BYTES,
-        is_cordoned=False,
+        is_cordoned=is_cordoned,
     )
