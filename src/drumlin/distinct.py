@@ -2,7 +2,7 @@
 
 A dictionary of hundreds of thousands is moved in one go whenever it becomes too small, which takes
 longer than a turn of the event loop. So items are spread over many small ones, in a way that
-nobody can foresee, once there are more than a few. Where something is kept of each, the next
+a client cannot foresee, once there are more than a few. Where something is kept of each, the next
 dictionary takes what the last one has no room for.
 """
 
@@ -53,7 +53,7 @@ class Distinct(Generic[Item]):
         return _shard_of(self._shards, item).get(item, 0)
 
     def add(self, items: Iterable[Item]) -> Work[None]:
-        """Those that are not there yet, and count the others."""
+        """Add the items that are not there yet, and count the others."""
         put = self._in_order.append
         left = iter(items)
         while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):

@@ -156,7 +156,7 @@ def _have_turn(work: Work[Any], done: asyncio.Future[Any]) -> bool:
     if not done.cancelled():
         try:
             finished = one_turn(work, _end_of_turn())
-        except Exception as error:  # noqa: BLE001  it is whoever waits who hears of it
+        except Exception as error:  # noqa: BLE001  the caller that waits gets it
             failure = error
     if done.cancelled():  # before, or by what the work itself has done
         work.close()
@@ -188,11 +188,11 @@ class Rounds:
     def _go_on(self) -> None:
         ends_at = _end_of_turn()
         for _ in range(len(self._waiting)):
-            # It stays in front meanwhile: whoever adds itself again shall not call the loop.
+            # It stays first meanwhile: a callback that adds itself again must not call the loop.
             try:
                 self._waiting[0]()
             except Exception:  # noqa: BLE001  the others would wait for ever
-                _log.exception("who had more to do could not go on")
+                _log.exception("a callback with more to do has failed")
             self._waiting.popleft()
             if time.monotonic() >= ends_at:
                 break

@@ -127,7 +127,7 @@ def test_a_marker_of_a_transaction_is_told_from_a_record(run: Run, tmp_path: Pat
         ("index", 4, struct.pack(">i", 1 << 20), "points at position 1048576"),
         ("timeindex", 0, struct.pack(">q", 999), "timestamp 999, but the batch of offset 12"),
         ("timeindex", 12, struct.pack(">q", 500), "runs backwards"),
-        ("timeindex", 20, struct.pack(">i", 50), "offset 60 lies behind the end of the log"),
+        ("timeindex", 20, struct.pack(">i", 50), "offset 60 lies after the end of the log"),
         ("txnindex", 0, b"\x00\x09", "version 9 is unknown"),
         ("snapshot", 20, b"\xff", "the checksum does not match"),
     ],

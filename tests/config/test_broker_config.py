@@ -92,7 +92,7 @@ def test_other_synonyms() -> None:
         ("log.roll.ms", "0", 'log.roll.ms = "0": must be at least 1'),
         ("log.dirs", "", 'log.dirs = "": must be a list of non-empty entries, at least one'),
         ("queued.max.request.bytes", "5", 'queued.max.request.bytes = "5": must be at least socket.request.max.bytes, or -1'),
-        ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets somebody in'),
+        ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets some client in'),
         ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of HOST:NUMBER'),
         ("listeners", "SSL://:9093", 'listeners = "SSL://:9093": SSL is SSL, but only PLAINTEXT is served'),
         ("listeners", "X://:9093", 'listeners = "X://:9093": listener.security.protocol.map has no protocol for X'),

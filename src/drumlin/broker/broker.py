@@ -251,7 +251,7 @@ class Broker:
         self.server.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
-        # What goes on without a connection has nowhere to write.
+        # Work that needs no connection has nowhere to write any more.
         high_watermarks = await self.turns.run(self.partitions.clear())
         await self.threads.administering(self.logs.close, high_watermarks)
         await self.metadata.close()

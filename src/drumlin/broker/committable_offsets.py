@@ -53,7 +53,7 @@ class SortedOut(NamedTuple):
     def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
         """The answer, `codes` being those of the accepted positions in turn.
 
-        What was refused comes first, and with it what else is told of its topic.
+        What was refused comes first, with all other results of its topic.
         """
         taken = iter(codes)
         results: list[TopicResult] = []

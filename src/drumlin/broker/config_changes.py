@@ -119,7 +119,7 @@ def parse_node_id(name: str) -> int:
     try:
         node_id = parse(ValueType.INT, name)
     except Refused:
-        message = f"brokers have numbers, {name!r} is none"
+        message = f"brokers have numbers, and {name!r} is not one"
         raise KafkaError(ErrorCode.invalid_request, message) from None
     assert isinstance(node_id, int)
     return node_id

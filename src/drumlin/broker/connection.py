@@ -227,7 +227,7 @@ class Connection:
                     self._await(answer, frame)
                 elif self._slots:
                     self._answered(self._new_slot(None, frame), answer)
-                elif answer:  # it is there, and nobody is in front
+                elif answer:  # it is there, and no answer comes before it
                     self._outbox.put(answer)
             self._router.finish_woken()
             self._send()

@@ -1,4 +1,4 @@
-"""The features of the cluster, as clients are told of them in ApiVersions (KIP-584).
+"""The features of the cluster, as ApiVersions tells them to clients (KIP-584).
 
 A feature's level says which protocols a client may rely on: `transaction.version` 2 that EndTxn
 raises the epoch and Produce adds partitions, `group.version` 1 the new consumer protocol,

@@ -48,7 +48,7 @@ _BLOCKS_TIMES: Final = 2
 _BLOCKS_MORE: Final = 400_000
 #: While a client is connected: some 2.5 GB.
 _BLOCKS_MORE_SERVING: Final = 30_000_000
-#: Looks in a row that have to find so many.
+#: Consecutive looks that must find this many.
 _PATIENCE: Final = 3
 
 Made = TypeVar("Made", bound=Sized)

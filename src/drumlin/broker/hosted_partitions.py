@@ -1,6 +1,6 @@
 """What this broker hosts: applies changes of the metadata to logs and partitions.
 
-The metadata says which partitions there are and who leads them; this module makes it so on
+The metadata says which partitions there are and which broker leads them; this module makes it so on
 this broker. It is the only place where logs are created and deleted. Logs are created in a
 thread, some at a time, so that a topic of thousands of partitions stalls no client.
 """

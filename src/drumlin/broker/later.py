@@ -114,7 +114,7 @@ class GivingUp:
         for _ in range(self._number):
             try:
                 self._left.popleft()()
-            except Exception:  # noqa: BLE001  the others would go on for nobody
+            except Exception:  # noqa: BLE001  the others would go on for no client
                 _log.exception("a request of a connection that has ended could not be given up")
 
 

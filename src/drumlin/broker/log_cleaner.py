@@ -188,7 +188,7 @@ class Cleaning:
         self._calls.close()
         await asyncio.to_thread(self._requests.shutdown, cancel_futures=True)
 
-    # -- for whoever asks --------------------------------------------------------------
+    # -- questions ---------------------------------------------------------------------
 
     def report(self, topic: str | None = None, partition: int | None = None) -> Rows:
         """The status of the compacted logs, or some of them. Blocks; never call it on the loop.

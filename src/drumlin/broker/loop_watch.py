@@ -91,7 +91,7 @@ class LoopWatch:
         yield Measure(
             f"{_PREFIX}slow_turns",
             Kind.COUNTER,
-            "Turns that took longer than so many seconds: for so long nobody was served.",
+            "Turns that took longer than this many seconds, in which no client was served.",
             ("longer_than",),
             tuple(
                 Sample((f"{step:g}",), float(count))
@@ -143,7 +143,7 @@ class _TimingSelector(selectors.DefaultSelector):
         self.turns = 0
         self.busy_s = 0.0
         self.slow_turns = [0] * len(_STEPS_S)
-        self.counts_from = math.inf  # before that a long turn is nobody's wait
+        self.counts_from = math.inf  # before that no client waits for a turn
         self.place: tuple[float, str] | None = None  # of the turn that began then
         self.worked_s: float | None = None  # the loop's processor time, looked at between turns
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before

@@ -55,7 +55,7 @@ class Outbox:
         self._slice_sent = 0  # bytes of the first part, where that is a file slice
         self._memory_bytes = 0
         self._has_waited = False  # for the peer to take the first part, a file slice
-        self._lent = False  # the first part: somebody brings it into memory
+        self._lent = False  # the first part: a thread brings it into memory
         self._is_brought = False
         self._is_closed = False
         self.sent_bytes = 0
@@ -91,7 +91,7 @@ class Outbox:
 
         Raises:
             OSError: the connection is broken; or a file cannot be read, or has become shorter:
-                there is no telling the peer, who knows by now how many bytes come.
+                it cannot be told to the peer, which knows by now how many bytes come.
         """
         if len(self._parts) == 1 and type(self._parts[0]) is bytes:
             return self._flush_only(self._parts[0])
@@ -160,7 +160,7 @@ class Outbox:
         return self._sent(self._channel.send(batch, more=more))
 
     def _sent(self, sent: int) -> int:
-        """The socket has taken so many bytes of what is in memory."""
+        """The socket has taken `sent` bytes of what is in memory."""
         self._memory_bytes -= sent
         self.sent_bytes += sent
         left, parts = sent, self._parts

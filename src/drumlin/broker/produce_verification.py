@@ -38,7 +38,7 @@ _ABORTABLE_FROM: Final = 11
 #: From this version on, partitions join their transaction with their first batch (KIP-890).
 _ADDS_FROM: Final = 12
 
-#: What a client is to come again for, in a code that makes it do so: it neither gives the
+#: Codes for which the client is to retry, and the code that makes it do so: it neither gives the
 #: transaction up, nor asks for new metadata.
 _TO_BE_RETRIED: Final = frozenset(
     {

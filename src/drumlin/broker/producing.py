@@ -113,7 +113,7 @@ class Producing:
         return self._answer()
 
     async def append_in_turns(self) -> Parts | None:
-        """As `start`, for so many partitions that it takes more than a turn."""
+        """As `start`, for a request whose partitions take more than a turn."""
         refusal = await self._broker.turns.run(self._refusal())
         if refusal is not None:
             return await self._broker.threads.making(self._refuse_all, refusal)

@@ -67,7 +67,7 @@ class Started(NamedTuple):
 
     answer: Awaitable[Parts | None]
     lets_pass: bool = False  # the next request may start while this one waits
-    is_work: bool = False  # what is awaited works all the time, and waits for nobody
+    is_work: bool = False  # what is awaited works all the time, and waits for nothing
 
 
 class Router:
@@ -140,7 +140,7 @@ class Router:
         header = context.header
         try:
             answer = handler.handle(context, request, response_shape(api, header.api_version))
-            if isinstance(answer, EncodedBody):  # it is none of what is asked for below
+            if isinstance(answer, EncodedBody):  # none of the questions below is needed
                 return _encode(api, header, answer)
             if inspect.isgenerator(answer):
                 ends_at = first_turn_ends_at(asyncio.get_running_loop())
@@ -201,7 +201,7 @@ class Router:
         holder: list[Any] = []
         try:
             return await self._finish_parsed(api, handler, context, frame, holder)
-        finally:  # by then nobody else has the request any more
+        finally:  # by then there is no other reference to the request
             if holder:
                 self._broker.threads.make_later(let_go, holder)
 

@@ -67,7 +67,7 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
     """All whole batches of a log, in pieces. Blocks.
 
     Raises:
-        CorruptRecord: no whole batch is where one should be, or one is not behind the one before
+        CorruptRecord: no whole batch is where one should be, or one does not follow the one before
             it: there would be no end.
         KafkaError: the log cannot be read, or not as batches.
     """
@@ -86,7 +86,7 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
         beginning = offset
         offset, is_behind = end_of_batches(data, offset)
         if not is_behind:
-            raise CorruptRecord(f"{log.name}: behind {offset}, a batch that ends before it")
+            raise CorruptRecord(f"{log.name}: after {offset}, a batch that ends before it")
         if offset == beginning:
             raise CorruptRecord(f"{log.name}: no batch begins at offset {offset}")
         yield data

@@ -1,6 +1,6 @@
 """Topics as Metadata answers them, each encoded once for all clients.
 
-Owns those bytes, by version of the API and by whether operations are told; what is told of a
+Owns those bytes, by version of the API and by whether operations are included; what is said of a
 partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
 long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
 A request for a topic that is being encoded continues the encoding that another began. Nothing here

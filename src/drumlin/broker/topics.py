@@ -140,7 +140,7 @@ def _open_brokers(broker: BrokerData) -> Collection[int]:
     """The brokers that new partitions may be placed on.
 
     Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR, as there is none.
+        KafkaError: INVALID_REPLICATION_FACTOR, as no broker is left.
     """
     brokers = broker.metadata.image.brokers.keys()
     if not broker.logs.are_all_cordoned:

@@ -252,7 +252,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
         task = progress.add_task("simulating", total=None, done="")
 
         class Watched(Throttle):
-            """No limit, and a word for the one who waits, with every piece that is read."""
+            """No limit; shows the progress with every piece that is read."""
 
             def spend(self, size: int) -> None:
                 progress.advance(task, size)

@@ -266,7 +266,7 @@ class _Reading:
             yield batch
             if self.records == self._count:
                 return
-        # Offsets without records (compacted away, markers) lie behind us too now.
+        # Offsets without records (compacted away, markers) are passed by now, too.
         self.offsets |= {each: ends[each] for each in behind}
 
 

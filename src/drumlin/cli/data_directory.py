@@ -25,7 +25,7 @@ class DataDirectory:
     """What lies in a data directory.
 
     Raises:
-        Failure: it is none of a broker's.
+        Failure: it is not a broker's.
         OSError: it cannot be read.
     """
 

@@ -235,7 +235,7 @@ class _Running:
         return status
 
     def _known_groups(self) -> list[str]:
-        """Those that can be in both stores."""
+        """The groups that can be in both stores."""
         from drumlin.migration.zookeeper import can_have_group
 
         return [*self._follower.groups(), *filter(can_have_group, self._broker.groups())]

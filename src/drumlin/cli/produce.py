@@ -51,7 +51,7 @@ class Compression(enum.StrEnum):
 
 
 class Acks(enum.StrEnum):
-    """Who must have a record before it counts as written."""
+    """Which replicas must have a record before it counts as written."""
 
     ALL = "all"
     LEADER = "leader"
@@ -219,7 +219,7 @@ def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:
 
 @contextmanager
 def _counted(written: Callable[[], int]) -> Iterator[None]:
-    """Have errors say how many records were written: who repeats the command has those twice."""
+    """Have errors say how many records were written: repeating the command writes them twice."""
     try:
         yield
     except KeyboardInterrupt:

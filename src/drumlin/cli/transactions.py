@@ -1,4 +1,4 @@
-"""`drumlin transactions`: which are open, since when, whom they hold up; and how to end them."""
+"""`drumlin transactions`: which are open, since when, and what they block; and how to end them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def abort(
 
 
 def _abort_by_id(ids: list[str], yes: bool, *, connect_to: Any, as_json: bool) -> None:
-    confirm(f"Abort what is open under {', '.join(ids)}, and fence who has begun it?", yes)
+    confirm(f"Abort what is open under {', '.join(ids)}, and fence its producer?", yes)
     with connect(*connect_to) as cluster:
 
         def abort_one(transactional_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Groups as an administrator sees them: which there are, who is in them, what they have committed.
+"""Groups as an administrator sees them: which there are, their members, what they have committed.
 
 Everything here is asked from outside, without being a member. A broker takes offsets from
 outside only while a group has no members. Errors that may pass are tried again. Loads no Arrow.

@@ -6,7 +6,7 @@ Groups are swapped in ascending order, and one is durable before the next: a tom
 goes before what it has deleted. A crash, a full disk or a stop at any point leaves the log with
 some groups cleaned and others not, which is a log like any other.
 
-Runs in a thread of the pool. It reads sealed segments, which nobody changes, and asks for the
+Runs in a thread of the pool. It reads sealed segments, which never change, and asks for the
 swap where logs may be changed.
 """
 
@@ -58,7 +58,7 @@ class Call(Protocol):
 
 
 class Outline(NamedTuple):
-    """As much of a log as it takes to see whether to clean it. Any thread may draw it."""
+    """What must be known of a log to see whether to clean it. Any thread may make one."""
 
     segments: tuple[Segment, ...]
     log_start_offset: int
@@ -109,7 +109,7 @@ def _begun_ms(segment: Segment, previous: Segment | None) -> int:
     """When a segment's first record was written, as far as one can tell.
 
     Its timestamp is the producer's word, and may be of last year or of tomorrow: it counts within
-    the times at which the segment in front of it, and it itself, were written last.
+    the times at which the segment before it, and it itself, were written last.
     """
     modified_ms, timestamp = segment.modified_ms(), segment.first_timestamp
     begun_ms = timestamp if 0 <= timestamp <= modified_ms else modified_ms

@@ -62,7 +62,7 @@ class MapBuilder:
             reason = self._take(piece)
             self.bytes_read += piece.used
             if reason is Reason.DONE:
-                raise CleaningFailed(f"{piece.where}: a batch behind the end of its segment")
+                raise CleaningFailed(f"{piece.where}: a batch after the end of its segment")
             if reason is Reason.FULL:
                 return False
         return True

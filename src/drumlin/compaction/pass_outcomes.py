@@ -28,7 +28,7 @@ FAULTS: Final = {
     FAULT_CRC: "its CRC does not match",
     FAULT_RECORDS: "its records are malformed, or not as many as its header says",
     FAULT_OFFSETS: "the offsets of its records do not ascend, or pass its last one",
-    FAULT_ORDER: "its offsets are not behind those of the batch before it, within its segment",
+    FAULT_ORDER: "its offsets do not follow those of the batch before it, within its segment",
 }
 
 

@@ -1,4 +1,4 @@
-"""The choice between the passes in machine code and those in plain Python, where there is none.
+"""The choice between the passes in machine code and those in plain Python, for machines without it.
 
 Each is imported on first use: most brokers need only one of them.
 """

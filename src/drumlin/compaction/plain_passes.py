@@ -66,7 +66,7 @@ class _Record(NamedTuple):
     """A record's place in its body, and what compaction looks at."""
 
     start: int
-    rest: int  # position behind the timestamp delta
+    rest: int  # position after the timestamp delta
     end: int
     timestamp: int
     offset: int

@@ -1,6 +1,6 @@
 """The rule of survival on columns: which records of a compacted topic are kept. Pure.
 
-For who cleans data that is larger than one machine: numpy arrays, pandas series or Spark's
+For cleaning data that is larger than one machine: numpy arrays, pandas series or Spark's
 columns, anything that knows `&`, `|`, `~` and comparisons. The cleaner goes record by record, and
 by `records/kernels/survival.py`; tests compare what it keeps with what is told here.
 
@@ -11,7 +11,7 @@ last in there. Of those records it keeps one if
 - it has a value, or is a tombstone whose delete horizon has not been set or not been reached;
   the horizon is set by the first cleaning that sees the tombstone, `delete.retention.ms` ahead.
 
-Records of aborted transactions are none. What lies behind the round is not touched.
+Records of aborted transactions never survive. Records after the round are not touched.
 """
 
 from __future__ import annotations

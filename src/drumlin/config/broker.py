@@ -232,7 +232,7 @@ def _absolute(path: str) -> str:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """As in Kafka, the broker's number is known by its new and its old name."""
+    """The configuration with the broker's number under its new and its old name, as in Kafka."""
     both = dict(static)
     for one, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if one in static:

@@ -91,7 +91,7 @@ def check_together(values: _Values, given: _Given) -> None:
         raise _refused("group.min.session.timeout.ms", given, allowed)
     exceptions = values["max.connections.per.ip.overrides"].strip()
     if values["max.connections.per.ip"] == 0 and not exceptions:
-        allowed = "can be 0 only where max.connections.per.ip.overrides lets somebody in"
+        allowed = "can be 0 only where max.connections.per.ip.overrides lets some client in"
         raise _refused("max.connections.per.ip", given, allowed)
     for kind in ("consumer", "share", "streams"):
         name = f"group.{kind}.assignment.interval.ms"

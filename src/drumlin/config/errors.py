@@ -6,7 +6,7 @@ from __future__ import annotations
 class ConfigError(ValueError):
     """A key or a value that is refused.
 
-    The text is for the person who starts a broker, and for clients that change a
+    The text is for an operator that starts a broker, and for clients that change a
     configuration: key, value, what is allowed.
     """
 

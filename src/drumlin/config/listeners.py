@@ -10,7 +10,7 @@ from drumlin.config.errors import ConfigError
 
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _HOST_AND_PORT: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]+)")
-_META_ADDRESS: Final = "0.0.0.0"  # noqa: S104  what nobody can connect to, not an address to bind
+_META_ADDRESS: Final = "0.0.0.0"  # noqa: S104  no address to connect to
 
 
 @dataclass(frozen=True, slots=True)

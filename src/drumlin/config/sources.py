@@ -39,7 +39,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The properties in an environment, and the `DRUMLIN_...` variables that are none."""
+    """The properties in an environment, and the `DRUMLIN_...` variables that name no property."""
     properties: dict[str, str] = {}
     unknown: list[str] = []
     for variable, value in sorted(environment.items()):

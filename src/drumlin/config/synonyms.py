@@ -64,7 +64,7 @@ _GUESSED_MAX: Final = 64  # letters: comparing longer names would take a turn of
 
 @lru_cache(256)
 def meant_topic_key(name: str) -> str | None:
-    """The topic key that `name`, which is none, may stand for: the broker's name, or misspelt."""
+    """The topic key that was meant by `name`: the broker's key of it, or one misspelt."""
     for key, synonyms in BROKER_SYNONYMS.items():
         if any(name == synonym for synonym, _ in synonyms):
             return key

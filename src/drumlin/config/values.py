@@ -33,7 +33,7 @@ class Refused(ValueError):
     """A text that stands for no value of its type."""
 
 
-# Longer texts stand for no number of 64 bits, save with zeros in front that nobody writes.
+# Longer texts stand for no number of 64 bits, unless they begin with many zeros.
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,40}")
 _DECIMAL: Final = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)")
 _BITS: Final = {ValueType.SHORT: 16, ValueType.INT: 32, ValueType.LONG: 64}
@@ -124,7 +124,7 @@ def rule(notation: str, value_type: ValueType) -> Rule:
     `1..9|-1`             the same, or one number more
     `a|b|c`               one of these (in a list: each of them)
     `anycase:a|b`         the same, whatever the case
-    `nonempty`            not empty; may stand in front of choices
+    `nonempty`            not empty; may stand before choices
     `replicas`            `*`, or a list of PARTITION:BROKER
     ====================  ==========================================================
     """

@@ -72,7 +72,7 @@ class Background:
         self._tasks.discard(task)
         is_ended = task.cancelled()
         error = KafkaError(ErrorCode.coordinator_not_available) if is_ended else task.exception()
-        if answer.done():  # nobody wants it any more
+        if answer.done():  # its caller has given up
             return
         if error is None:
             answer.set_result(task.result())

@@ -254,7 +254,7 @@ class _Kept:
         return next(iterate_headers(memoryview(data)[position:]), None) is None
 
     def _grow(self, wanted_bytes: int) -> None:
-        """Have room for all that so many bytes of records may say."""
+        """Make room for all keys that records of this size may hold."""
         state = self._state
         entries, arena_bytes = state[at.LATEST_COUNT_MAX], state[at.LATEST_ARENA_SIZE]
         if state[at.LATEST_COUNT] >= entries:

@@ -51,6 +51,6 @@ class ProducerIds:
     async def refill(self) -> None:
         """Take another block if there is no id at hand."""
         async with self._refilling:
-            if self._next_id == self._end_id:  # else whoever held the lock has done it
+            if self._next_id == self._end_id:  # else the former holder of the lock has done it
                 first, size = await self._next_block()
                 self._next_id, self._end_id = first, first + size

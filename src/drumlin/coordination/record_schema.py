@@ -136,7 +136,7 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class NullableStruct:
-    """A struct or None, which a byte in front of it tells."""
+    """A struct or None; a byte before it tells which."""
 
     of: Struct
 

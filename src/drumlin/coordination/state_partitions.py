@@ -37,7 +37,7 @@ _AT_A_TIME: Final = 4
 #: Of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
 
-#: Asked now and then by whoever reads a partition: whether nobody wants the result any more.
+#: Called now and then while a partition is read: whether the result is still wanted.
 IsCancelled = Callable[[], bool]
 
 
@@ -56,7 +56,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 def _java_hash(key: str) -> int:
     """Java's `String.hashCode`: of the key's UTF-16 units, modulo 2^32."""
-    units = array("H", key.encode("utf-16"))[1:]  # behind the byte order mark
+    units = array("H", key.encode("utf-16"))[1:]  # after the byte order mark
     value = 0
     for start in range(0, len(units), len(_POWERS)):
         piece = units[start : start + len(_POWERS)]
@@ -223,7 +223,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         except (CorruptRecord, KafkaError) as error:
             _log.error("partition %d of %s cannot be loaded: %s", led.partition, self._topic, error)
             led.has_failed = True
-        except Exception:  # noqa: BLE001  whatever it is: who waits for the shard would wait for ever
+        except Exception:  # noqa: BLE001  or requests would wait for the shard for ever
             _log.exception("partition %d of %s cannot be loaded", led.partition, self._topic)
             led.has_failed = True
         if led.is_resigned:

@@ -28,13 +28,13 @@ class Memory:
         self._size_bytes = 0
 
     def begin(self, size_bytes: int) -> None:
-        """Have so many bytes, all of them 0; what was there before is gone."""
+        """Allocate this many bytes, all of them 0; the former content is gone."""
         self._give_back()
         self.address = _had(_clear_allocate(size_bytes, 1))
         self._size_bytes = size_bytes
 
     def grow(self, size_bytes: int) -> None:
-        """Have so many bytes, of which the first are those that were there before."""
+        """Resize to this many bytes, keeping the former content at the start."""
         if size_bytes != self._size_bytes:
             self.address = _had(_reallocate(self.address or None, size_bytes))
             self._size_bytes = size_bytes

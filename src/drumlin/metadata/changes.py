@@ -1,6 +1,6 @@
 """What can happen to the metadata: the events that a store reports, on the event loop.
 
-A change is reported after it is durable and after the image shows it, whoever made it: this
+A change is reported after it is durable and after the image shows it, wherever it was made: by this
 broker, or another one of the cluster.
 """
 

@@ -23,7 +23,7 @@ from drumlin.metadata.image import (
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 _SCHEMA_VERSION: Final = 1
-#: Keys of the table `cluster`, with a topic id behind it.
+#: Keys of the table `cluster`, followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
 _SCHEMA: Final = """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
@@ -173,7 +173,7 @@ def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
 
 
 def forget_deletions() -> Statement:
-    """Of topics of which no folder is left."""
+    """Forget deleted topics of which no folder is left."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ? AND value = '[]'"
     return sql, (len(_DELETED_TOPIC), _DELETED_TOPIC)
 

@@ -64,7 +64,7 @@ class PartitionId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Where a partition lives and who leads it."""
+    """The replicas of a partition, and which of them leads it."""
 
     index: int
     leader: int

@@ -79,7 +79,7 @@ class SqliteMetadata:
         self._database = opened
         self._thread = ready_threads(1, "metadata")
         self._listeners: list[Listener] = []
-        # A lock lives as long as somebody holds or awaits it.
+        # A lock lives as long as it is held or awaited.
         self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._waiting: list[tuple[Iterable[Statement], asyncio.Future[None]]] = []
         self._committing: asyncio.Task[None] | None = None
@@ -143,7 +143,7 @@ class SqliteMetadata:
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
         """Begin a new leader epoch in some partitions; those that are gone by then don't matter.
 
-        It waits for no other change of their topics, so whoever follows changes may call it.
+        It waits for no other change of their topics, so a listener of changes may call it.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -23,7 +23,7 @@ Listener = Callable[[Change], Awaitable[None] | None]
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that nobody else will ever get."""
+    """Producer ids that are given out only once."""
 
     first: int
     size: int

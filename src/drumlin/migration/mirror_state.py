@@ -2,7 +2,7 @@
 
 What is about to be written to a store is remembered before, so that a mirror which is killed
 knows its own writes from those of consumers. Nothing is synced: after a power failure the file
-may be behind, then some offsets look changed in both stores, and timestamps decide.
+may be old, then some offsets look changed in both stores, and timestamps decide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from drumlin.migration.errors import StoreError
 from drumlin.migration.reconcile import Agreement, Node
 
 _VERSION: Final = 1
-#: The file is written anew when it has so many times more lines than it needs.
+#: The file is written anew when it has this many times the lines that it needs.
 _LINES_FOR_EACH: Final = 20
 _LINES_MIN: Final = 1_000
 

@@ -28,7 +28,7 @@ class OffsetStore(Protocol):
 
     name: str
     notes: list[str]
-    """What was odd in there, in words; whoever uses the store tells it."""
+    """What was odd in the store, in words, for its user to report."""
 
     def groups(self) -> list[str]: ...
 

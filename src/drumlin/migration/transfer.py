@@ -125,7 +125,7 @@ def _step(
 def refuse_live(store: OffsetStore, groups: Iterable[str]) -> None:
     """
     Raises:
-        StoreError: somebody reads with one of the groups.
+        StoreError: a consumer reads with one of the groups.
     """
     for group in groups:
         consumers = store.live_consumers(group)

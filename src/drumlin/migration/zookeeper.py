@@ -2,7 +2,7 @@
 
     /consumers/<group>/offsets/<topic>/<partition>   the next offset to read, in ASCII digits
     /consumers/<group>/ids/<consumer>                ephemeral: a consumer that runs
-    /consumers/<group>/owners/<topic>/<partition>    ephemeral: who reads this partition
+    /consumers/<group>/owners/<topic>/<partition>    ephemeral: the consumer of this partition
 
 Owns these paths and all that is done through kazoo, which is loaded here alone. Never decides
 what to write. Calls block; they may be made from any one thread at a time.
@@ -49,14 +49,14 @@ def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
 
     Raises:
         StoreError: kazoo is not installed, or there is no such chroot.
-        StoreUnavailable: nobody answers.
+        StoreUnavailable: there is no answer.
     """
     try:
         from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
         raise StoreError("ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'") from None
-    # What it says about lost connections is said by whoever waits for them.
+    # Lost connections are reported by the caller that waits for them.
     logger = logging.getLogger("drumlin.migration.kazoo")
     logger.setLevel(logging.CRITICAL)
     hosts = _with_ports(hosts)
@@ -256,7 +256,7 @@ class ZooKeeperStore:
         """Wait for an answer; errors that are `expected` are raised as they are.
 
         Raises:
-            StoreUnavailable: the connection or the session was lost, or nobody answers in time.
+            StoreUnavailable: the connection or the session was lost, or there is no answer in time.
             StoreError: ZooKeeper refuses.
         """
         from kazoo import exceptions

@@ -199,7 +199,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until what was sent before is mostly on its way."""
         await self._may_write.wait()
         if self._has_unanswered:
-            while self._is_sending:  # noqa: ASYNC110 - TLS of asyncio tells nobody when it is through
+            while self._is_sending:  # noqa: ASYNC110 - TLS of asyncio does not tell when it is through
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     def send(

@@ -63,7 +63,7 @@ def _check_handshake(response: Any, mechanism: str, where: str) -> None:
         raise AuthenticationFailed(f"{where}: it does not offer {mechanism}, but {offered}")
     if code is ErrorCode.illegal_sasl_state:
         raise AuthenticationFailed(
-            f"{where}: nobody logs in there; it wants security.protocol PLAINTEXT or SSL"
+            f"{where}: it has no login; it wants security.protocol PLAINTEXT or SSL"
         )
     raise KafkaError(code, f"{where}: sasl_handshake")
 

@@ -136,7 +136,7 @@ class _Outgoing:
             build = _request(self._manner, {place: each.batch for place, each in together.items()})
             try:
                 response = connection.send("produce", build, version_max=self._manner.version_max)
-            except Exception as error:  # noqa: BLE001 - whoever waits for an answer must hear of it
+            except Exception as error:  # noqa: BLE001 - the caller that waits must get it
                 _fail(answers.values(), error)
             else:
                 response.add_done_callback(functools.partial(_share_out, answers))

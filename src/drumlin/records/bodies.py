@@ -113,7 +113,7 @@ def _wrong_magic(base_offset: int, magic: int) -> CorruptRecord:
 
 
 def next_offset(buffer: Buffer) -> int | None:
-    """The offset behind the last whole batch: where the next fetch goes on. None without one.
+    """The offset after the last whole batch, from which to fetch next. None without a batch.
 
     Raises:
         CorruptRecord: as from `whole_batches`.

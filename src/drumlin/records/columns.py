@@ -1,6 +1,6 @@
 """Many records at once: record batches <-> Arrow columns. For clients; the broker has no Arrow.
 
-Kernels fill memory that Arrow then takes as it is. Where there are none, plain Python does the
+Kernels fill memory that Arrow then takes as it is. Without kernels, plain Python does the
 same slowly. Wait for them with `kernels.require()` before a lot of work.
 """
 

@@ -219,7 +219,7 @@ def decode_body(body: Buffer, header: BatchHeader) -> list[Record]:
         record, place = _read_record(body, place, end, header)
         records.append(record)
     if place != end:
-        raise CorruptRecord(f"{end - place} bytes behind the last of {len(records)} records")
+        raise CorruptRecord(f"{end - place} bytes after the last of {len(records)} records")
     return records
 
 
@@ -279,7 +279,7 @@ def _read_record(body: Buffer, position: int, end: int, header: BatchHeader) -> 
         header_value, position = _read_bytes(body, position, record_end)
         headers.append((_header_key(header_key), header_value))
     if position != record_end:
-        raise CorruptRecord(f"{record_end - position} bytes behind a record's last field")
+        raise CorruptRecord(f"{record_end - position} bytes after a record's last field")
     timestamp = header.base_timestamp + timestamp_delta
     if not INT64_MIN <= timestamp <= INT64_MAX:
         raise CorruptRecord(f"timestamp delta {timestamp_delta} overflows")

@@ -105,7 +105,7 @@ def _bad_timestamp(
 
 def _summary(errors: list[tuple[int, str]], *, is_all: bool) -> str:
     if not errors:
-        return f"bad records, behind the first {_LOOKED_AT_MAX} of the batch"
+        return f"bad records, after the first {_LOOKED_AT_MAX} of the batch"
     shown = "; ".join(f"{index}: {text}" for index, text in errors[:_SHOWN])
     count = f"{len(errors) - _SHOWN} more" if is_all else "perhaps more"
     rest = f"; and {count}" if len(errors) > _SHOWN or not is_all else ""

@@ -1,7 +1,7 @@
 """A fast hash of 128 bits, in plain Python: the twin of the kernel's.
 
 It distinguishes inputs that differ by chance. Unlike the keyed hash of `keyed_hash.py`, it does
-not resist an attacker who chooses the bytes. Four lanes take 32 bytes at a time, each lane two of
+not resist an attacker that chooses the bytes. Four lanes take 32 bytes at a time, each lane two of
 the four words, each word in two lanes; a lane's step is a product of 128 bits, folded.
 """
 

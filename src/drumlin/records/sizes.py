@@ -1,4 +1,7 @@
-"""Sizes that decoding and those who hand it memory must agree on. Imports nothing of Drumlin."""
+"""Sizes on which decoding and its callers, which hand it memory, must agree.
+
+Imports nothing of Drumlin.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def survey_plain(body: Buffer, record_count: int, base_timestamp: int) -> Survey
         is_consecutive = is_consecutive and record.offset_delta == index
         position = record.end
     if position != end:
-        raise CorruptRecord(f"{end - position} bytes behind the last of {record_count} records")
+        raise CorruptRecord(f"{end - position} bytes after the last of {record_count} records")
     return Survey(min_timestamp, max_timestamp, has_null_key, is_consecutive)
 
 
@@ -104,7 +104,7 @@ def glance(body: Buffer, position: int, end: int, base_timestamp: int) -> Glance
             raise CorruptRecord("a header without a key")
         _, position = _skip_field(body, position, record_end)
     if position != record_end:
-        raise CorruptRecord(f"{record_end - position} bytes behind a record's last field")
+        raise CorruptRecord(f"{record_end - position} bytes after a record's last field")
     return Glance(timestamp, offset_delta, key_length, value_length, record_end)
 
 

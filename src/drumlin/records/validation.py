@@ -210,7 +210,7 @@ def _only_batch(buffer: Buffer, allows_zstd: bool) -> BatchHeader:
         if size != len(buffer) and _whole_batch_size(buffer, size) is not None:
             raise _unfit("there is more than one record batch")
     except CorruptRecord as error:
-        raise _corrupt(f"behind the first batch: {error}") from None
+        raise _corrupt(f"after the first batch: {error}") from None
     if size < HEADER_SIZE:
         raise _corrupt(f"a batch of {size} bytes has no header")
     header = parse_header(buffer)

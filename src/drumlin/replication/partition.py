@@ -172,7 +172,7 @@ class Partition:
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool
     ) -> list[AbortedTransaction]:
-        """Those with records in the range."""
+        """The aborted transactions with records in the range."""
         return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
 
     def failed_to_read(self, error: OSError) -> KafkaError:

@@ -19,7 +19,7 @@ class AppendResult(NamedTuple):
 
     @classmethod
     def of_duplicate(cls, batch: SequenceRange, log_start_offset: int) -> Self:
-        """As the batch was answered the first time."""
+        """The result of the first append of this batch."""
         first_offset, last_offset = batch.first_offset, batch.last_offset
         return cls(first_offset, last_offset, batch.timestamp, log_start_offset, is_duplicate=True)
 

@@ -317,7 +317,7 @@ class LogDirectories:
     def delete_old_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention, for all logs, as far as `prepare_retention` has looked.
 
-        `tell` is told of logs that begin later now.
+        `tell(log)`: called for each log whose start offset has moved.
         """
         return retention_round.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
 
@@ -337,7 +337,7 @@ class LogDirectories:
             KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
             OSError: a file could not be renamed; in all three cases nothing was changed.
         """
-        # At once: who reads them holds descriptors, and who comes too late looks again. A delay
+        # At once: readers hold descriptors, and a reader that comes too late looks again. A delay
         # would have the device hold all that was cleaned within it twice.
         swap.apply(lambda paths: self._doomed.add(paths, 0))
 
@@ -425,7 +425,7 @@ class LogDirectories:
 
         After anything but a full device they are read again from their recovery points: what
         a failed write left in memory is not what the device has. The dir stays offline until
-        `bring_back`: whoever leads its partitions may have to say first what was lost.
+        `bring_back`: the leaders of its partitions may have to say first what was lost.
         """
         assert not directory.is_online
         try:

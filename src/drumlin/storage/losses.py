@@ -57,7 +57,7 @@ def _begin_epoch_at(log: PartitionLog, offset: int) -> None:
 
 
 def _remove_empty_ends(log: PartitionLog) -> None:
-    """Of several empty segments at the end keep the last: it has the log end offset."""
+    """Keep only the last of several empty segments at the end: it has the log end offset."""
     *others, active = log.segments.snapshot()
     if active.size:
         return

@@ -95,7 +95,7 @@ class LogFile:
             self._open_files.files.sync(descriptor)
 
     def close(self) -> None:
-        """Close now if nobody holds a lease; the next use opens it again."""
+        """Close now if no lease is held; the next use opens it again."""
         self._open_files.close(self)
 
     def discard(self) -> None:

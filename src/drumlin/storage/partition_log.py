@@ -384,7 +384,7 @@ class PartitionLog(LogState):
     def aborted_in(
         self, piece: FileSlice, start_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[AbortedTransaction]:
-        """As above, with offsets in `piece`, which was read from `start_offset` on."""
+        """Aborted transactions with offsets in `piece`, which was read from `start_offset` on."""
         how = self._files.read_at if may_block else self._files.read_resident_at
         return self._look(
             lambda: self.segments.aborted_in(piece, start_offset, end_offset, how, may_block)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from drumlin.records.batch import NO_SEQUENCE, SEQUENCE_MODULO
 
-#: A client has at most five requests in flight, so no older batch can come again.
+#: A client has at most five requests in flight, so no older batch is sent again.
 BATCHES_REMEMBERED: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1
 NO_OFFSET: Final = -1

@@ -132,7 +132,7 @@ class SegmentSwap:
         return [path.rpartition("/")[2].removesuffix(CLEANED_SUFFIX) for path in paths]
 
     def _new_files(self) -> list[LogFile]:
-        """Those beside the log: not every segment has a transaction index."""
+        """The new files beside the logs: not every segment has a transaction index."""
         files = (file for segment in self._new for file in segment.all_files())
         return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
 

@@ -1,7 +1,7 @@
 """Brokers for tests; docs/testing.md tells how to use them, with pytest and without.
 
 The pytest plugin loads this in every run of pytest, so it must stay light: no broker, no client
-and no Arrow until somebody asks for a broker.
+and no Arrow until a test asks for a broker.
 """
 
 from drumlin.testing.local_broker import Broker, BrokerFailed, broker

@@ -1,7 +1,7 @@
 """A broker of one's own on this machine, for as long as a `with` block lasts.
 
 The broker is a process. Its port is kept by this process from before it starts until the block
-ends, so nobody else can take it, also while the broker is stopped. Whatever ends this process
+ends, so no other process can take it, also while the broker is stopped. Whatever ends this process
 ends the broker too, and removes its files: see `guarded_server`.
 """
 
@@ -230,7 +230,7 @@ def broker(
             yield running
         finally:
             if running.is_running and kept is None:
-                running.kill()  # nobody will read the data
+                running.kill()  # the data will not be read
             else:
                 running.stop()  # which tells if it has ended by itself
 
@@ -239,7 +239,7 @@ def _reserve(port: int) -> socket.socket:
     """A socket that keeps a port for the broker.
 
     It never listens, so the broker, which sets SO_REUSEADDR too, can listen on the same port.
-    But the system gives the port to nobody who asks for just any.
+    But the system does not give the port to a process that asks for any port.
     """
     sock = socket.socket()
     try:

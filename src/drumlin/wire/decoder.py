@@ -328,7 +328,7 @@ def read_tags(
         size, position = read_uvarint(frame, position)
         end = position + size
         if end > len(frame):
-            raise MalformedMessage(f"tagged field {tag} of {size} bytes ends behind the frame")
+            raise MalformedMessage(f"tagged field {tag} of {size} bytes ends after the frame")
         if tag in known:
             name, decode = known[tag]
             value, position = decode(frame, position)

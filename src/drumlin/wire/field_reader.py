@@ -51,7 +51,7 @@ class FieldReader:
         if self._flexible and 0 < frame[start] < 0x80:  # nearly all are so short
             end = start + frame[start]
             if end > len(frame):
-                raise MalformedMessage(f"a string of {end - start - 1} bytes ends behind its frame")
+                raise MalformedMessage(f"a string of {end - start - 1} bytes ends after its frame")
             self._position = end
             return str(frame[start + 1 : end], "utf-8")
         length = self._length(_INT16)
@@ -100,7 +100,7 @@ class FieldReader:
     def _take(self, size: int) -> memoryview:
         end = self._position + size
         if end > len(self._frame):
-            raise MalformedMessage(f"a field of {size} bytes ends behind its frame")
+            raise MalformedMessage(f"a field of {size} bytes ends after its frame")
         part: memoryview = self._frame[self._position : end]
         self._position = end
         return part

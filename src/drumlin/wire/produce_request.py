@@ -151,7 +151,7 @@ def _nullable_string(frame: memoryview, position: int, flexible: bool) -> tuple[
         return None, position
     end = position + size
     if end > len(frame):
-        raise MalformedMessage(f"a string of {size} bytes ends behind its frame")
+        raise MalformedMessage(f"a string of {size} bytes ends after its frame")
     return str(frame[position:end], "utf-8"), end
 
 

@@ -5,7 +5,7 @@ the records that it waited for were appended. What takes longer continues in a t
 
 - partitions in great number are read, and their answers written, turn by turn;
 - finding a batch needs the disk: a thread looks, one partition at a time;
-- pages that are not in memory are read in a thread first, so a cold read stalls nobody.
+- pages that are not in memory are read in a thread first, so a cold read stalls no other client.
 
 A thread changes nothing here: it hands over what it has found.
 """
@@ -384,7 +384,7 @@ class Fetch:
         if not self._is_over:
             self._is_over = True
             self.over(is_answered=is_answered)
-            # Slices that are not sent close behind whoever is last to have them: a thread, maybe,
+            # Slices that are not sent are closed by their last user: perhaps a thread
             # that still reads one.
             answers, self.answers = self.answers, []
             if max(len(answers), self._size) > _FREED_AT_ONCE_MAX:

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 128
 
 
 class PlainFetch(Fetch):
-    """A fetch that leaves nothing behind."""
+    """A fetch without a session: nothing of it is kept."""
 
     __slots__ = ("_amount", "_is_large", "_items", "_rooms", "_waiter")
 

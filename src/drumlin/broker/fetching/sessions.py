@@ -130,7 +130,7 @@ class FetchSessions:
         if session.is_ended:
             self._let_go(session)
 
-    # -- who has to go ------------------------------------------------------------------
+    # -- eviction -----------------------------------------------------------------------
 
     def _add(self, session: Session, size: int) -> None:
         self._sessions[session.id] = session

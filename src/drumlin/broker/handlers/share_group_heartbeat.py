@@ -58,10 +58,10 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
     elif not request.group_id.strip():
         problem = "a group needs an id"
     elif request.rack_id is not None and not request.rack_id.strip():
-        problem = "a rack without a name is none"
+        problem = "a rack must have a name"
     elif request.member_epoch == JOIN_EPOCH:
         if not request.subscribed_topic_names:
-            problem = "who joins must say which topics it wants"
+            problem = "a member that joins must name its topics"
     elif request.member_epoch < LEAVE_EPOCH:
         problem = f"{request.member_epoch} is no epoch of a member"
     if problem is not None:

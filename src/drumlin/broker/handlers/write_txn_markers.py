@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27), versions 1-2: the ends of transactions, into their partitions.
 
-It comes from transaction coordinators of other brokers, and from administrators who end a
+It comes from transaction coordinators of other brokers, and from administrators that end a
 transaction that its coordinator does not know (kafka-transactions.sh --abort).
 
 - Every partition is answered by itself; producers are answered once, however often they stand

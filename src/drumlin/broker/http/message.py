@@ -86,7 +86,7 @@ def parse_head(head: bytes) -> Request:
         raise _bad("the head of the request is not ASCII") from None
     parts = first.split(" ")
     if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]):
-        raise _bad("the request line is none")
+        raise _bad("malformed request line")
     method, target, version = parts
     if not _VERSION.fullmatch(version):
         raise HttpError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1 is spoken here")
@@ -155,7 +155,7 @@ def _parse_fields(lines: list[str]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not _TOKEN.fullmatch(name):
-            raise _bad("a header field is none")
+            raise _bad("malformed header field")
         name, value = name.lower(), value.strip(" \t")
         if name == "content-length" and fields.get(name, value) != value:
             raise _bad("Content-Length is given twice")

@@ -21,7 +21,7 @@ Acknowledgements = Mapping[SessionPartition, Sequence[Acknowledgement]]
 
 
 class Answer(NamedTuple):
-    """What a member is told of a partition; a sentence where the records are in question."""
+    """The outcome for one partition; with a message if the records are in question."""
 
     code: ErrorCode = ErrorCode.none
     message: str | None = None
@@ -40,7 +40,7 @@ class Acknowledging:
         self._writing: dict[SessionPartition, asyncio.Task[KafkaError | None]] = {}
 
     async def answers(self) -> Answers:
-        """Once all is written; whoever waits may go away, it is written all the same."""
+        """The answers, once all is written; it is written even if the caller goes away."""
         pace = Pace()
         while self._writing:  # one by one: to wait for thousands together takes a turn
             shared, task = self._writing.popitem()
@@ -82,7 +82,7 @@ def acknowledgements(topics: Iterable[Any]) -> Work[dict[SessionPartition, list[
 
 
 def forget(said: dict[SessionPartition, list[Acknowledgement]]) -> Work[None]:
-    """Of one partition there may be as much as of many."""
+    """Free the acknowledgements, of which one partition may have as many as thousands."""
     yield from let_go(*said.values(), said)
 
 
@@ -104,7 +104,7 @@ def begin_to_acknowledge(
             delivery.partition_of(shared)
             live = delivery.find(member.group_id, shared)
             if live is None or not live.is_ready:
-                raise KafkaError(ErrorCode.unknown_topic_or_partition, "nobody reads it here")
+                raise KafkaError(ErrorCode.unknown_topic_or_partition, "it has no readers here")
             change = yield from live.acknowledging(member.member_id, batches)
             if change and (writing := live.write(change)) is not None:
                 begun.wait_for(shared, writing)

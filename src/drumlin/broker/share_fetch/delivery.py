@@ -1,4 +1,4 @@
-"""All share partitions that are at work in this broker, and the sessions of those who read them.
+"""All share partitions that are active in this broker, and the sessions of their readers.
 
 Share partitions are loaded when a member first fetches them and dropped with the last session of
 their group, with their topic, when they are fenced, and when they could not be loaded.
@@ -75,7 +75,7 @@ class ShareDelivery:
         return [live for of_group in self._partitions.values() for live in of_group.values()]
 
     def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
-        """Those that a group has now. None is kept: to free thousands at once takes a turn."""
+        """The share partitions of a group, none of them kept: freeing thousands takes a turn."""
         lives = list(self._partitions.get(group_id, {}).values())
         while lives:
             yield lives.pop()
@@ -133,7 +133,7 @@ class ShareDelivery:
         self._holding.setdefault(member, set()).add(live.key)
 
     def forget(self, key: SharePartitionKey) -> None:
-        """The state was made anew, or deleted: whoever goes on begins with reading it."""
+        """The state was made anew, or deleted: the next fetch begins with reading it."""
         live = self._find(key)
         if live is not None:
             self._drop(live)
@@ -185,7 +185,7 @@ class ShareDelivery:
             await wait_in([self._refused], 1, delay_s)
 
     def leave(self, session: ShareSession) -> None:
-        """Its member is gone; if it has come again meanwhile, it stays."""
+        """Its member is gone; a session that it has opened since stays."""
         if self.sessions.is_open(session):
             self.close_session(session.member)
 
@@ -212,7 +212,7 @@ class ShareDelivery:
     ) -> Work[None]:
         """Let go of what a member has, then of where it may be waiting; all that is forgotten.
 
-        Until it has come again: what it had before stays its own until locks end.
+        Until it joins again; what it had acquired stays its own until the locks end.
         """
         group_id = member.group_id
         while (held or partitions) and not self.sessions.has(member):
@@ -233,7 +233,7 @@ class ShareDelivery:
             yield from live.releasing(member.member_id)
 
     async def _wind_up(self, group_id: str, releasing: Work[None]) -> None:
-        """Release the rest of what a member had; after the last one drop what nobody reads."""
+        """Release the rest of what a member had; then drop the partitions without readers."""
         turns, pace = self._broker.turns, Pace()
         await turns.run(releasing)
         unsettled = await turns.run(self._retire(group_id))
@@ -246,7 +246,7 @@ class ShareDelivery:
             await pace.give_way()
 
     def _retire(self, group_id: str) -> Work[list[SharePartitionLeader]]:
-        """Drop share partitions that nobody reads; those of which something is being written."""
+        """Drop share partitions without readers; returns those with a write under way."""
         unsettled: list[SharePartitionLeader] = []
         for live in self._each_of(group_id):
             if self.sessions.has_group(group_id):
@@ -261,7 +261,7 @@ class ShareDelivery:
     # -- the end -----------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The broker stops: who waits is answered now."""
+        """The broker stops: waiting fetches are answered now."""
         self.is_stopping = True
         self._refused.disturb()
         for live in self._all():

@@ -102,7 +102,7 @@ class ShareFetch:
         begun = 0
         for shared in self.partitions:
             if not self._has_session:
-                return  # whatever were opened now, nobody would close
+                return  # what is opened now would never be closed
             try:
                 live = self._live[shared] = self._broker.shares.open(self._member.group_id, shared)
             except KafkaError as error:
@@ -156,7 +156,7 @@ class ShareFetch:
 
     @property
     def _has_session(self) -> bool:
-        """Without one nobody would give back what it acquires, until the locks time out."""
+        """Whether there is one; without it, acquired records come back only when locks time out."""
         return self._broker.shares.sessions.is_open(self.session)
 
     # -- reading and acquiring ---------------------------------------------------------
@@ -283,7 +283,7 @@ class ShareFetch:
         """
         for shared, live in self._live.items():
             if not live.is_current:
-                return True  # nobody will be told anything there any more
+                return True  # no member gets anything from it any more
             offset = live.next_fetch_offset() if live.is_ready else None
             if offset is not None and (
                 offset != self._offsets.get(shared) or self._end_of(live) != self._ends.get(shared)

@@ -1,9 +1,9 @@
 """A share partition at work: its state machine, the state that is kept of it, locks that time out.
 
 Owns the writing of its state: one write after the other, as later ones say more, and none once it
-is closed, as somebody else may go on with the state then. Everything that changes the state machine
+is closed, as another leader may own the state then. Everything that changes the state machine
 runs on the event loop without awaiting; only the writing may wait. Mostly it is done at once: so
-whoever gives way after each share partition has paid for it by then.
+a caller that gives way after each share partition has paid for it by then.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TOLD: Final = {
 _EXPIRED_AT_ONCE: Final = 500
 #: Runs that a change is about; more are changed in turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Somebody else goes on with the share partition, or it begins anew.
+#: Another leader has the share partition, or it begins anew.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
@@ -113,12 +113,12 @@ class SharePartitionLeader:
         loading = SharePartition.loading(
             self.settings.delivery, start_offset, state.batches, log_end_offset
         )
-        # Mostly at once: whoever has been answered may rely on where the group begins.
+        # Mostly at once: a member that is answered may rely on the group's start offset.
         loaded = one_turn(loading)
         self._records = await self._broker.turns.run(loading) if loaded is None else loaded.result
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
-            # Else `latest` would be chosen anew after a pause in which nobody had acknowledged
+            # Else `latest` would be chosen anew after a pause in which no member had acknowledged
             # anything yet, and what came meanwhile would never be delivered.
             try:
                 await self._write_state(())
@@ -126,7 +126,7 @@ class SharePartitionLeader:
                 raise _told(error) from error
 
     def _on_loaded(self, task: asyncio.Task[None]) -> None:
-        """Nobody may ask why it failed; that is no reason to warn."""
+        """Take the error, as no caller may ask for it: asyncio would warn otherwise."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_lost(self)
@@ -161,7 +161,7 @@ class SharePartitionLeader:
 
     @property
     def records(self) -> SharePartition:
-        """The state machine, for whoever looks only."""
+        """The state machine, to look at only."""
         return self._records
 
     def next_fetch_offset(self) -> int | None:
@@ -193,8 +193,8 @@ class SharePartitionLeader:
     def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
         """Write a change and make it hold, or else take it back.
 
-        Mostly that is done at once, and None is returned; else whoever waits for what is returned
-        hears what a member is to be told.
+        Mostly that is done at once, and None is returned; else the awaitable returned
+        raises what the member is to be told.
 
         Raises:
             KafkaError: with what a member is to be told.
@@ -291,7 +291,7 @@ class SharePartitionLeader:
             await self._broker.share_state.write(*self.key, self._state(batches))
 
     def _state(self, batches: Sequence[StateBatch]) -> ShareState:
-        """How far the group has come, and what has changed behind that."""
+        """The group's start offset, and what has changed after it."""
         if self.is_closed:
             raise KafkaError(ErrorCode.fenced_state_epoch)
         records = self._records
@@ -315,7 +315,7 @@ class SharePartitionLeader:
         return self._broker.clock.monotonic()
 
     def _changed(self) -> None:
-        """Records may have become available: whoever waits looks again."""
+        """Records may have become available: the waiting fetches look again."""
         self._schedule()
         self.room.disturb()
 
@@ -333,7 +333,7 @@ class SharePartitionLeader:
             self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
 
     def _fall_due(self) -> None:
-        """As may thousands of share partitions at the same time: so each waits for its turn."""
+        """Expire in a turn of its own: thousands of share partitions may be due at once."""
         self._rounds.add(self._expire)
 
     def _expire(self) -> None:
@@ -342,7 +342,7 @@ class SharePartitionLeader:
         if batches:
             self._write_expired(batches)
             self._changed()
-        else:  # what was locked was acknowledged in time: nobody has to look
+        else:  # what was locked was acknowledged in time: no fetch has to look
             self._schedule()
 
     def _write_expired(self, batches: Sequence[StateBatch]) -> None:
@@ -376,7 +376,7 @@ class SharePartitionLeader:
         await self._writes.settle()
 
     def close(self) -> None:
-        """Give nobody anything more; who waits looks again, and finds it gone."""
+        """Give out nothing more; waiting fetches look again, and find it gone."""
         self.is_closed = True
         self.loaded.cancel()
         self._schedule()

@@ -61,7 +61,7 @@ def read_batches(
     may_block: bool,
 ) -> ReadBatches | None:
     """Whole batches from `fetch_offset` on, a number at most; but the first one, none that begins
-    at `until_offset` or behind it.
+    at `until_offset` or after it.
 
     Raises:
         KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -82,7 +82,7 @@ def read_batches(
     end, is_cut = found.position, False
     try:
         for position, header in found.headers(may_block=may_block):
-            # The first one may lie behind, where what was before it has been cleaned away.
+            # The first one may lie after it, if the batches before it were cleaned away.
             if headers and (header.base_offset >= until_offset or len(headers) == _BATCHES_MAX):
                 is_cut = True
                 break

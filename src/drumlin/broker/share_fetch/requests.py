@@ -15,10 +15,10 @@ _MEMBER_ID_MAX: Final = 36  # a UUID as text
 
 
 def member_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Member:
-    """Who asks.
+    """The member that sends the request.
 
     Raises:
-        KafkaError: INVALID_REQUEST, as it is nobody that could be a member.
+        KafkaError: INVALID_REQUEST, as no member can have this id.
     """
     if request.group_id is None:
         raise KafkaError(ErrorCode.invalid_request, "a share group has an id")

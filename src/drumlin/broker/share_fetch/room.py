@@ -1,6 +1,6 @@
 """Share fetches that wait for records of a share partition, in the order in which they came.
 
-New records and such as have become available again wake all of them; whoever waits longest
+New records, and records that have become available again, wake all of them; the longest wait
 looks first. So the members of a group take turns, where a set would favour one of them.
 """
 
@@ -10,7 +10,7 @@ from drumlin.replication.waiting_room import Waiter, WaitingRoom
 
 
 class _Relay(Waiter):
-    """Stands in a partition's waiting room for all who wait for the share partition."""
+    """Stands in a partition's waiting room for all fetches of the share partition."""
 
     __slots__ = ("_room",)
 
@@ -26,7 +26,7 @@ class _Relay(Waiter):
 
 
 class ShareRoom:
-    """Who waits for one share partition."""
+    """The fetches that wait for one share partition."""
 
     def __init__(self, partition_room: WaitingRoom) -> None:
         self._partition_room = partition_room

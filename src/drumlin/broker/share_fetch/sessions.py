@@ -156,7 +156,7 @@ class ShareSessions:
         return session
 
     def partitions_of(self, member: Member) -> dict[SessionPartition, None]:
-        """What the member's session has; for whoever puts another one in its place."""
+        """The partitions of the member's session, which another session may replace."""
         session = self._sessions.get(member)
         return {} if session is None else session.partitions
 
@@ -185,7 +185,7 @@ class ShareSessions:
         return group_id in self._of_group
 
     def of_connection(self, connection: int) -> list[ShareSession]:
-        """Those that a connection began."""
+        """The sessions that a connection began."""
         return [self._sessions[member] for member in self._of_connection.get(connection, ())]
 
 

@@ -76,7 +76,7 @@ class _Batches:
         while self._current is None or self._current.last_offset < offset:
             found = next(self._headers, None)
             if found is None:
-                return f"offset {offset} lies behind the end of the log"
+                return f"offset {offset} lies after the end of the log"
             self._current = found[1]
         actual = self._current.max_timestamp
         if actual != timestamp:
@@ -95,7 +95,7 @@ def _log_beside(path: Path) -> Iterator[Buffer | None]:
 
 
 def _entries(buffer: Buffer, layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Position and fields of every entry, up to the zeros behind the last one.
+    """Position and fields of every entry, up to the zeros after the last one.
 
     An index that is still written to may be larger than its content. Its first entry may be
     all zeros by right (a batch of one record at the start of the segment); none after it may.
@@ -114,5 +114,5 @@ def _is_zero(buffer: Buffer) -> bool:
 def _rest(path: Path, buffer: Buffer, layout: struct.Struct) -> Iterator[Problem]:
     rest = len(buffer) % layout.size
     if rest and any(buffer[-rest:]):
-        message = f"{rest} bytes behind the last whole entry of {layout.size} bytes"
+        message = f"{rest} bytes after the last whole entry of {layout.size} bytes"
         yield Problem(path, len(buffer) - rest, message)

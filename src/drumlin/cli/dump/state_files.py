@@ -37,7 +37,7 @@ def read_aborted_transactions(path: Path, *, deep: bool) -> Iterator[Item]:
                 yield Problem(path, position, f"offsets {first} to {last} are out of order")
             previous = last
         if whole < len(buffer):
-            message = f"{len(buffer) - whole} bytes behind the last entry of {_ABORTED.size} bytes"
+            message = f"{len(buffer) - whole} bytes after the last entry of {_ABORTED.size} bytes"
             yield Problem(path, whole, message)
 
 

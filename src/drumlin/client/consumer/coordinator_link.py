@@ -38,7 +38,7 @@ class CoordinatorLink:
         return self._connections.options
 
     def forget(self) -> None:
-        """Ask again who the coordinator is."""
+        """Look for the coordinator again."""
         self._node_id = None
 
     async def request(self, api_name: str, build: RequestBuilder, **how: Any) -> Any:

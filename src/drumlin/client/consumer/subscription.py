@@ -59,7 +59,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
-    """No bytes at all mean no partitions: so a member is answered whom the leader forgot.
+    """No bytes at all mean no partitions: the answer to a member that the leader forgot.
 
     Raises:
         ValueError: the bytes are no assignment.

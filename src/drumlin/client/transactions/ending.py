@@ -102,7 +102,7 @@ class _EndRequest:
 
 def _unanswered(who: OpenTransaction, commit: bool, error: Exception) -> OutcomeUnknown:
     end = "commit" if commit else "abort"
-    return OutcomeUnknown(f"nobody has answered to the {end}: {error}", who.transactional_id)
+    return OutcomeUnknown(f"no answer to the {end}: {error}", who.transactional_id)
 
 
 def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
@@ -158,7 +158,7 @@ def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:
 
 
 def _fenced(who: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
-    why = "somebody else has begun under this id"
+    why = "another producer has begun under this id"
     return ProducerFenced(why, who.transactional_id, was_ended=was_ended)
 
 

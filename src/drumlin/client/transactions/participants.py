@@ -88,7 +88,7 @@ class Participants:
                 for added in (*wanted.values(), *self._wanted.values()):
                     added.cancel()
                 raise
-            except Exception as error:  # noqa: BLE001 - whoever wants them must hear of it
+            except Exception as error:  # noqa: BLE001 - the callers that wait must get it
                 for added in wanted.values():
                     added.set_exception(error)
             else:

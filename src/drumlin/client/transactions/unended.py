@@ -77,7 +77,7 @@ async def _abort(transactions: Sequence[Abandoned], deadline: Deadline) -> None:
         if end is True:
             _log.warning("transaction %r: open when its client was closed, and so aborted", name)
         elif isinstance(end, asyncio.CancelledError | ClientError) and not _is_over(end):
-            why = str(end) or "nobody has answered in time"
+            why = str(end) or "no answer in time"
             _log.warning(
                 "transaction %r: left to its time-out, its client is closed: %s", name, why
             )

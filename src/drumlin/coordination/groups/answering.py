@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 #: So many are few.
 ANSWERS_PER_TURN: Final = 32
-#: Who is answered may well ask something else by the next turn.
+#: A client that is answered may well send another request by the next turn.
 _OF_MANY: Final = 16
 
 
@@ -64,7 +64,7 @@ class Answering:
                 self._left.popleft()
         except Exception:  # noqa: BLE001  the others would wait for ever
             self._left.popleft()
-            _log.exception("some who wait in a group cannot be answered")
+            _log.exception("some requests that wait in a group cannot be answered")
         if self._left:
             self._go_on_later()
         else:

@@ -78,7 +78,7 @@ class AnyGroup(Protocol):
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Become what the log says: the group's own records, in the order of their writing.
 
-        Others may have their turn wherever this yields; nobody asks the group before the end.
+        Others may have their turn wherever this yields; no request comes before the end.
         What is to be done then waits for a deadline, which may be now.
         """
 
@@ -91,7 +91,7 @@ class AnyGroup(Protocol):
     def dissolve(self) -> Work[list[Any]]:
         """After `unload`: forget deadlines that would mean another group of that name.
 
-        Returns what is large in it, part by part. Nobody asks the group any more.
+        Returns what is large in it, part by part. No request reaches the group any more.
         """
 
 

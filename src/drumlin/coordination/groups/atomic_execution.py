@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 #: After an abort that could not be written.
 _RETRY_S: Final = 5.0
-#: There is none but the coordinator that writes the records as well.
+#: The only coordinator of these transactions is the one that writes the records.
 _COORDINATOR_EPOCH: Final = 0
 
 
@@ -79,10 +79,10 @@ class AtomicExecution(ConsumerGroupExecution):
                 is_begun = len(batches) > 1
             if is_begun:
                 confirmation = self._append(shard, self._marker(producer, is_commit=True))
-        except BaseException as failure:  # whoever drops this in its midst, too
+        except BaseException as failure:  # also if the generator is closed midway
             is_over = not is_begun or self._abort(shard, producer)
             if not is_over and isinstance(failure, Exception):
-                # Nobody is to try it again: more of the same producer would be more of the same.
+                # No retry: further batches of this producer would belong to the open transaction.
                 raise KafkaError(ErrorCode.coordinator_not_available) from failure
             raise
         return confirmation
@@ -99,7 +99,7 @@ class AtomicExecution(ConsumerGroupExecution):
         try:
             self._check_is_ours(shard)
         except KafkaError:
-            return True  # to whoever leads it by now
+            return True  # the present leader aborts it
         try:
             self._append(shard, self._marker(producer, is_commit=False))
         except KafkaError as error:

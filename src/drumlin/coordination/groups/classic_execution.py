@@ -84,7 +84,7 @@ class ClassicGroupExecution(GroupExecution):
         try:
             async with self._storing:  # one after the other, which keeps their order, too
                 if group.replacements is stores:
-                    group.replacements = []  # whoever comes from now on is in the next record
+                    group.replacements = []  # members that come from now on are in the next record
                 try:
                     made = await self._batch_of(shard, group, stores, making, metadata)
                     if made is None:
@@ -117,7 +117,7 @@ class ClassicGroupExecution(GroupExecution):
                 metadata = await self._turns.run(making)
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
-                # Who waits now has waited all the time: there was no rebalance, it answers them.
+                # A member that waits now has waited all the time: a rebalance answers it.
                 if any(group.awaits(each.purpose) for each in stores):
                     return batch, metadata
             purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)

@@ -72,7 +72,7 @@ class Commit(NamedTuple):
     positions: Sequence[TopicOffsets]
     """A topic may be there several times."""
     version: int = 10
-    """Of the request: what older clients may do depends on it."""
+    """The version of the request; what a client may do depends on it."""
     producer: Producer | None = None
     """In whose transaction; None: it counts at once."""
 
@@ -128,8 +128,8 @@ def sorted_out(
 def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
     """Whether the first `count` offsets stay committed, although the next ones are not.
 
-    Those of a transaction do not count until its marker does, and who is told of a failure does
-    not ask for that one without having sent all of them again. With a group, its offsets go.
+    Offsets of a transaction do not count before its marker does, and a client that gets an error
+    sends all of them again before it ends the transaction. The offsets of a group go with it.
     """
     is_gone = error.code is ErrorCode.group_id_not_found
     return count > 0 and commit.producer is None and not is_gone

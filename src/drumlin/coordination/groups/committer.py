@@ -1,4 +1,4 @@
-"""Who commits or fetches offsets, and what the group says to it."""
+"""The client that commits or fetches offsets, and what the group answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ OffsetCheck = Callable[[UUID | None, int], ErrorCode]
 
 
 class Committer(NamedTuple):
-    """Who commits offsets, or fetches them: a member, or a client that is not one."""
+    """The client that commits or fetches offsets: a member, or one that is no member."""
 
     member_id: str
     group_instance_id: str | None
     generation_id: int
-    """Of a classic group; in other groups it is the member's epoch. Negative: no member."""
+    """The generation of a classic group, else the member's epoch. Negative: no member."""
     is_transactional: bool = False
     version: int = 10
-    """Of the OffsetCommit; of TxnOffsetCommit it does not matter."""
+    """The version of the OffsetCommit; for a TxnOffsetCommit it does not matter."""

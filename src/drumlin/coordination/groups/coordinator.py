@@ -118,7 +118,7 @@ class GroupCoordinator(DowngradeExecution):
                 return False
             count += len(records)
             if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # whoever leads it now begins anew
+                return False  # its present leader begins anew
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True

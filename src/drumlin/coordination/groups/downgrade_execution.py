@@ -44,7 +44,7 @@ class _Made(NamedTuple):
     group: Group
     metadata: GroupMetadata
     packer: RecordPacker[GroupRecord]
-    """Of all records but the metadata, which comes last."""
+    """Takes all records but the metadata, which comes last."""
     records: list[GroupRecord]
     """The same ones, kept to be let go of in turns."""
 

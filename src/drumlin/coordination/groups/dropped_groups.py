@@ -4,7 +4,7 @@ Whoever loads them here again has to wait, as the deadlines of those that were w
 those of the ones that are loaded.
 
 To free all that is in a shard would take a turn and more, too. So what is in it is held here until
-the shard has gone, and then let go of piece by piece. Who still reads the shard finds it as it was.
+the shard has gone, and then freed piece by piece. A reader of the shard still finds it as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drumlin.turns import Work
 _log = logging.getLogger(__name__)
 
 
-#: To do, for a group of a shard: whoever waits in it hears that it is not here any more.
+#: Tells the requests that wait in a group of a shard that it is not here any more.
 Tell = Callable[[GroupShard, AnyGroup], None]
 
 
@@ -39,7 +39,7 @@ def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:
     for group in list(shard.groups.values()):
         try:
             tell(shard, group)
-        except Exception:  # noqa: BLE001  in the other groups somebody may be waiting, too
+        except Exception:  # noqa: BLE001  requests may be waiting in the other groups, too
             _log.exception("group %r cannot be unloaded", group.group_id)
         yield
         containers.append(group)

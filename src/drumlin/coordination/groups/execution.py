@@ -88,7 +88,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         #: as they are meanwhile, whatever their members want.
         self._converting, self._held = set[str](), set[str]()
         self._storing = asyncio.Lock()
-        #: For whoever works on commits that take a lot of memory.
+        #: Held while a commit is worked on that takes a lot of memory.
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
 
     # -- effects and time ----------------------------------------------------------------------
@@ -163,7 +163,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
-        if self._context.topics.was_any_deleted():  # else nobody has to look at all there is
+        if self._context.topics.was_any_deleted():  # else there is no need to look at every group
             self._background.spawn(
                 self._remove(
                     partition, GroupShard.orphans, "what is known of deleted topics", Pace()

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 1000
 
 
 class FetchedOffsets(NamedTuple):
-    """Of one topic, or of some of its partitions: more of them follow if the next does not begin.
+    """Offsets of one topic, or of some of its partitions: then the next piece begins no topic.
 
     `positions`: offset and leader epoch, packed; `metadata` is None where none has any, `codes`
     where nothing has failed.
@@ -40,7 +40,7 @@ class FetchedOffsets(NamedTuple):
 
 
 class Fetching:
-    """Of one group. `is_unstable`: whether an open transaction may change what is committed."""
+    """Reads one group. `is_unstable(key)`: whether an open transaction may change the offset."""
 
     def __init__(
         self,

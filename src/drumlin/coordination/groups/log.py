@@ -212,7 +212,7 @@ class _Survivors:
         return loaded
 
     def _settle_odd(self, latest: LatestRecords) -> None:
-        """Of two records of one offset with different keys, the later one counts."""
+        """If two records with different keys are about one offset, the later one counts."""
         usual = {encode_key(key) for _, key, _ in self._odd}
         orders: dict[bytes, int] = {}
         if usual:

@@ -261,7 +261,7 @@ def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iter
 
 
 def _deltas(first: int, count: int) -> Iterator[bytes]:
-    """Of records in a row, the offsets within their batch, encoded."""
+    """The encoded offset deltas of consecutive records."""
     if first + count <= len(_ONE_BYTE):
         yield from _ONE_BYTE[first : first + count]
         return

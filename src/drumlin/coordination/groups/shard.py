@@ -111,7 +111,7 @@ class GroupShard:
     # -- what is to be written -------------------------------------------------------------
 
     def check_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
-        """Whether who commits may; see `AnyGroup.check_offset_commit`.
+        """Whether the committer may commit; see `AnyGroup.check_offset_commit`.
 
         Raises:
             KafkaError: it may not.
@@ -145,7 +145,7 @@ class GroupShard:
         return records + group.tombstones()
 
     def check_delete_offsets(self, group_id: str, topics: Iterable[str]) -> frozenset[str]:
-        """Those topics of which no offset may be deleted: members read them.
+        """The topics whose offsets must stay, because members read them.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -165,8 +165,8 @@ class GroupShard:
         """Tombstones for what the group no longer holds; for the group too, if that is all.
 
         Some at a time, each time those that are right just then: those before are written, and
-        others may have had their turn. Offsets in a topic that was deleted are of no use to
-        anybody, however young they are.
+        others may have had their turn. Offsets in a deleted topic are of no use, however young
+        they are.
         """
         now_ms = self._context.clock.wall_ms()
         for step in self._in_steps(group_id):
@@ -265,7 +265,7 @@ class GroupShard:
     def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
         """Take over records that are in the log now.
 
-        Returns what is to be told to whoever waits in a group that is no more.
+        Returns the answers to requests that wait in a group that is gone.
         """
         answers: list[Answer | Answers] = []
         for key, value in records:

@@ -23,7 +23,7 @@ class _Pending(NamedTuple):
     """What one producer has committed to one topic, by partition."""
 
     values: dict[int, bytes]
-    """As in their records."""
+    """The values of the records, by partition."""
     orders: dict[int, int]
     superseded: set[int]
     """Something newer was committed there: in the end these are dropped."""

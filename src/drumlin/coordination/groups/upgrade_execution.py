@@ -1,11 +1,10 @@
 """Makes consumer groups of classic ones: at once, or, of very many members, in turns of the loop.
 
-In turns, another group is made beside the classic one, which goes on as long as nobody knows of
-the other. When all is ready, the records are appended, and the new group takes the old one's place
-in the step in which they come to count. If the classic group has changed by then, all begins anew;
-if that happens again and again, its members are told to come back later, so that there is an end
-to it. Whoever is not heard of meanwhile stays: as a member of the new group it has the time of a
-session to show itself.
+In turns, another group is made beside the classic one, which serves its members until then.
+When all is ready, the records are appended, and the new group takes the place of the old one
+in the step in which they come to count. If the classic group has changed by then, all begins anew.
+If that happens again and again, its members are told to retry later, so that it ends. A member that
+is not heard of meanwhile stays: in the new group it has the time of a session to send a heartbeat.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class UpgradeExecution(AtomicExecution):
     def _begin_upgrade(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest
     ) -> asyncio.Future[Any]:
-        """The answer to who joins. Nobody has to wait for it.
+        """The answer to the member that joins. It need not be awaited.
 
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, that is under way already.
@@ -126,7 +125,7 @@ class UpgradeExecution(AtomicExecution):
         return await pending
 
     def _look_whether_to_downgrade(self, shard: GroupShard, group_id: str) -> None:
-        """Who joined may have left, while no other conversion could begin."""
+        """The member that joined may have left, while no other conversion could begin."""
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and may_become_classic(group, ()):
             self._begin_downgrade(shard, group)
@@ -194,7 +193,7 @@ class UpgradeExecution(AtomicExecution):
     ) -> None:
         """All is in the log. The members that were there have no deadlines yet."""
         modern.context = self._context
-        modern.knows_metadata = False  # nobody has told it of topics that changed meanwhile
+        modern.knows_metadata = False  # it has not heard of topics that changed meanwhile
         for key, value in outcome.records:
             modern.replay(key, value)
         shard.groups[group.group_id] = modern

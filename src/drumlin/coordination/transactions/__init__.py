@@ -1,1 +1,1 @@
-"""Transactions: who may produce, to what, and how each transaction ends."""
+"""Transactions: which producers may write, to what, and how each transaction ends."""

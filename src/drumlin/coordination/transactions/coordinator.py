@@ -105,7 +105,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _NOT_COMPRESSED,
         )
         super().__init__(topic, form, limits, clock, turns)
-        #: Held by who matches ids that are so long that it takes a thread.
+        #: Held while ids are matched that are so long that a thread does it.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._producer_ids = producer_ids

@@ -21,7 +21,7 @@ _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"
 #: More new partitions of a topic are sorted in with all of its others, fewer put in one by one.
 _ONE_BY_ONE: Final = 8
-#: To look for one partition takes as long as to read so many.
+#: One search takes as long as reading this many partitions.
 _RATHER_ASKED: Final = 32
 
 
@@ -73,7 +73,7 @@ class Participants(AbstractSet[TopicPartition]):
                 yield name, index
 
     def among(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of `partitions` that are in this set; quicker than `in` for each of many."""
+        """The partitions that are in this set; for many of them, quicker than `in`."""
         if len(partitions) * _RATHER_ASKED < len(self):
             return {each for each in partitions if each in self}
         held: dict[str, set[int]] = {}

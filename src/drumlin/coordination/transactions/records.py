@@ -47,7 +47,7 @@ class TransactionMetadata:
     timeout_ms: int
     state: TransactionState
     partitions: Participants = NO_PARTICIPANTS
-    """What the transaction has been told of, and is not marked yet."""
+    """Partitions that were added and have no marker yet."""
     start_timestamp_ms: int = NO_TIMESTAMP
     last_update_timestamp_ms: int = NO_TIMESTAMP
     previous_producer_id: int = NO_PRODUCER_ID

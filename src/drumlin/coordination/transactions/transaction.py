@@ -32,7 +32,7 @@ EPOCH_BUMP_VERSION: Final = 2
 #: The last epoch that a producer is given; the one above it is for fencing.
 LAST_EPOCH: Final = 2**15 - 2
 
-#: Gives a producer id that nobody has.
+#: Gives a producer id that no producer has.
 NewProducerId = Callable[[], int]
 
 
@@ -96,7 +96,7 @@ class Transaction:
     def _may_go_on(self, expected: Producer) -> bool:
         current = self.metadata
         return (
-            self.is_new  # so nobody else has begun
+            self.is_new  # so no other producer has begun
             or expected.producer_id == current.producer_id  # its epoch is looked at later
             or (
                 # It may ask again for what it was given when its epochs were exhausted.
@@ -207,7 +207,7 @@ class Transaction:
         self._check_prepared(is_commit)
         if is_retry and state is _complete(is_commit):
             return None
-        # Whoever has told nobody of its transaction may abort it, though there is nothing.
+        # A producer that has written nothing yet may still abort its transaction.
         if is_commit or is_retry:
             raise KafkaError(ErrorCode.invalid_txn_state)
         return self._prepare_end(is_commit, client_version, now_ms, new_id)

@@ -72,7 +72,7 @@ def parse_jaas(text: str) -> LoginModule:
     if at == len(parts):
         raise SecurityOptionError(f"{name}: the semicolon at the end is missing")
     if at + 1 < len(parts):
-        raise SecurityOptionError("there is more behind the first login module; one is allowed")
+        raise SecurityOptionError("there is more after the first login module; one is allowed")
     return LoginModule(name, options)
 
 

@@ -71,7 +71,7 @@ class ScramExchange:
     def _prove(self, server_first: str) -> bytes:
         matched = _FIRST.fullmatch(server_first)
         if matched is None:
-            raise AuthenticationFailed("the broker's first message is none of SCRAM")
+            raise AuthenticationFailed("the broker's first message is not SCRAM")
         nonce, salt, iterations = matched[1], _from_base64(matched[2]), int(matched[3])
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationFailed("the broker's nonce does not continue ours")

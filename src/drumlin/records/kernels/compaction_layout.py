@@ -40,10 +40,10 @@ HEAD_BASE_TIMESTAMP: Final = 4
 HEAD_MAX_TIMESTAMP: Final = 5
 HEAD_COUNT: Final = 6
 HEAD_WIDTH: Final = 7
-#: No batch begins behind it, so that its offsets can be computed without care.
+#: No batch begins after this offset, so that offsets never overflow.
 OFFSET_MAX: Final = 2**63 - 1 - 2**32
 
-# The state of `map_batches` and `map_records`, behind the header. Keys wait in a block between
+# The state of `map_batches` and `map_records`, after the header. Keys wait in a block between
 # the computation of their hashes and their being put, so that memory has time to arrive.
 MAP_POSITION: Final = 7
 MAP_FIRST_OFFSET: Final = 8
@@ -63,8 +63,8 @@ MAP_ROW_POSITION: Final = 4
 MAP_ROW_WIDTH: Final = 5
 MAP_STATE_WIDTH: Final = MAP_BLOCK + MAP_BLOCK_ROWS * MAP_ROW_WIDTH
 
-# The state of `filter_batches` and `filter_records`, behind the header: the rules; what is being
-# written; what is told of the last batch; facts; a block of records that are to be decided on.
+# The state of `filter_batches` and `filter_records`, after the header: the rules; what is being
+# written; what is known of the last batch; facts; a block of records that are to be decided on.
 FILTER_POSITION: Final = 7
 FILTER_NOW_MS: Final = 8
 FILTER_NEW_HORIZON_MS: Final = 9
@@ -102,7 +102,7 @@ FILTER_BYTES_WRITTEN: Final = FILTER_BATCHES_READ + 3
 FILTER_BLOCK: Final = FILTER_BATCHES_READ + 4
 FILTER_BLOCK_ROWS: Final = 64
 FILTER_ROW_START: Final = 0
-FILTER_ROW_REST: Final = 1  # position behind the timestamp delta
+FILTER_ROW_REST: Final = 1  # position after the timestamp delta
 FILTER_ROW_END: Final = 2
 FILTER_ROW_TIMESTAMP: Final = 3
 FILTER_ROW_OFFSET: Final = 4

@@ -63,7 +63,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "lay_out": lay_out,
     },
 }
-# All that machine code may ask of its context: the C library has it, whoever loads it.
+# All that machine code may ask of its context: every process that loads it has the C library.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     set_name, path = sys.argv[1], Path(sys.argv[2])
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if cache.read(path) is None:  # nobody else was faster
+        if cache.read(path) is None:  # no other process was faster
             cache.write(path, compile_kernels(set_name))
 
 

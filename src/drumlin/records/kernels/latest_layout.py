@@ -6,7 +6,7 @@ from typing import Final
 
 from drumlin.records.kernels.compaction_layout import HEAD_WIDTH
 
-# The state of `keep_latest` and `keep_latest_of`, behind the header of the current batch.
+# The state of `keep_latest` and `keep_latest_of`, after the header of the current batch.
 LATEST_POSITION: Final = HEAD_WIDTH
 LATEST_SLOTS: Final = HEAD_WIDTH + 1  # address of the hash table: entry numbers + 1, 0 for none
 LATEST_SLOT_MASK: Final = HEAD_WIDTH + 2  # their number, a power of two, - 1
@@ -16,7 +16,7 @@ LATEST_COUNT_MAX: Final = HEAD_WIDTH + 5
 LATEST_ARENA: Final = HEAD_WIDTH + 6  # address of the bytes of keys and values
 LATEST_ARENA_USED: Final = HEAD_WIDTH + 7
 LATEST_ARENA_SIZE: Final = HEAD_WIDTH + 8
-LATEST_ORDER: Final = HEAD_WIDTH + 9  # the how manieth record comes next
+LATEST_ORDER: Final = HEAD_WIDTH + 9  # the number of the next record in the partition
 LATEST_SEED_0: Final = HEAD_WIDTH + 10
 LATEST_SEED_1: Final = HEAD_WIDTH + 11
 LATEST_WIDTH: Final = HEAD_WIDTH + 12
@@ -34,5 +34,5 @@ ENTRY_WIDTH: Final = 8
 
 # The state of `walk`.
 WALK_POSITION: Final = 0
-WALK_OFFSET: Final = 1  # every batch ends behind the one before it
+WALK_OFFSET: Final = 1  # every batch ends after the one before it
 WALK_WIDTH: Final = 2

@@ -39,7 +39,7 @@ IS_CUT: Final = 2  # `decode`: the body ends within a record
 
 # The table of columns: addresses of Arrow buffers. A binary column is three of them: 32-bit
 # offsets, bytes, and the validity bitmap (all zeros when handed to `decode`; 0 for "none is
-# null" when handed to `encode`). Columns that nobody wants are 0 when handed to `decode`.
+# null" when handed to `encode`). Columns that are not wanted are 0 when handed to `decode`.
 OFFSETS: Final = 0
 TIMESTAMPS: Final = 1
 TIMESTAMP_TYPES: Final = 2
@@ -76,7 +76,7 @@ NEXT_RECORD_BYTES: Final = 15  # of the one that found no room
 NEXT_HEADER_ROWS: Final = 16
 DECODE_STATE_WIDTH: Final = 17
 
-#: Bytes that `decode` may write behind the end of a binary column's bytes.
+#: Bytes that `decode` may write after the end of a binary column's bytes.
 PADDING: Final = 32
 
 # What `encode` reports of the batch that it wrote.
@@ -112,7 +112,7 @@ ROW_HASH_WORDS: Final = (
     0x452821E638D01377,
 )
 
-# The limits that `inspect` is given, and behind them room for the facts of `survey`.
+# The limits that `inspect` is given, followed by room for the facts of `survey`.
 MAX_BYTES: Final = 0
 BEFORE_MAX_MS: Final = 1
 AFTER_MAX_MS: Final = 2
@@ -144,7 +144,7 @@ SCAN_PRODUCERS_MAX: Final = 64
 SCAN_SIZE_MAX: Final = 16 * 1024
 
 #: The table that CRC32C is computed with: rows for a processor without an instruction for it, and
-#: behind them those that join the CRCs of neighbouring stretches.
+#: after them the rows that join the CRCs of neighbouring stretches.
 CRC_TABLE_WIDTH: Final = 256
 CRC_TABLE_ROWS: Final = 8
 CRC_STRETCH_ROW: Final = CRC_TABLE_ROWS
@@ -162,8 +162,8 @@ SIGNATURES: Final = {
     "murmur2": "lii",
     "scan": "pillll",
 }
-#: Those of compaction, and of the loading of what is compacted, are a set of their own: nobody
-#: but a cleaner waits for them.
+#: The kernels of compaction, and of loading compacted logs, are a set of their own: only a cleaner
+#: waits for them.
 COMPACTION_SIGNATURES: Final = {
     "mark_survivors": "liip",
     "map_batches": "pilll",

@@ -87,7 +87,7 @@ def require() -> Kernels | None:
 
 
 def compaction_kernels_if_ready() -> CompactionKernels | None:
-    """Those of compaction, or None as long as plain Python has to serve."""
+    """The kernels of compaction, or None as long as plain Python has to serve."""
     return _compaction_kernels
 
 
@@ -143,7 +143,7 @@ def _started(target: Callable[[], object], name: str) -> threading.Thread:
 
 
 def _code_of(set_name: str) -> bytes:
-    # Not needed by those who never meet a large batch: imported here.
+    # Not needed by a process that never meets a large batch: imported here.
     from drumlin.records.kernels import cache
 
     brought = None if _brought is None else _brought.find(set_name)

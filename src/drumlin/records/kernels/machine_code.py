@@ -33,7 +33,7 @@ class Kernels(NamedTuple):
 
 
 class CompactionKernels(NamedTuple):
-    """Those of compaction, likewise."""
+    """The kernels of compaction, likewise."""
 
     mark_survivors: Callable[..., int]
     map_batches: Callable[..., int]
@@ -69,7 +69,7 @@ def load(object_code: bytes) -> Kernels:
 
 
 def load_for_compaction(object_code: bytes) -> CompactionKernels:
-    """Those of compaction, likewise."""
+    """Load the kernels of compaction, likewise."""
     return CompactionKernels(**_functions(object_code, COMPACTION_SIGNATURES))
 
 

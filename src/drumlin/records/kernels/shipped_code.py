@@ -1,4 +1,4 @@
-"""Machine code that goes with a plan to other hosts, so that nobody there has to compile.
+"""Machine code that goes with a plan to other hosts, so that no worker has to compile.
 
 The driver of a query sends what its own cache has, without loading any of it. A worker takes what
 was made of the same sources for a processor of the same name and features as its own, and has
@@ -43,7 +43,7 @@ def pack() -> ShippedCode:
     """What the cache of this host has."""
     try:
         newest = sorted(cache.kept(_SET_NAME), key=lambda each: each.made_at)[-_SENT_MAX:]
-    except (OSError, PackageNotFoundError):  # nobody can have compiled here
+    except (OSError, PackageNotFoundError):  # nothing can have been compiled here
         newest = []
     objects = {each.processor: _packed(each.code) for each in newest}
     return ShippedCode(cache.sources_key(), objects)

@@ -31,7 +31,7 @@ def fate(
     """What becomes of a record.
 
     Args:
-        is_looked_at: it lies before the end of the round; what lies behind is left as it is.
+        is_looked_at: it lies before the end of the round; records after it are kept as they are.
         is_last: no later record before the end of the round has its key.
         has_value: false for tombstones.
         has_horizon: its batch has a delete horizon, which the first cleaning that saw a

@@ -84,7 +84,7 @@ class _Writer:
     def _task_identity(self) -> TaskIdentity:
         context = TaskContext.get()
         if context is None:
-            raise RuntimeError("rows are written by tasks of Spark, and this is none")
+            raise RuntimeError("rows are written by tasks of Spark, and this is no task")
         batch = type(self)._identify(self._names, context.getLocalProperty)
         return TaskIdentity(
             *batch,

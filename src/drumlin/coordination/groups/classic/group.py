@@ -69,7 +69,7 @@ class Group(StaticMembers):
         super().__init__(group_id, rules, clock, deadlines)
         self._new_id = new_id
         self.stores_under_way = 0
-        """Records that are being made in turns: whoever writes them counts."""
+        """How many records are being made in turns."""
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
 
@@ -173,7 +173,7 @@ class Group(StaticMembers):
             return  # a consumer that assigns partitions to itself, or an administrator
         if generation_id < 0 and not member_id and group_instance_id is None:
             if committer.is_transactional:
-                return  # its first versions do not say who commits
+                return  # its first versions do not name the member
             raise KafkaError(ErrorCode.unknown_member_id)
         member = self._check_member(member_id, group_instance_id, generation_id)
         if committer.is_transactional:
@@ -440,5 +440,5 @@ class Group(StaticMembers):
 
 
 def _differs(asked: str | None, actual: str | None) -> bool:
-    """Older clients do not say which protocol they mean; before a vote there is none."""
+    """Whether the protocols differ; older clients name none, and before a vote there is none."""
     return asked is not None and actual is not None and asked != actual

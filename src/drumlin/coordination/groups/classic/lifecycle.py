@@ -141,7 +141,7 @@ class GroupLifecycle:
     def dissolve(self) -> Work[list[Any]]:
         yield  # deadlines are left to come: see `_die`
         members = list(self.membership.members.values())
-        self.membership = Membership()  # as those who wait are told later
+        self.membership = Membership()  # the waiting members are answered later
         return members
 
     def extend_sessions(self) -> Work[None]:
@@ -326,7 +326,7 @@ class GroupLifecycle:
         self._transition_to(GroupState.DEAD)
         self._cancel(DeadlineKind.JOIN)
         self._cancel(DeadlineKind.SYNC)
-        # Sessions are left to end: nobody is found then, or a group that has set its own by then.
+        # Sessions are left to expire: by then the group is gone, or has set its own.
         if self.membership.awaiting_join:
             joined = self.membership.take_join_waiters()
             refusing = self._telling(joined, lambda member_id: JoinAnswer(error, member_id))

@@ -1,4 +1,4 @@
-"""The members of a group: their votes, static ids, the leader, and who is waited for.
+"""The members of a group: their votes, static ids, the leader, and whom it waits for.
 
 Bookkeeping only; when a rebalance happens is decided in `group.py`. Members are kept in the
 order in which they came, a static one as it came back, so that what is chosen among equals is the
@@ -15,7 +15,7 @@ from drumlin.coordination.groups.classic.messages import Protocols
 from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: Of those who are looked at in turns: a few hundredths of a millisecond's worth.
+#: Members that are looked at in one step: some hundredths of a millisecond.
 MEMBERS_PER_STEP: Final = 16
 
 
@@ -49,8 +49,8 @@ class Member:
         raise AssertionError(f"{self.member_id} does not support {protocol_name}")
 
 
-#: Who is to be answered, its id when that was decided, and who waits for the answer. If that is
-#: None nobody does, but the member is to be looked at as its turn comes.
+#: A member to be answered, its id when that was decided, and the waiter of its request. If that is
+#: None, no request waits, and the member is only to be looked at when its turn comes.
 Waiting = tuple[Member, str, Any]
 
 
@@ -170,7 +170,7 @@ class Membership:
         return self.awaiting_join == len(self.members) and not self.pending_join
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined; False if there is none."""
+        """Make sure that the leader is a member that has joined; False if no member has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_waiter is not None:

@@ -40,7 +40,7 @@ class Preferences:
         return names in self._lists or self._names + len(names) <= NAMES_MAX
 
     def common(self, names: Iterable[str], members: int) -> set[str]:
-        """Those of the names that so many members support, which are all."""
+        """The protocols that all members support; `members` is their number."""
         return {name for name in names if self._supporters.get(name, 0) == members}
 
     def elect(self, members: int) -> str:

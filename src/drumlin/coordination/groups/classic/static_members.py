@@ -60,7 +60,7 @@ class StaticMembers(GroupLifecycle):
         self._update_member(member, request, waiter)
         self._extend_session(member)
         if self.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may have been told of the former id: what it assigns would be lost.
+            # The leader may know the former id: what it assigns to that would be lost.
             self._prepare_rebalance(f"static member {new_id} joins: {request.reason}")
         elif self.state is GroupState.STABLE and (
             self.protocol_name == self.membership.elect_protocol()

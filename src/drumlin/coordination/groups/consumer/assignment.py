@@ -34,7 +34,7 @@ class NextTarget(NamedTuple):
     partitions: dict[str, Partitions]
     """By member id."""
     instance_ids: dict[str, str]
-    """Of the static ones among the members, by member id."""
+    """Instance ids of static members, by member id."""
     records: list[GroupRecord]
     """To be followed by `epoch_record`."""
 
@@ -103,7 +103,7 @@ class _Topics:
         self._found: dict[str, Topic | None] = {}
         self._ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
         self.counts: dict[UUID, int] = {}
-        """Of those subscribed to that there are."""
+        """Partitions of each subscribed topic that exists."""
 
     def of(self, said: Subscription) -> frozenset[UUID]:
         """The topics that a member reads: one object for all members with equal subscriptions."""

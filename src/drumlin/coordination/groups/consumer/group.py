@@ -3,7 +3,7 @@
 It changes by `replay`, and by `follow` where a whole target assignment is in the log: one record
 of that may not count without the others.
 
-What is counted here (who subscribes to what, who owns what) follows from the members, and is
+What is counted here (subscribers of topics, owners of partitions) follows from the members, and is
 kept only because groups can be large.
 """
 
@@ -246,7 +246,7 @@ class ConsumerGroup:
     def _replay_epoch(self, _: EpochKey, value: Epoch | None) -> None:
         if value is not None:
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
-            self.knows_metadata = True  # whoever wrote it has just looked
+            self.knows_metadata = True  # its writer has just looked
 
     def _replay_partition_metadata(self, _: PartitionMetadataKey, value: Any | None) -> None:
         self.has_partition_metadata = value is not None
@@ -379,7 +379,7 @@ class ConsumerGroup:
 
     def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
         """The group is no more. Its members' sessions go on in another one, or are left to end:
-        whoever is found by that name then has been given one of its own.
+        a group of that name will have set its own.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
@@ -407,7 +407,7 @@ def _wrong_epoch(member: Member) -> ErrorCode:
 
 
 def _check_of_assignment(member: Member, epoch: int) -> OffsetCheck:
-    """Of an earlier epoch, what was the member's in it, and still is (KIP-1251)."""
+    """A member may commit with an earlier epoch what it owned then and still owns (KIP-1251)."""
     refusal = _wrong_epoch(member)
     assigned, revoking = member.progress.assigned, member.progress.revoking
 

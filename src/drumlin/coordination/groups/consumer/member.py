@@ -58,7 +58,7 @@ class Subscription:
     client_host: str = ""
     topics: frozenset[str] = frozenset()
     regex: str | None = ""
-    """Of topic names, beside `topics`; empty or None: it has none."""
+    """A pattern of topic names, beside `topics`; empty or None: it has none."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicProtocols | None = None

@@ -42,7 +42,7 @@ _WRITTEN_AT_ONCE: Final = 100
 class RegexChange(Enum):
     NONE = "none"
     UPDATED = "updated"  # its topics are not known yet
-    RESOLVED = "resolved"  # its topics, or that there are none now, are known
+    RESOLVED = "resolved"  # its topics are known, be it none
 
 
 class MemberChange:
@@ -250,7 +250,7 @@ def _are_regexes_old(group: ConsumerGroup) -> bool:
 def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[GroupRecord]:
     """Regular expressions have been resolved: what is new of them, and a new epoch if need be.
 
-    `found` is the topics of each; those that nobody uses any more are passed over.
+    `found` is the topics of each; patterns that no member uses any more are skipped.
     """
     draft = MemberChange(group)
     now_ms = group.context.clock.wall_ms()

@@ -21,7 +21,7 @@ _order_of: Final = attrgetter("topic_id.int")
 
 
 def hash_of(topics: Iterable[Topic]) -> int:
-    """64 bits, signed; 0 if there are none. The order of the topics makes no difference."""
+    """64 bits, signed; 0 without topics. The order of the topics makes no difference."""
     digest = blake2b(digest_size=_INT64.size)
     is_empty = True
     for topic in sorted(topics, key=_order_of):

@@ -8,7 +8,7 @@
         '----> UNRELEASED <------------------------------'
                until others have given up what it is to get
 
-A member stays in its epoch until it has given up what the next one takes from it: whoever reads
+A member stays in its epoch until it has given up what the next one takes from it: a reader of
 a partition commits in an epoch in which the partition was its own.
 """
 

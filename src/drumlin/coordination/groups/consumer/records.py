@@ -105,7 +105,7 @@ class Target:
 class ResolvedRegex:
     topics: frozenset[str]
     version: int
-    """Of the metadata; means something only to the broker that wrote it."""
+    """The version of the metadata; it has a meaning only for the broker that wrote it."""
     timestamp_ms: int
 
 

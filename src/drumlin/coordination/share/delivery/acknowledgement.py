@@ -126,7 +126,7 @@ def _check_known(runs: Runs, first_offset: int, last_offset: int) -> None:
         raise KafkaError(ErrorCode.invalid_record_state, "the first record is not in flight")
     last = runs.floor(last_offset)
     if last is None or last.last_offset < last_offset:
-        raise KafkaError(ErrorCode.invalid_request, "there are records that nobody has acquired")
+        raise KafkaError(ErrorCode.invalid_request, "there are records that no member has acquired")
 
 
 def _check_room(runs: Runs, batch: Acknowledgement) -> Work[None]:

@@ -83,7 +83,7 @@ def _take_whole(runs: Runs, free: Sequence[Run], fetched: Fetched, limits: Limit
                 break
             _keep(runs, run, left)
         elif run.delivery_count == 0 and run.record_count > left:
-            # Nobody had these yet: they may be a gap of any size, so the log's batches count.
+            # No member had these yet: they may be a gap of any size, so the log's batches count.
             if left <= 0:
                 break
             end = fetched.end_of_batch(run.first_offset + left - 1)

@@ -413,7 +413,7 @@ class ShareGroupMembership:
             raise error
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
-        group.check_delete()  # somebody may have joined meanwhile
+        group.check_delete()  # a member may have joined meanwhile
         await self._groups.write(shard, group.tombstones())
         return ErrorCode.none
 

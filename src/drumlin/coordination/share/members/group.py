@@ -70,7 +70,7 @@ class ShareGroup:
 
     kind = GroupKind.SHARE
     protocol_type = "share"
-    is_deletable = False  # it keeps how far it has come, however long nobody is in it
+    is_deletable = False  # it keeps its progress, however long it has no members
 
     def __init__(self, group_id: str, context: GroupContext) -> None:
         self.group_id = group_id
@@ -87,7 +87,7 @@ class ShareGroup:
         self._has_looked = False
         """Whether nothing was to be done when all was looked at, and nothing has changed since."""
         self.is_assigning = False
-        """Whether an assignment is under way that nobody waits for."""
+        """Whether an assignment is under way for which no request waits."""
         self._changes = 0
         """How often something has changed of which an assignment is made."""
 
@@ -485,7 +485,7 @@ class ShareGroup:
         return [Write(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
-        return ()  # sessions are left to end: whoever is found then has another one by then
+        return ()  # sessions are left to expire: a member found then has a new session
 
     def dissolve(self) -> Work[list[Any]]:
         yield

@@ -87,7 +87,7 @@ class ShareMemberMetadata:
 class ShareGroupMetadata:
     epoch: int
     metadata_hash: int
-    """Of the topics that are subscribed to: another hash means another assignment."""
+    """A hash of the subscribed topics; if it changes, the group is assigned anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,7 +284,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             merged = await self._turns.run(shard.merging(key, change))
             shard = await self._shard_if_any(key)
             if shard.check_write(key, change) is merged.before:
-                return shard, merged  # nobody has changed it meanwhile
+                return shard, merged  # it has not changed meanwhile
 
     async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
         """DeleteShareGroupState, one partition; one without a state is deleted already.

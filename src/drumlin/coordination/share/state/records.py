@@ -54,7 +54,7 @@ class Merged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change; its state epoch means nothing, and a start offset of -1 is none."""
+    """A change. Its state epoch has no meaning; a start offset of -1 means no change."""
 
     snapshot_epoch: int
     state: ShareState

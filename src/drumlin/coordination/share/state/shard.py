@@ -42,7 +42,7 @@ class StoredState:
     snapshot_offset: int
     """Where its latest snapshot is: what the log has of it before is redundant."""
     updates: int = 0
-    """Updates behind that snapshot."""
+    """Updates after that snapshot."""
     greatest_leader_epoch: int = NO_EPOCH
     greatest_state_epoch: int = NO_EPOCH
 

@@ -19,9 +19,9 @@ from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
 
 #: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1
-#: Nobody counts what is done with, as older brokers did not.
+#: The number of completed deliveries is unknown, as with older brokers.
 UNKNOWN_COUNT: Final = -1
-#: An epoch that nobody asks for: whoever brings it is not fenced by it.
+#: No epoch: a request that carries it is not fenced.
 NO_EPOCH: Final = -1
 
 

@@ -331,7 +331,7 @@ def _outcome(error: ClientError | None) -> ask.Outcome:
     if isinstance(error, UnknownTransaction):
         return "unknown"
     if isinstance(error, ProducerFenced):
-        # Ended before its id was taken: nobody but who commits it ends what is decided, but that
+        # Ended before its id was taken: only its committer ends what is decided, but that
         # is not proven here.
         told: dict[bool | None, ask.Outcome] = {True: "unknown", False: "aborted"}
         return told.get(error.was_ended, "unanswered")

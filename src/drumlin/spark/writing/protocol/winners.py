@@ -51,7 +51,7 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
     unknown = [each for each, outcome in found.items() if outcome == "unknown"]
     if unknown:
         why = (
-            "may be in the topics or not: their transactional ids have expired, or somebody else "
+            "may be in the topics or not: their transactional ids have expired, or another client "
             "has initialised them, or their coordinator has lost what it knew of them, so nothing "
             "tells whether they were committed"
         )

@@ -1,4 +1,4 @@
-"""Who is to read which partitions: pure functions from subscriptions to a target assignment."""
+"""Which member reads which partitions: pure functions from subscriptions to a target assignment."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def assign_ranges(
             yield
             end = start + share + (index < larger)
             if start == end:
-                break  # whoever comes now gets nothing either
+                break  # the members that follow get nothing either
             assigned[member_id][topic_id] = frozenset(range(start, end))
             start = end
     return dict(assigned)

@@ -1,8 +1,8 @@
 """`uniform`: members get as many partitions as their subscriptions allow, and keep what they have.
 
-First everyone keeps what is still its own, then free partitions go to whoever has least, then
-partitions move from whoever has most to whoever has least, as long as that makes it more even.
-If all members read the same topics, nobody ends up with two partitions more than another.
+First each member keeps what is its own. Then free partitions go to the member with fewest, and
+partitions move from the member with most to the one with fewest, as long as that evens them out.
+If all members read the same topics, no member has two partitions more than another.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _assign_equals(
     total = sum(partition_counts[topic_id] for topic_id in members[0].topics)
     quota, larger = divmod(total, len(members))
     quotas = [quota] * len(members)
-    # Whoever has most already is who gets one more: so the fewest partitions move.
+    # The members with most already get one more: so the fewest partitions move.
     for index in sorted(range(len(members)), key=lambda index: -sizes[index])[:larger]:
         quotas[index] += 1
     for index, size in enumerate(sizes):
@@ -118,7 +118,7 @@ class _Equals:
         self._taken.append(set())
 
     def keep(self, current: Partitions) -> _Kept:
-        """What a member has and may keep, and nobody else from then on."""
+        """What a member has and may keep; it is not free any more."""
         held: _Held = []
         size, is_as_before = 0, True
         for topic_id, partitions in current.items():
@@ -147,7 +147,7 @@ class _Equals:
         return _Kept(left, wanted, is_as_before=False)
 
     def free(self) -> Iterator[tuple[int, int]]:
-        """What nobody has, in its order."""
+        """The partitions that no member has, in order."""
         for number, there in enumerate(self._all):
             for partition in sorted(there - self._taken[number]):
                 yield number, partition
