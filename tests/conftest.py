@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from rig import depth
 from rig.apache_kafka import ApacheKafka
 from rig.certificates import Certificates
 from rig.depth import IS_DEEP
@@ -88,6 +89,23 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return report
 
 
+_sizes: dict[str, list[int]] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist tells which numbers its tests have asked for."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is None:
+        _sizes.update(depth.asked)
+    else:
+        output["sizes"] = depth.asked
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _sizes.update(getattr(node, "workeroutput", {}).get("sizes", {}))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Of script/assure: what was run, folder by folder."""
     if not IS_DEEP:
@@ -98,11 +116,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for report in terminalreporter.stats.get(outcome, ()):
             folder = "/".join(report.nodeid.split("::")[0].split("/")[:-1])
             counts[folder, outcome] += 1
-            seconds[folder] += report.duration
+            seconds[folder] += getattr(report, "duration", 0)  # a file that skips itself has none
     terminalreporter.section("what was run")
     for folder in sorted(seconds):
         shown = ", ".join(f"{count} {each}" for (at, each), count in counts.items() if at == folder)
         terminalreporter.write_line(f"{folder}: {shown}; {seconds[folder]:.0f} s")
+    terminalreporter.section("with how many seeds, examples, records or steps")
+    for file, numbers in sorted(_sizes.items()):
+        terminalreporter.write_line(f"{file}: {', '.join(map(str, numbers))}")
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.batch import iterate_headers
 from rig.apache_kafka import kafka_classpath, run_alone, run_tool
 from rig.compacted_topic import await_clean, create, read
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 from storage.samples import append, from_producer, marker, open_logs
@@ -34,6 +35,7 @@ _SETTINGS = {
 }
 #: Records of long ago are those of producers that are not waited for.
 _FORGETFUL = {"producer.id.expiration.check.interval.ms": "10"}
+_TESTER_MESSAGES = so_many(50_000, 1_000_000)
 #: What DumpLogSegments says of files with which something is wrong.
 _TROUBLE = re.compile("mismatch|isvalid: false|out of order|larger than|exception|error|corrupt")
 
@@ -214,8 +216,10 @@ def test_log_compaction_tester(cleaning: DrumlinServer) -> None:
     said = run_alone(
         f"{_TOOLS}.LogCompactionTester",
         *("--bootstrap-server", cleaning.address, "--compression-type", "lz4"),
-        *("--messages", "50000", "--duplicates", "10", "--percent-deletes", "10"),
+        *("--messages", str(_TESTER_MESSAGES), "--duplicates", "10"),
+        *("--percent-deletes", "10"),
         *("--sleep", "2"),
+        timeout_s=1200,
     )
     assert "0 mismatches" in said
     assert "Data verification is completed" in said

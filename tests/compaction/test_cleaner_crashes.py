@@ -1,7 +1,7 @@
 """The cleaner when its process is killed, its device loses power, is full, or fails.
 
-`DRUMLIN_TEST_CRASH_SEEDS` is the number of random logs that are killed at every step, 1 by default;
-at each commit it is every third step, and the last.
+Random logs are killed at their steps: at each commit one log at every third step and the last,
+by script/assure four logs at every step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import itertools
-import os
 import random
 import shutil
 import tempfile
@@ -30,7 +29,7 @@ from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
 
-_SEEDS = int(os.environ.get("DRUMLIN_TEST_CRASH_SEEDS", "1"))
+_SEEDS = so_many(1, 4)
 #: Cleaned when somebody says so, and not by itself.
 _CONFIG = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, segment_bytes=2000)
 _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename")

@@ -1,11 +1,7 @@
-"""The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may.
-
-`DRUMLIN_TEST_CLEANER_SEEDS` is the number of random logs.
-"""
+"""The cleaner beside the dumb twin: after any number of cleanings every reader sees what it may."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -18,7 +14,7 @@ from drumlin.compaction import pass_selection
 from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
-_SEEDS = int(os.environ.get("DRUMLIN_TEST_CLEANER_SEEDS", so_many(12, 24)))
+_SEEDS = so_many(12, 400)
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))

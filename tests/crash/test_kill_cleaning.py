@@ -1,11 +1,7 @@
-"""`kill -9` in the midst of cleanings, many times: the last value of every key is there.
-
-`DRUMLIN_TEST_CLEANER_KILLS` is the number of kills.
-"""
+"""`kill -9` in the midst of cleanings, many times: the last value of every key is there."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -20,7 +16,7 @@ from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
-_KILLS = int(os.environ.get("DRUMLIN_TEST_CLEANER_KILLS", so_many(3, 5)))
+_KILLS = so_many(3, 30)
 _KEYS = 40
 _CLEANING = {
     "log.cleaner.backoff.ms": "5",

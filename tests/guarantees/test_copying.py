@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from guarantees.copying.copying import Copy, copy
 from rig.apache_kafka import kafka_classpath
+from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-#: The variable asks for the full number: 100000.
-_RECORDS = int(os.environ.get("DRUMLIN_COPY_RECORDS", "6000"))
+#: The full number is that of `script/torture --copy`.
+_RECORDS = so_many(6000, 20_000)
 _TIMEOUT_S = 120 + _RECORDS / 200
 
 
