@@ -117,8 +117,11 @@ class History:
         transactions = sorted(assembly.transactions.values(), key=lambda t: (t.writer, t.number))
         return cls(transactions, list(assembly.readers.values()))
 
-    def count(self, outcome: Outcome) -> int:
-        return sum(each.outcome is outcome for each in self.transactions)
+    def count(self, outcome: Outcome, writer: str | None = None) -> int:
+        """Transactions with this outcome, of one writer or of all."""
+        return sum(
+            each.outcome is outcome and writer in (None, each.writer) for each in self.transactions
+        )
 
     def count_reads(self) -> int:
         return sum(len(poll.reads) for reader in self.readers for poll in reader.polls())

@@ -1,4 +1,4 @@
-"""Short ones of the runs that `script/torture` makes at length."""
+"""Short runs of script/torture, with transactions of both generations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import pytest
 
 from guarantees.torture.run import Plan
 from guarantees.torture.separate import run_apart
+from rig.apache_kafka import kafka_classpath
+from rig.jars import Unavailable
 
-pytestmark = [pytest.mark.clients, pytest.mark.slow]
+pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
 _TRIES = 3
 
 
 def test_transactions_survive_kills_and_pauses(tmp_path: Path) -> None:
+    try:
+        kafka_classpath()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     for number in range(_TRIES):
         plan = Plan(f"suite-{number}", 8.0, transactions_min=5, faults_min=2, gap_s=(0.3, 2.0))
         outcome = run_apart(plan, tmp_path / plan.seed)

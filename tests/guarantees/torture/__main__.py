@@ -14,8 +14,8 @@ from guarantees.copying.series import copy_all
 from guarantees.torture.run import Plan, run
 from guarantees.torture.separate import Outcome, run_apart
 
-_COLUMNS = ("run", "seed", "committed", "aborted", "unknown", "reads", "faults", "s", "result")
-_ROW = "{:>4} {:>12} {:>10} {:>8} {:>8} {:>8} {:>7} {:>5}  {}"
+_COLUMNS = ("run", "seed", "done", "of v2", "aborted", "unknown", "reads", "faults", "s", "result")
+_ROW = "{:>4} {:>12} {:>10} {:>6} {:>8} {:>8} {:>8} {:>7} {:>5}  {}"
 
 
 def main() -> int:
@@ -79,6 +79,7 @@ def _line(number: int, seed: str, outcome: Outcome) -> str:
         number,
         seed,
         outcome.committed,
+        outcome.of_v2,
         outcome.aborted,
         outcome.unknown,
         outcome.reads,

@@ -14,8 +14,10 @@ from pathlib import Path
 from guarantees.brokers import Broker, Faults, address, create_topics, make_broker
 from guarantees.checker import check, summary
 from guarantees.history import History, Outcome, Recorder, load
+from guarantees.torture.java_writer import JavaWriter
 from guarantees.torture.readers import AssignedReader, Mover, SubscribedReader, read_to_the_end
 from guarantees.torture.writers import TRANSACTION_TIMEOUT_MS, Writer
+from rig.raw import RawClient
 
 _TOPICS = {"a": 3, "b": 2}
 #: Keys are unique, so compaction removes nothing but what was aborted, and markers.
@@ -26,6 +28,7 @@ _CONFIGS = {
 }
 _PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
 _SETTLE_S = 60.0
+JAVA = "writer-java"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Result:
     history: History = field(default_factory=History)
     faults: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
+    #: Of the producer with transactions v2, whose epoch goes up with each transaction.
+    java_epoch: int = 0
     #: Why it does not count: too little has happened.
     shortfall: str = ""
     directory: Path | None = None
@@ -66,7 +71,7 @@ def run(plan: Plan, directory: Path) -> Result:
     try:
         broker.start()
         create_topics(broker, _TOPICS, _CONFIGS)
-        _torture(plan, broker, recorder, result)
+        _torture(plan, broker, recorder, result, directory)
     except Exception as failure:
         result.complaints.append("".join(traceback.format_exception(failure)))
     finally:
@@ -83,7 +88,11 @@ def run(plan: Plan, directory: Path) -> Result:
 
 
 def _clients(
-    plan: Plan, bootstrap: str, recorder: Recorder, commit_asked: threading.Event
+    plan: Plan,
+    bootstrap: str,
+    recorder: Recorder,
+    commit_asked: threading.Event,
+    directory: Path,
 ) -> tuple[list[Writer], list[_Reading]]:
     seed = plan.seed
     protocol = random.Random(seed).choice(("range", "cooperative-sticky", "consumer"))
@@ -94,6 +103,7 @@ def _clients(
         Writer("writer-1", *common, commit_asked),
         Writer("writer-2", *common, commit_asked),
         Writer("writer-3", bootstrap, into_b, recorder, seed, commit_asked, mover),
+        JavaWriter(JAVA, *common, commit_asked, output=directory / "java.out"),
     ]
     topics = list(_TOPICS)
     readers: list[_Reading] = [
@@ -108,10 +118,12 @@ def _clients(
 _Reading = AssignedReader | SubscribedReader
 
 
-def _torture(plan: Plan, broker: Broker, recorder: Recorder, result: Result) -> None:
+def _torture(
+    plan: Plan, broker: Broker, recorder: Recorder, result: Result, directory: Path
+) -> None:
     bootstrap = address(broker)
     faults = Faults(broker, f"{plan.seed} faults", plan.gap_s)
-    writers, readers = _clients(plan, bootstrap, recorder, faults.commit_asked)
+    writers, readers = _clients(plan, bootstrap, recorder, faults.commit_asked, directory)
     for each in (*readers, *writers):
         each.start()
     faults.start()
@@ -121,10 +133,19 @@ def _torture(plan: Plan, broker: Broker, recorder: Recorder, result: Result) -> 
         faults.stop()
         result.faults = dict(faults.counts)
     result.complaints += _join(writers)
+    result.java_epoch = _epoch(bootstrap)
     timeout_s = _SETTLE_S + TRANSACTION_TIMEOUT_MS / 1000
     complaint = read_to_the_end("last", bootstrap, _PARTITIONS, recorder, timeout_s)
     result.complaints += [complaint] if complaint else []
     result.complaints += _join(readers)
+
+
+def _epoch(bootstrap: str) -> int:
+    """The last epoch of the writer with Apache Kafka's own client."""
+    with RawClient(int(bootstrap.rpartition(":")[2])) as client:
+        answer = client.ask("describe_transactions", 0, transactional_ids=(JAVA,))
+    (state,) = answer.transaction_states
+    return int(state.producer_epoch)
 
 
 def _join(clients: list[Writer] | list[_Reading]) -> list[str]:
@@ -158,3 +179,16 @@ def _judge(result: Result, recorder: Recorder) -> None:
     committed, faults = history.count(Outcome.COMMITTED), sum(result.faults.values())
     if committed < plan.transactions_min or faults < plan.faults_min:
         result.shortfall = f"{committed} transactions and {faults} faults are too few"
+    if not result.complaints:
+        _judge_generation(result, history)
+
+
+def _judge_generation(result: Result, history: History) -> None:
+    """Transactions v2 raise the epoch at each end, the classic ones at each beginning alone."""
+    of_java = history.count(Outcome.COMMITTED, JAVA)
+    if result.java_epoch < of_java:
+        result.complaints.append(
+            f"{JAVA} has the epoch {result.java_epoch} after {of_java} commits: it is not of v2"
+        )
+    elif of_java < 1:
+        result.shortfall = f"{JAVA} has committed nothing"

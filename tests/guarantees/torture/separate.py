@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from guarantees import history
-from guarantees.torture.run import Plan, Result
+from guarantees.torture.run import JAVA, Plan, Result
 
 _TESTS = Path(__file__).parents[2]
 
@@ -27,6 +27,8 @@ class Outcome:
     """What is told of a run."""
 
     committed: int = 0
+    #: Of them, transactions v2 (KIP-890).
+    of_v2: int = 0
     aborted: int = 0
     unknown: int = 0
     reads: int = 0
@@ -42,6 +44,7 @@ class Outcome:
         found = result.history
         return cls(
             committed=found.count(history.Outcome.COMMITTED),
+            of_v2=found.count(history.Outcome.COMMITTED, JAVA),
             aborted=found.count(history.Outcome.ABORTED),
             unknown=found.count(history.Outcome.UNKNOWN),
             reads=found.count_reads(),

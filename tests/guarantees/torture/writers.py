@@ -29,7 +29,7 @@ class Stuck(Exception):
     """A transactional id that is of no use any more."""
 
 
-class _Gone(Exception):
+class Gone(Exception):
     """This incarnation cannot go on."""
 
 
@@ -89,7 +89,7 @@ class Writer(threading.Thread):
                 self._transact(producer)
                 producer.poll(0)
             self._leave_open(producer)
-        except _Gone:
+        except Gone:
             pass
 
     def _end_well(self) -> None:
@@ -130,9 +130,9 @@ class Writer(threading.Thread):
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]
                 if error.fatal() or not error.retriable():
-                    raise _Gone from failure
+                    raise Gone from failure
                 if self._stopping.is_set():
-                    raise _Gone from failure
+                    raise Gone from failure
             else:
                 return
 
@@ -192,7 +192,7 @@ class Writer(threading.Thread):
         thread.start()
         thread.join(_CALL_S)
         if thread.is_alive():
-            raise _Gone
+            raise Gone
         for failure in failures:
             raise failure
 
@@ -240,7 +240,7 @@ class Writer(threading.Thread):
         """What has to be done after a failure, as the documentation of transactions has it."""
         error: KafkaError = failure.args[0]
         if error.fatal() or not (error.txn_requires_abort() or error.retriable()):
-            raise _Gone from failure
+            raise Gone from failure
         self._abort(producer)
 
     def _abort(self, producer: Producer) -> None:
@@ -261,10 +261,10 @@ class Writer(threading.Thread):
                 error: KafkaError = failure.args[0]
                 if error.retriable() and not error.fatal():
                     continue
-                raise _Gone from failure
+                raise Gone from failure
             break
         self._recorder.end(self.name, self._number, Outcome.ABORTED)
         if not is_of_use:
-            raise _Gone
+            raise Gone
         if self._mover is not None:
             self._mover.rewind()
