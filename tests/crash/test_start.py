@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -121,3 +122,13 @@ def test_port_of_its_own_choice(tmp_path: Path) -> None:
         server.stop()
     finally:
         server.close()
+
+
+def test_an_interrupt_is_a_clean_stop(make_server: MakeServer) -> None:
+    """Ctrl-C in a terminal: as SIGTERM."""
+    server = make_server()
+    assert server.process is not None
+    server.process.send_signal(signal.SIGINT)
+    assert server.wait_until_ended() == 0
+    server.check_output()
+    assert (server.data / ".kafka_cleanshutdown").exists()
