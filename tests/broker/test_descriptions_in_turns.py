@@ -65,7 +65,10 @@ def test_partitions_of_transactions_and_log_dirs_are_told_in_steps() -> None:
     directory: Any = SimpleNamespace(is_online=True, path="/x")
     topics: Any = {f"t{each}": () for each in range(_ENTRIES)}
     shape = response_shape("describe_log_dirs", 4)
-    assert sum(1 for _ in describe_log_dirs._result(shape, directory, None, topics)) >= _ENTRIES
+    assert (
+        sum(1 for _ in describe_log_dirs._result(shape, directory, None, topics, is_cordoned=False))
+        >= _ENTRIES
+    )
 
 
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 5 * _ENTRIES), (_ENTRIES, 1)])

@@ -24,6 +24,6 @@ def test_offsets_that_go_back_are_an_error(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(positions[-1])
         file.write(bytes(8))
-    with pytest.raises(CorruptRecord, match=f"{log.name}: behind"):
+    with pytest.raises(CorruptRecord, match=f"{log.name}: after"):
         list(batches_of(log))
     logs.abandon()

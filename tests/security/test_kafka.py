@@ -209,8 +209,8 @@ def test_another_kind_of_listener_than_expected(secured_kafka: SecuredKafka, tls
     where = secured_kafka.addresses | {"plain": f"127.0.0.1:{secured_kafka.port}"}
     assert "it speaks TLS there" in refusal(where["tls"], Security())
     assert "it speaks TLS there" in refusal(where["tlslogin"], Security(None, ALICE))
-    assert "nobody logs in there" in refusal(where["plain"], Security(None, ALICE))
-    assert "nobody logs in there" in refusal(where["tls"], Security(tls, ALICE))
+    assert "it has no login" in refusal(where["plain"], Security(None, ALICE))
+    assert "it has no login" in refusal(where["tls"], Security(tls, ALICE))
     message = refusal(where["scramonly"], Security(None, ALICE))
     assert "does not offer PLAIN, but SCRAM-SHA-256" in message
     # These end the connection and say nothing, as a broker that stops does too.

@@ -22,7 +22,7 @@ from rig.jars import java
 PARTITIONS = 3
 _GROUP = "copiers"
 #: Fewer are copied before a fault of the larger gaps comes.
-_FEW: Final = 20_000
+_FEW: Final = 50_000
 
 
 @dataclass(frozen=True)
