@@ -52,7 +52,7 @@ NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "quotas": ("describe_client_quotas", "alter_client_quotas"),
     "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
-    "KRaft (there is none here)": (
+    "KRaft (not here)": (
         "describe_quorum",
         "update_features",
         "add_raft_voter",

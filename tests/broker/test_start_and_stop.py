@@ -168,7 +168,7 @@ def test_what_may_surprise_is_said(tmp_path: Path) -> None:
         }
         return [each.split(":")[0] for each in risks(BrokerConfig.load(given))]
 
-    everybody = "whoever reaches this machine can read, write and delete everything"
+    everybody = "any client that reaches this machine can read, write and delete everything"
     fleeting = "the data may be gone after the next reboot"
     assert said("127.0.0.1", "/var/lib/drumlin") == []
     assert said("", "/tmp/kafka-logs") == [everybody, fleeting]
