@@ -101,9 +101,9 @@ def risks(config: BrokerConfig) -> Iterator[str]:
     """Risks that are usual on a server behind a firewall, and may surprise elsewhere."""
     if any(each.host in ("", "::", "0.0.0.0") for each in config.listeners):  # noqa: S104
         yield (
-            "any client that reaches this machine can read, write and delete everything: it listens on "
-            "every interface, and asks no client for a user; --listen 127.0.0.1:PORT is for this "
-            "machine only"
+            "any client that reaches this machine can read, write and delete everything: it "
+            "listens on every interface, and asks no client for a user; --listen 127.0.0.1:PORT is "
+            "for this machine only"
         )
     fleeting = [path for path in config.log_dirs if Path(path).resolve().is_relative_to(_FLEETING)]
     if fleeting:
