@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """As any error, so that what was started is ended and what was written is removed."""
+    """End as by any error, so that what was started is ended and what was written is removed."""
     sys.exit(128 + number)
 
 

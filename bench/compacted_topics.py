@@ -178,7 +178,7 @@ class CompactedTopic:
             raise RuntimeError(f"{self.broker.name} did not append all that was sent")
 
     def _roll(self, client: Client) -> None:
-        """Begin a new active segment behind the contents: that one is never cleaned."""
+        """Begin a new active segment after the contents, as the active one is never cleaned."""
         smallest = {"segment.bytes": str(_SMALLEST_SEGMENT_BYTES)}
         client.set_topic_configs(self.name, smallest)
         last = pa.table({"key": [_ROLL_KEY], "value": [b""]})

@@ -120,7 +120,7 @@ async def _join_all(
 
 
 class _Count:
-    """Counts members who have what they are to have."""
+    """Counts members that have what they are to have."""
 
     def __init__(self, count: int, done: asyncio.Event) -> None:
         self._left = count

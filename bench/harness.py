@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def reached(self) -> bool | None:
-        """Whether target or limit are kept; None where there is none."""
+        """Whether target or limit are kept; None without either."""
         if self.metric.limit is not None:
             return self.our_median <= self.metric.limit
         if self.metric.target is None:

@@ -92,7 +92,7 @@ def _decoding(fetched: bytes, columns: list[str] | None) -> float:
 
 
 def batch_sizes() -> None:
-    """How the size of batches tells, by codec, and what columns that nobody wants would cost."""
+    """How the size of batches tells, by codec, and what unwanted columns would cost."""
     print("\ndecode records of 100 B, M records/s      1 KiB   16 KiB    1 MiB   (batches of)")
     keys, values = (column[:70_000] for column in sample(100))
     for compression in CODECS:

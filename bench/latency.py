@@ -40,7 +40,7 @@ def run(options: Options) -> list[Comparison]:
 
 
 class Latencies(NamedTuple):
-    """Of every record in turn, in ns: until acknowledged, and until the consumer had it."""
+    """For every record in turn, in ns: until acknowledged, and until the consumer had it."""
 
     produce: list[int]
     end_to_end: list[int]

@@ -99,7 +99,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @functools.cache
 def _batch(record_bytes: int) -> pa.RecordBatch:
-    """As many records as one fetch brings; built once in a worker process."""
+    """The records of one fetch; built once in a worker process."""
     rows = FETCH_BYTES // record_bytes
     zeros = np.zeros(rows, np.int32)
     numbers = np.arange(rows, dtype=np.int64)

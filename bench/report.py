@@ -1,4 +1,4 @@
-"""What a run of the benchmarks leaves behind: a table, a JSON file, a chart."""
+"""The results of a run of the benchmarks: a table, a JSON file, a chart."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Curve(NamedTuple):
 
 
 def write_curves(path: Path, title: str, curves: Sequence[Curve]) -> None:
-    """Charts side by side: both sides' medians, with the spread of rounds behind them."""
+    """Charts side by side: both sides' medians, with the spread of rounds in the background."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -35,7 +35,7 @@ _PATIENCE_S = 600
 
 
 class Shape(NamedTuple):
-    """What is written: `rows` of `record_bytes`, by so many tasks; or so many micro-batches."""
+    """What is written: `rows` of `record_bytes`, by this many tasks or micro-batches."""
 
     rows: int
     record_bytes: int

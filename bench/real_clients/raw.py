@@ -25,7 +25,7 @@ _FILLED_BYTES = 256 << 20
 
 
 class Size(NamedTuple):
-    """What is sent: batches of about so many bytes."""
+    """What is sent: batches of about this many bytes."""
 
     name: str
     batch_bytes: int

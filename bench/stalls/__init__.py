@@ -116,7 +116,7 @@ def _other_rows(
 
 @contextlib.contextmanager
 def _places(pair: str, options: Options) -> Iterator[list[Place]]:
-    """Both brokers, warm; none where a disk is needed and there is none."""
+    """Both brokers, warm; nothing if a disk is needed and missing."""
     if pair == _ON_DISK:
         directory = Path(tempfile.mkdtemp(prefix="drumlin-bench-"))
         if _is_in_memory(directory):

@@ -1,4 +1,4 @@
-"""Requests that cost a broker far more than the client who sends them."""
+"""Requests that cost a broker far more than the client that sends them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class PatternOfTopics(Neighbour):
 
 
 class BehindHeldFetch(Neighbour):
-    """Large DescribeConfigs behind a Fetch that waits: answers that may not be sent yet."""
+    """Large DescribeConfigs after a Fetch that waits: answers that may not be sent yet."""
 
     name = "behind_fetch"
 

@@ -34,7 +34,7 @@ _LIMIT_S = 120
 
 
 def fetch_fields(topic: str, partition: int, offset: int, **fields: Any) -> dict[str, Any]:
-    """Of a Fetch of one partition, without a session."""
+    """The fields of a Fetch of one partition, without a session."""
     asked = {
         "partition": partition,
         "current_leader_epoch": -1,
@@ -159,7 +159,7 @@ class ColdReaders(Neighbour):
 
 
 def _record_count(records: bytes) -> int:
-    """Of whole batches: the counts in their heads."""
+    """The number of records, by the headers of whole batches."""
     position = count = 0
     while position + 61 <= len(records):
         end = position + 12 + int.from_bytes(records[position + 8 : position + 12], "big")

@@ -21,7 +21,7 @@ _RECORD_BYTES = 100
 
 
 def timestamps(count: int) -> Iterator[int]:
-    """Of two days ago, each a new segment's."""
+    """Timestamps of two days ago, each for a new segment."""
     start = time.time_ns() // 1_000_000 - _HOURS_AGO_MS
     yield from range(start, start + count * _APART_MS, _APART_MS)
 
@@ -39,7 +39,7 @@ def keep_segment(place: Place, topic: str) -> None:
 
 
 def topic_of_segments(place: Place, count: int, **configs: str) -> str:
-    """A topic of one partition with so many segments, of a record each."""
+    """A topic of one partition with `count` segments, of a record each."""
     topic = rolling_topic(place, **configs)
     _write(place, topic, timestamps(count))
     return topic

@@ -1,4 +1,4 @@
-"""Share groups: many members who join, and records that are locked one by one."""
+"""Share groups: many members that join, and records that are locked one by one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PRIORITY = -10  # before the neighbour: this one is to measure the broker, not 
 
 
 class Times(NamedTuple):
-    """Of every request in turn, in ms: until it was answered, and until it was sent."""
+    """For every request in turn, in ms: until it was answered, and until it was sent."""
 
     answered_ms: list[float]
     sent_ms: list[float]

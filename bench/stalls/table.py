@@ -40,7 +40,9 @@ def print_rows(rows: Sequence[Row | str]) -> None:
     console = Console() if Console().is_terminal else Console(width=_WIDTH)
     console.print(table)
     if any(each.held_up for each in measured):
-        console.print("The longest turn of Drumlin's event loop that it told of, set-up included:")
+        console.print(
+            "The longest turn of Drumlin's event loop by its own metrics, set-up included:"
+        )
     for row in measured:
         if row.held_up:
             console.print(f"  {row.name}: {row.held_up}", markup=False, highlight=False)

@@ -3,7 +3,7 @@
 For every API that the broker advertises, in its lowest and its highest version, and for every array
 in its request, that array has 40,000 elements (`--scale`): of what there is, of what there is not,
 one over and over, and empty ones. Then what crowds of clients do at once, see `crowds.py`. `--rows`
-chooses among the APIs and the crowds. There is nobody to compare with.
+chooses among the APIs and the crowds. There is no other broker to compare with.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class WatchedBroker:
             self._fill()
             self.world = self._known()
             self.longest_turn()
-        except BaseException:  # whoever ends the benchmark, too
+        except BaseException:  # also when the benchmark is interrupted
             self.close()
             raise
 
@@ -101,7 +101,7 @@ class WatchedBroker:
         return is_deletion or case.needs_producer
 
     def open_share_session(self, client: RawClient) -> None:
-        """Of the member that asks, on all partitions of the wide topic."""
+        """Open a share session of the member, on all partitions of the wide topic."""
         partitions = [{"partition_index": each} for each in range(_WIDE)]
         client.ask(
             "share_fetch",

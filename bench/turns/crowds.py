@@ -60,7 +60,7 @@ class _Group:
         self._generation = 0
 
     def _join(self, number: int, member_id: str = "") -> dict[str, Any]:
-        """Of so many different lists of protocols that all of them are taken."""
+        """A JoinGroup; with so many different lists of protocols that all of them are kept."""
         some = number % _LISTS
         names = [f"{some}-{each}" for each in range(_NAMES)] + ["range", "roundrobin"]
         return {

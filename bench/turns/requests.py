@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
     @property
     def needs_share_session(self) -> bool:
-        """Whether it goes on with one that another API begins."""
+        """Whether it needs a share session, which another API begins."""
         names = names_of(request_class(self.api, self.version))
         return "share_session_epoch" in names and "max_wait" not in names
 
@@ -63,7 +63,7 @@ _EPOCHS = ("session_epoch", "share_session_epoch", "member_epoch")
 
 
 def cases(count: int, wanted: tuple[str, ...]) -> Iterator[Case]:
-    """Of each API, or those that are wanted: in its lowest and highest version."""
+    """The cases of each API, or of those wanted, in its lowest and highest version."""
     for api, versions in sorted(SERVED.items(), key=lambda item: API_KEYS[item[0]]):
         for version in sorted(set(versions)) if not wanted or api in wanted else ():
             entity = request_class(api, version)
@@ -142,7 +142,7 @@ class _Builder:
 
     @staticmethod
     def _is_given(name: str, type_: str, entity: Any, kind: Kind) -> bool:
-        """Of what may be null: ids of topics, or their names, and what a request is about."""
+        """Whether a nullable field is given: ids of topics, or names, and the subject."""
         if name == "transactional_id":
             return kind is Kind.TRANSACTIONAL
         if type_ == "uuid":
@@ -162,7 +162,7 @@ class _Builder:
         if not path and depth >= len(self._case.path) and kind is Kind.EMPTY:
             return ()
         if not is_long and depth > 1 and self._world.session_epoch == 0:
-            return ()  # who begins a session has got nothing yet of which something might be said
+            return ()  # a new session has acquired nothing yet that could be acknowledged
         count = self._case.count if is_long else 1
         if not dataclasses.is_dataclass(item):
             type_ = fields_of(entity)[number][0].metadata.get("kafka_type", "")

@@ -17,7 +17,7 @@ _FOLDERS: Final = re.compile(r"\((?:[^()]*/)")
 
 
 def print_results(results: Sequence[Result]) -> None:
-    """Of each array the kind that took longest, a line each; first those that miss the goal."""
+    """For each array the kind that took longest, a line each; first those that miss the goal."""
     longest: dict[tuple[str, int, tuple[str, ...]], Result] = {}
     for each in results:
         key = each.case.api, each.case.version, each.case.path

@@ -75,7 +75,7 @@ class Kind(Enum):
 
 @dataclasses.dataclass
 class World:
-    """What there is in the broker, and who asks. `names`: by subject; the first one is large."""
+    """What the broker holds, and the client. `names`: by subject; the first one is large."""
 
     names: Mapping[str, Sequence[str]]
     topic_ids: Sequence[uuid.UUID]
@@ -167,7 +167,7 @@ def names(
     share_groups: Sequence[str],
     transactional_id: str,
 ) -> dict[str, Any]:
-    """Of a world, by subject."""
+    """The names in a world, by subject."""
     return {
         "config": [_EXISTING_CONFIG, "segment.bytes", "cleanup.policy"],
         "protocol": ["range"],
