@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind."""
+"""What a benchmark leaves as its result."""
 
 from __future__ import annotations
 

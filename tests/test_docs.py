@@ -49,7 +49,7 @@ BYTES_PER_KEY = round(OFFSET_MAP_SLOT_SIZE / CleanerSettings().io_buffer_load_fa
 
 
 def default_of(option: str) -> int:
-    """Of an option of `drumlin.connect`."""
+    """The text about an option of `drumlin.connect`."""
     default: int = inspect.signature(drumlin.connect).parameters[option].default
     return default
 
@@ -178,7 +178,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
 
 @pytest.mark.parametrize("name", ["docs/client.md", "docs/compaction.md"])
 def test_snippets_run(broker: DrumlinServer, name: str) -> None:
-    """Those without Spark, one after the other, as a reader would type them."""
+    """The programs without Spark, one after the other, as a reader would type them."""
     names: dict[str, Any] = {}
     for source in _blocks(ROOT / name, "python"):
         if "spark" not in source:

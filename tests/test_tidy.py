@@ -100,7 +100,7 @@ def test_modules_have_names() -> None:
 
 
 def test_files_have_plain_names() -> None:
-    """A test that takes another object for its directory leaves a broker's data behind."""
+    """A test that takes another object for its directory leaves a broker's data there."""
     odd = [
         str(path) for path in _tracked("") if not _PLAIN_NAME.fullmatch(str(path.relative_to(ROOT)))
     ]
@@ -163,7 +163,7 @@ def _imported(tree: ast.Module, modules: Collection[str]) -> Iterator[str]:
 
 
 def _circling(graph: dict[str, set[str]]) -> set[str]:
-    """Those from which a way leads back to themselves."""
+    """The modules from which a chain of imports leads back to themselves."""
     found = set()
     for start in graph:
         reached, to_do = set(graph[start]), list(graph[start])
@@ -193,7 +193,7 @@ def test_circles_are_found() -> None:
 
 
 def test_the_broker_asks_partitions_and_not_their_logs() -> None:
-    """Which partition has which log is known to those who host them and flush them."""
+    """Only the modules that host and flush partitions know which log a partition has."""
     reach = re.compile(r"\bpartition\.log\.\w")
     found = [
         f"{name}: {line.strip()}"

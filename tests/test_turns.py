@@ -37,7 +37,7 @@ def test_long_work_is_interrupted() -> None:
 
 
 def test_what_goes_on_has_shorter_turns() -> None:
-    """So that several who do hold up nobody for much longer than one of them."""
+    """So that several such callers delay others hardly longer than one of them."""
 
     async def scenario() -> None:
         turns, done = Turns(), 0

@@ -116,7 +116,7 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
 
 
 def _positions() -> tuple[list[TopicPositions], SortedOut]:
-    """Of very many topics, and what there is of them."""
+    """Requests for very many topics, and what exists of them."""
     topics = [TopicPositions(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
     accepted = [(each.topic, TopicOffsets(str(each.topic), None, *each[1:])) for each in topics]
     return topics, SortedOut(list(accepted), Growing())
@@ -201,7 +201,7 @@ def test_partitions_that_cannot_join_a_transaction(make: Callable[[int], tuple[s
 
 
 def test_of_partitions_that_cannot_join_only_the_reason_is_told() -> None:
-    """Of internal topics before that of missing ones; the others are not looked at."""
+    """The error of internal topics comes before that of missing ones; others are not looked at."""
     freeing = Freeing()
     context = _context(24, 3, freeing)
     context.broker.metadata.image.has_partition_of = lambda topic, _: topic == "t"  # type: ignore[misc]

@@ -19,7 +19,7 @@ class Freeing:
         self._before = sys.getallocatedblocks()
 
     def to_end(self, work: Work[Any]) -> Any:
-        """What it returns. Nobody else should have what it is given."""
+        """What it returns. There must be no other reference to what it is given."""
         self._before = sys.getallocatedblocks()
         while True:
             try:
@@ -51,7 +51,7 @@ class Freeing:
 
 @contextmanager
 def no_collection() -> Generator[None]:
-    """Whatever is freed is freed by who lets go of it."""
+    """Whatever is freed is freed by its last owner."""
     gc.disable()
     try:
         yield

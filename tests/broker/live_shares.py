@@ -59,7 +59,7 @@ class World:
         partition.append_as_leader(prepared(count), 1, self.broker.clock.wall_ms())
 
     async def add_partitions(self, count: int) -> None:
-        """Have so many, all of them with state."""
+        """Have a number of share partitions, all of them with state."""
         await self.broker.metadata.add_partitions("t", 1, [[1]] * (count - 1))
         await until(lambda: self.broker.partitions.find("t", count - 1), "the partitions")
         for index in range(count):
@@ -76,7 +76,7 @@ class World:
         return live
 
     async def given(self, member: Member, last_offset: int) -> SharePartitionLeader:
-        """A member has got the records up to there, all of which nobody had before."""
+        """A member has acquired the records up to there, none of which was acquired before."""
         live = await self.live()
         first_offset = live.records.end_offset
         fetched = Fetched(first_offset, [OffsetRange(first_offset, last_offset)])
@@ -95,7 +95,7 @@ class World:
         return answer()
 
     async def start_offset(self) -> int:
-        """As it is kept."""
+        """The state as it is kept."""
         state = await self.broker.share_state.read("g", TOPIC_ID, 0)
         return max([state.start_offset, *(each.last_offset + 1 for each in state.batches)])
 

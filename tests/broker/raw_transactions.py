@@ -104,7 +104,7 @@ class RawProducer:
         return dict(of_partition)
 
     def end(self, *, commit: bool = True) -> None:
-        """EndTxn; in v2 the producer goes on with the epoch that it is given."""
+        """EndTxn; in v2 the producer continues with the epoch that it is given."""
         version = 5 if self.is_v2 else 4
         answer = self.ask("end_txn", version, **self._who, committed=commit)
         assert answer["error_code"] == "none", answer

@@ -70,7 +70,7 @@ def _create_topic(client: RawClient) -> None:
 
 
 def _refused(client: RawClient) -> None:
-    """Of all kinds, and each for a topic or group of its own."""
+    """Requests of all kinds, each for a topic or group of its own."""
     bad = {"name": "bad name", "num_partitions": 1, "replication_factor": 1}
     client.ask("create_topics", 7, topics=[bad], timeout=10_000)
     unknown = [{"name": None, "topic_id": UUID(int=9)}]

@@ -1,4 +1,4 @@
-"""What is asked of very many, and told of very much, is looked at in steps."""
+"""Requests about very many things, and answers of very many entries, are made in steps."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _without_session(frame: bytes, version: int) -> list[Any]:
 def test_very_many_partitions_are_read_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is kept waiting while they are read, entered, left and written."""
+    """No client waits while they are read, entered, left and written."""
 
     async def scenario(fetches: Fetches) -> None:
         started = []

@@ -132,7 +132,7 @@ def test_what_fails_keeps_no_file_open(
 
 
 def test_a_session_ends_with_a_request_that_nobody_waits_for(tmp_path: Path) -> None:
-    """What that found new was told to nobody, and would not be found again."""
+    """What it found new was sent to no client, and would not be found again."""
 
     async def scenario(fetches: Fetches) -> None:
         reader = Reader(fetches, 0, 1)

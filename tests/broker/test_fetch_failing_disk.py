@@ -45,7 +45,7 @@ def test_a_cold_read_that_fails(
 def test_an_answer_that_cannot_be_sent_keeps_no_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its first slice cannot be read; what comes behind it was never handed over."""
+    """Its first slice cannot be read; what follows was never handed over."""
 
     def fail(part: FileSlice) -> bytes:
         part.release()

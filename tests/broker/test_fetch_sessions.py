@@ -252,7 +252,7 @@ class Reader:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of which partitions something was read."""
+    """The partitions of which something was read."""
     looked: list[int] = []
     look = PartitionRead.look
 

@@ -1,4 +1,4 @@
-"""The first request of an API and version: nobody else waits for what it has imported."""
+"""The first request of an API and version: no other client waits for its imports."""
 
 from __future__ import annotations
 

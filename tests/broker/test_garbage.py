@@ -59,7 +59,7 @@ assert max(looked_at) < 8_000, looked_at
 
 @pytest.mark.parametrize("phase", ["start", "stop"])
 def test_what_a_thread_makes_while_others_collect_is_not_looked_at(phase: str) -> None:
-    """It goes on where Python is told of a collection, and does not begin another one."""
+    """It continues when Python reports a collection, and does not begin another one."""
     _run(f"""
 made, young = [], []
 
@@ -117,7 +117,7 @@ assert max(young) < 8_000, max(young)
 
 
 def test_what_python_puts_off_is_not_looked_at_later() -> None:
-    """As long as a quarter as much is new as the full collection before has looked at."""
+    """It rests until a quarter of what the last full collection looked at is new."""
     _run("""
 own = gc.callbacks.copy()
 gc.callbacks.clear()

@@ -109,7 +109,7 @@ def committed(response: Any) -> list[tuple[Any, list[tuple[int, str]]]]:
 
 
 async def fetch(client: Client, version: int, *asked: tuple[str, Any]) -> Any:
-    """Of each group: None for everything, or topics with their partitions."""
+    """What is asked of each group: None for everything, or topics with their partitions."""
     shape = request_shape("offset_fetch", version)
     group_class = "OffsetFetchRequestTopics" if version >= 8 else "OffsetFetchRequestTopic"
     groups = [

@@ -46,7 +46,7 @@ def code_of(broker: Broker, topic: str, partition: int) -> ErrorCode:
 
 
 class Gate:
-    """Holds whoever makes a folder whose name contains a word, until it is opened."""
+    """Holds any call that makes a folder whose name contains a word, until it is opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, word: str) -> None:
         self.reached = threading.Event()
@@ -302,7 +302,7 @@ def test_a_stored_configuration_that_cannot_be_applied_is_passed_over(
 
 
 def folders(path: Path) -> list[str]:
-    """Of the topic t, those that are to be removed left out."""
+    """The folders of topic t, without those that are to be removed."""
     return sorted(each.name for each in path.glob("t-*") if not each.name.endswith("-delete"))
 
 

@@ -97,7 +97,7 @@ def test_a_topic_of_many_partitions_goes_in_several_turns(
 def test_a_stop_lets_go_of_many_partitions_in_several_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them is found from the first turn on; who waits in one hears of it in its turn."""
+    """None of them is found from the first turn on; waiting fetches are answered in turn."""
 
     async def scenario() -> None:
         async with running(tmp_path) as broker:

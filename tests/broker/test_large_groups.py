@@ -1,4 +1,4 @@
-"""A classic group of very many members: those who ask about all of them leave others their turn."""
+"""A classic group of very many members: requests about all of them leave others their turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A produce request with very many batches keeps nobody waiting, whatever becomes of them."""
+"""A produce request with very many batches delays no other client, whatever becomes of them."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_fetch_that_waits_ends_with_its_session(tmp_path: Path) -> None:
-    """Whatever it got then would be locked for nobody."""
+    """Records that it acquired then would be locked for no member."""
 
     async def scenario(world: World) -> None:
         await world.initialize()

@@ -1,4 +1,4 @@
-"""Answers of very many elements keep nobody waiting: made in pieces, and encoded in a thread."""
+"""Answers of very many elements delay no other client: made in pieces, and encoded in a thread."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_who_joins_with_more_than_100_protocols_is_refused() -> None:
 
 
 class _Element:
-    """As elements of messages are; says when it is freed, and whether its own ones were before."""
+    """An element of a message; says when it is freed, and whether its own were freed first."""
 
     __slots__ = ("elements", "freed", "name")
 

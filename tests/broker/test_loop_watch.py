@@ -1,4 +1,4 @@
-"""Turns of the event loop that take long are counted, and told with who made them long."""
+"""Turns of the event loop that take long are counted, and logged with their cause."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_holds_up_a_start_is_nobodys_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """The turn in which the watch begins was under way before: nobody has looked where it was."""
+    """The turn in which the watch begins was under way before: its place is not known."""
     watch = LoopWatch()
 
     async def work() -> None:
@@ -109,7 +109,7 @@ def test_what_holds_up_a_start_is_nobodys_wait(caplog: pytest.LogCaptureFixture)
 def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
     takes_s: float, at_once: int
 ) -> None:
-    """Those whose turn never ends keep nobody else waiting."""
+    """Callbacks whose turn never ends delay no other."""
     count = 300
     watch = LoopWatch()
     in_turn: list[int] = []

@@ -36,7 +36,7 @@ def append(broker: Broker, index: int, count: int) -> None:
 
 
 def epochs(broker: Broker) -> list[int]:
-    """As clients are told, and as the partitions believe."""
+    """The leader epochs that clients see, and those of the partitions."""
     told = [each.leader_epoch for each in broker.metadata.image.topics["t"].partitions]
     believed = [broker.partitions.get("t", index).leader_epoch for index in range(len(told))]
     assert told == believed
@@ -44,7 +44,7 @@ def epochs(broker: Broker) -> list[int]:
 
 
 def check_lost(broker: Broker, index: int, end_offset: int) -> None:
-    """Who has read on in epoch 0 is told where that ended."""
+    """A consumer that has read on in epoch 0 learns where that ended."""
     partition = broker.partitions.get("t", index)
     with pytest.raises(KafkaError) as refused:
         partition.check_leader_epoch(0)

@@ -105,7 +105,7 @@ def test_very_many_small_slices_are_read_and_sent_in_turns(
 
 
 class Memory:
-    """Stands between a broker and its files: what is in memory, and who waited for a disk."""
+    """Stands between a broker and its files: what is in memory, what waited for a disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_cold = False
@@ -215,7 +215,7 @@ def test_a_file_is_kept_until_the_thread_that_reads_it_is_done(
 def test_what_waited_behind_a_cold_file_goes_on_when_all_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else would start those requests: the peer has sent them all, and took every answer."""
+    """Nothing else would start those requests: the peer sent them all, and took every answer."""
     requests = 1000
 
     async def run() -> None:

@@ -123,7 +123,7 @@ class Side:
         )
 
     async def ask(self, frame: bytes) -> bytes | str | None:
-        """Of the broker itself."""
+        """The answer of the broker itself."""
         try:
             started = self._router.dispatch(self._connection, memoryview(bytearray(frame)))
             parts = await answer_of(started)
@@ -132,7 +132,7 @@ class Side:
         return None if parts is None else content_of(parts)
 
     def ask_twin(self, frame: bytes) -> bytes | str | None:
-        """Of the simple way, in the same logs."""
+        """The answer of the simple way, in the same logs."""
         try:
             return produce_twin.answer(self.broker, frame)
         except MalformedMessage as error:
@@ -217,7 +217,7 @@ def test_random_requests_are_answered_and_stored_as_by_the_twin(seed: int, tmp_p
 def random_request(
     chance: random.Random, number: int, topic: str, topic_id: UUID, sequence: int
 ) -> bytes:
-    """Of up to three topics, with up to three partitions each."""
+    """A request for up to three topics, with up to three partitions each."""
     version = chance.choice([*range(3, 14), 9, 13])
     data = []
     for _ in range(chance.choice([1, 1, 1, 2, 3])):

@@ -38,7 +38,7 @@ print(threading.active_count() - before)
 
 
 def test_where_there_may_be_no_more_threads_the_process_can_end() -> None:
-    """Those that are there do not wait for the others for ever."""
+    """Threads that have started do not wait for the others for ever."""
     said = _run("""
 threading.stack_size(64 << 20)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

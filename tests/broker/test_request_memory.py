@@ -1,4 +1,4 @@
-"""The shared budget of request memory: nobody starves, one large request cannot block itself."""
+"""The shared budget of request memory: no client starves, no large request blocks itself."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_largest_go_first() -> None:
 
 
 def test_where_one_is_let_go_on_and_stalls_others_go_with_it() -> None:
-    """Many half-sent requests, and nobody can tell which of them would go on if they were read."""
+    """Many half-sent requests; the broker cannot tell which of them would continue if read."""
     memory = RequestMemory(1000)
     looks = Looks(memory)
     half_sent = [Holder(memory) for _ in range(60)]
@@ -332,7 +332,7 @@ def test_half_sent_large_requests_hold_nobody_up(tmp_path: Path) -> None:
 
 
 def _produce_as_clients_do(server: DrumlinServer, data: bytes) -> ErrorCode:
-    """Nobody can tell it from those that stall: it may be closed with them, and comes again."""
+    """The broker cannot tell it from stalled ones: it may be closed with them, and reconnects."""
     while True:
         with server.connect(timeout_s=60) as client, contextlib.suppress(Closed, NoAnswer):
             return ErrorCode(produce(client, data).error_code)

@@ -103,7 +103,7 @@ def test_max_connections_can_be_changed_while_running(server: DrumlinServer) -> 
 
 
 def test_the_logs_of_another_store_are_taken_over(server: DrumlinServer) -> None:
-    """As when the data dir comes from Apache Kafka, whose metadata lies elsewhere."""
+    """A data dir of Apache Kafka, whose metadata lies elsewhere."""
     topic_id = create(server, "events", cleanup_policy="compact")
     producer = Producer({"bootstrap.servers": server.address})
     for number in range(5):

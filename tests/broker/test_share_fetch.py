@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge as members meet them: who waits, who is woken, what survives.
+"""ShareFetch and ShareAcknowledge as members meet them: waiting, waking, what survives.
 
 What is given and refused request by request is compared with Apache Kafka elsewhere
 (`tests/differential/test_share_fetch.py`).
@@ -142,7 +142,7 @@ class Member:
         self.fetch_raw(share_session_epoch=-1, topics=[])
 
     def fetch_until(self, expected: int) -> Given:
-        """Fetch until so many records came."""
+        """Fetch until this many records came."""
         given: Given = []
 
         def is_enough() -> bool:
@@ -290,7 +290,7 @@ def test_a_renewed_lock_holds(share_server: DrumlinServer, waiting: ThreadPoolEx
 
 
 def test_members_take_turns(group: Group, waiting: ThreadPoolExecutor) -> None:
-    """Who has waited longest gets what comes: nobody starves."""
+    """The member that has waited longest gets what comes: none starves."""
     members = [group.member(f"m{n}") for n in range(3)]
     for member in members:
         member.fetch()
@@ -439,7 +439,7 @@ def test_what_was_accepted_never_comes_again_and_nothing_is_lost(tmp_path: Path)
 
 
 def _stop_while_waiting(server: DrumlinServer, member: Member) -> None:
-    """Who waits when the broker stops is answered: with nothing, or that there is no room."""
+    """A fetch that waits when the broker stops is answered: with nothing, or with no room."""
     others = [member.group.member(f"late-{n}") for n in range(21)]
     refused = others.pop()
     member.send_fetch(_LONG_MS)

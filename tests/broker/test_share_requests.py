@@ -1,4 +1,4 @@
-"""What share requests leave behind in the broker, and what they say when they say it twice."""
+"""What share requests leave in the broker, and what becomes of repeated ones."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _counted(work: Work[Any]) -> tuple[int, Any]:
 def test_a_session_of_very_many_partitions_ends_in_turns(
     tmp_path: Path, *, comes_again: bool
 ) -> None:
-    """Who comes again meanwhile keeps what it had: nobody goes on then."""
+    """A member that rejoins meanwhile keeps what it had: the release ends then."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -141,7 +141,7 @@ def test_a_fetch_begins_to_load_few_partitions_in_a_turn(tmp_path: Path) -> None
 def test_very_many_sessions_of_one_connection_end_in_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of those whose members came again by another one, none."""
+    """Nothing is released of members that rejoined by another connection."""
     closed: list[Callable[[], None]] = []
     connection: Any = SimpleNamespace(when_closed=closed)
     count = 500
@@ -175,7 +175,7 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
 
 
 def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> None:
-    """And what lies far behind is found all the same, as what was before it is cleaned away."""
+    """Records far ahead are found, too, if those before them were cleaned away."""
 
     async def main() -> None:
         async with running(tmp_path) as broker:

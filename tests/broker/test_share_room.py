@@ -1,4 +1,4 @@
-"""Who waits for a share partition is woken, whatever the others wait for."""
+"""A fetch that waits for a share partition is woken, whatever the others wait for."""
 
 from __future__ import annotations
 

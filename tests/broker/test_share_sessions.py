@@ -1,4 +1,4 @@
-"""Share sessions: room for so many partitions in all of them."""
+"""Share sessions: a limit of partitions for all of them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MANY = 100
 
 
 def _partitions(*indexes: int) -> list[SessionPartition]:
-    """Of a topic that may or may not be there."""
+    """A partition of a topic that may or may not exist."""
     return [SessionPartition(UUID(int=7), each) for each in indexes]
 
 

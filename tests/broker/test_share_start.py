@@ -1,4 +1,4 @@
-"""Where a share group begins is chosen once, though nobody has acknowledged anything yet."""
+"""Where a share group begins is chosen once, even before anything is acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads are apart by kind: whoever waits for a slow disk keeps nobody from anything else."""
+"""Threads are apart by kind: a call that waits for a slow disk delays no other kind."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _create_topic(client: RawClient) -> None:
 
 
 def test_the_loop_starts_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would wait until the thread runs, and serve nobody meanwhile."""
+    """It would wait until the thread runs, and serve no client meanwhile."""
     started: list[str] = []
     start = threading.Thread.start
 

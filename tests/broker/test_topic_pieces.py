@@ -33,7 +33,7 @@ _VERSIONS = range(14)
 
 
 class _Cluster:
-    """As much of a broker as Metadata looks at."""
+    """The part of a broker that Metadata looks at."""
 
     def __init__(self) -> None:
         self.node_id = 1

@@ -1,4 +1,4 @@
-"""What clients are told of the coordinator's answers; a coordinator that says what it is told to.
+"""What clients get for the coordinator's answers; the coordinator here answers as it is told.
 
 The real one gives most of these answers only for moments.
 """
@@ -37,7 +37,7 @@ class Coordinator:
 
 
 def broker_with(coordinator: Coordinator, patience_ms: int = 1000, *, has_ids: bool = True) -> Any:
-    """As much of a broker as is needed; `has_ids`: whether there is any transactional id."""
+    """The needed part of a broker; `has_ids`: whether there is any transactional id."""
     config = SimpleNamespace(
         transaction_partition_verification_enable=True,
         add_partitions_to_txn_retry_backoff_max_ms=patience_ms,
@@ -54,7 +54,7 @@ def broker_with(coordinator: Coordinator, patience_ms: int = 1000, *, has_ids: b
 
 
 def answered(coordinator: Coordinator, version: int, patience_ms: int = 1000) -> ErrorCode:
-    """What a producer is told of its first batch; NONE if it may enter the log."""
+    """The error for a producer's first batch; NONE if it may enter the log."""
     return produced(broker_with(coordinator, patience_ms), ProducerState(), version)
 
 

@@ -129,7 +129,7 @@ def test_the_data_of_another_cluster(server: DrumlinServer) -> None:
 
 
 def test_ids_of_any_length_are_matched_with_patterns_of_any_length(tmp_path: Path) -> None:
-    """Those for which it takes a thread among others for which it does not."""
+    """Ids that are matched in a thread, among others that are not."""
     long, short = "ab" * 10_000, "ab" * 300
 
     def listed(pattern: str) -> set[str]:
@@ -154,7 +154,7 @@ def test_ids_of_any_length_are_matched_with_patterns_of_any_length(tmp_path: Pat
 def test_a_listing_that_takes_a_thread_too_long_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody else is held up, and whoever comes next has his turn."""
+    """No other client is delayed, and the next one has its turn."""
 
     async def computing(function: Callable[..., bool], *args: Any) -> bool:
         matched.append(args)

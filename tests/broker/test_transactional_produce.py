@@ -1,4 +1,4 @@
-"""Transactions as the partitions see them: what enters a log, who reads it, and how they end."""
+"""Transactions as the partitions see them: what enters a log, what is read, and how they end."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ def test_one_partition_is_refused_and_another_is_not(create: Create, producer: A
 
 
 def test_sequences_that_come_before_the_first(create: Create, producer: Any) -> None:
-    """The first batch of a transaction is refused; those in flight behind it must not pass."""
+    """The first batch of a transaction is refused; those in flight after it must not pass."""
     topic, one = create(), producer(V2)
     assert one.send(topic, 1)["error_code"] == "out_of_order_sequence_number"
     assert one.send(topic, 0)["error_code"] == "none"
@@ -349,7 +349,7 @@ def test_markers_for_partitions_that_are_not_there(ask: Ask, create: Create, pro
 
 
 def test_a_marker_may_be_larger_than_a_message(ask: Ask, create: Create, producer: Any) -> None:
-    """Else a transaction could be begun that nobody can end."""
+    """Else a transaction could be begun that cannot be ended."""
     topic, one = create(), producer(V2)
     one.send(topic, 0)
     resource = {

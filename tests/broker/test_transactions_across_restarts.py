@@ -62,7 +62,7 @@ class Client:
         return [each["first_offset"] for each in of_partition["aborted_transactions"]]
 
     def committed(self) -> dict[int, int | str]:
-        """The group's offsets by partition, or why there is none."""
+        """The group's offsets by partition, or an error."""
         topics = [{"name": "t", "partition_indexes": [0, 1]}]
         groups = [{"group_id": GROUP, "topics": topics}]
         found: dict[int, int | str] = {}

@@ -1,4 +1,4 @@
-"""Turns of the event loop: nobody takes one for all that was sent, or away from those who wait."""
+"""Turns of the event loop: no client gets one for all that it sent, or delays waiting ones."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_many_who_begin_in_the_same_turn_begin_with_little() -> None:
 
 
 def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
-    """Readers who come at the same moment, each of whom is answered with much."""
+    """Readers that come at the same moment, each with a large answer."""
 
     class AnsweringRouter(CountingRouter):
         def dispatch(self, _connection: Connection, _frame: memoryview) -> Any:

@@ -126,7 +126,7 @@ def test_a_member_names_no_more_topics_than_can_be_looked_up_in_a_turn(
 
 
 def test_what_a_member_owns_is_read_in_steps() -> None:
-    """Of a topic that is named again and again it owns all that is said of it."""
+    """For a topic that is named again and again it owns all of its entries."""
     topics = [
         SimpleNamespace(topic_id=UUID(int=1 + each % 7), partitions=(each,))
         for each in range(_ENTRIES)
@@ -183,7 +183,7 @@ def test_what_offset_fetch_asks_for_is_looked_at_in_steps() -> None:
 def test_what_is_asked_of_a_group_once_or_at_length_is_not_compared(
     names: str, topics: int
 ) -> None:
-    """Nobody has a turn while thousands of topics are hashed."""
+    """Other requests have their turn while thousands of topics are hashed."""
 
     class Group(SimpleNamespace):
         def __hash__(self) -> int:

@@ -1,4 +1,4 @@
-"""Memory in which a step too far is noticed: pages behind it that nobody may touch."""
+"""Memory in which a step too far is noticed: protected pages follow it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def at_the_edge(content: bytes | bytearray) -> memoryview:
-    """A copy that ends where memory ends: who reads or writes behind it is killed."""
+    """A copy that ends where memory ends: reading or writing after it kills the process."""
     page = mmap.PAGESIZE
     inner = (len(content) + page - 1) // page * page
     memory = mmap.mmap(-1, inner + page)

@@ -39,7 +39,7 @@ def call(function: Callable[[], T]) -> T:
 
 
 def cleaner_of(world: RandomLog, map_keys: int = EVERY_KEY) -> Cleaner:
-    """A cleaner with a map for so many keys."""
+    """A cleaner with a map for a number of keys."""
     settings = CleanerSettings(dedupe_buffer_size=16 * (map_keys + 1))
     stopping = threading.Event()
     throttle = Throttle(settings.io_max_bytes_per_second, world.clock, stopping)
@@ -56,7 +56,7 @@ def clean(world: RandomLog, map_keys: int = EVERY_KEY) -> CleaningStatistics | N
 
 
 def clean_wholly(world: RandomLog) -> None:
-    """As often as it takes until nothing is left that could go."""
+    """Clean until nothing is left that could go."""
     world.end_all_transactions()
     for _ in range(6):  # a tombstone goes, then its batch, then the marker behind that
         world.append_filler()  # or there would be nothing dirty

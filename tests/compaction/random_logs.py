@@ -77,7 +77,7 @@ class RandomLog:
         return self.clock.wall_ms()
 
     def append_some(self) -> None:
-        """A batch by nobody, an idempotent producer, or within a transaction."""
+        """A batch without a producer, of an idempotent one, or within a transaction."""
         kind = self.random.random()
         if kind < 0.4:
             self._append(-1)
@@ -87,7 +87,7 @@ class RandomLog:
             self._append(self.random.choice(_TRANSACTIONAL), is_transactional=True)
 
     def append_plain(self) -> None:
-        """A batch by nobody."""
+        """A batch without a producer."""
         self._append(-1)
 
     def forget_from(self, offset: int) -> None:
@@ -96,7 +96,7 @@ class RandomLog:
         self.headers = {last: each for last, each in self.headers.items() if last < offset}
 
     def append_filler(self) -> None:
-        """Something that can be cleaned, by nobody, of a key of its own."""
+        """A batch that can be cleaned, without a producer, of a key of its own."""
         self._append(-1, [Record(0, self.now_ms, b"filler", b"value")])
 
     def bump_epoch(self) -> None:
@@ -190,7 +190,7 @@ class RandomLog:
             to_end(self.logs.delete_old_segments())
 
     def truncate(self) -> None:
-        """Cut the log somewhere behind its last marker, where nothing can have been cleaned."""
+        """Cut the log somewhere after its last marker, where nothing can have been cleaned."""
         log = self.log
         markers = [h.last_offset for h in self.headers.values() if h.is_control]
         first = max(log.segments.active.base_offset, log.log_start_offset, *markers, 0) + 1
@@ -218,7 +218,7 @@ class RandomLog:
                 self.tombstones_seen_ms.setdefault(each.record.offset, self.now_ms)
 
     def latest(self, end_offset: int) -> dict[bytes, Appended]:
-        """Of each key the last record that counts, below an offset."""
+        """For each key the last record that counts, below an offset."""
         found: dict[bytes, Appended] = {}
         for each in self.appended:
             record = each.record

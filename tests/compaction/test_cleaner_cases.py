@@ -315,7 +315,7 @@ def test_what_is_younger_than_the_lag_stays(folder: Path) -> None:
 
 
 def test_a_log_that_was_cleaned_up_to_within_its_active_segment(folder: Path) -> None:
-    """As a cut leaves it; there is nothing to clean until the segment is sealed."""
+    """A log as a cut leaves it: there is nothing to clean until the segment is sealed."""
     world = new_world(folder)
     log = world.log
     put(log, 0, b"a")

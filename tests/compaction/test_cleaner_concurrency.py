@@ -1,4 +1,4 @@
-"""Cleaner threads beside all that goes on in a log: nobody sees anything that was not promised."""
+"""Cleaner threads beside all that goes on in a log: readers see what was promised."""
 
 from __future__ import annotations
 

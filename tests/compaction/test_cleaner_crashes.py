@@ -88,7 +88,7 @@ def sealed_end(world: RandomLog) -> int:
 def killed_after(
     world: RandomLog, source: Path, work: Path, steps: int | None, unsynced: int = 0
 ) -> tuple[UnorderedFiles, RandomLog]:
-    """Clean a copy of the log in `source`; stopped after so many operations.
+    """Clean a copy of the log in `source`; stopped after a number of operations.
 
     `unsynced` batches are appended before, and may be lost.
     """

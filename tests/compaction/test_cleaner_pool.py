@@ -1,4 +1,4 @@
-"""The pool: who cleans what, and what one log's troubles are to the others."""
+"""The pool: which thread cleans what, and what one log's troubles mean for the others."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_one_producer_aborts_and_commits_in_turn() -> None:
 
 
 class _Waits(threading.Event):
-    """Notes for how long somebody would have waited, and lets the clock go on."""
+    """Notes how long a caller would have waited, and advances the clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()

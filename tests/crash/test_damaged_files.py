@@ -71,7 +71,7 @@ def left_cleanly(data: Path, partitions: int) -> Path:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of two partitions."""
+    """A topic of two partitions."""
     return left_cleanly(tmp_path_factory.mktemp("stopped") / "data", 2)
 
 
@@ -104,7 +104,7 @@ def garbage_behind(path: Path) -> None:
 
 
 def wrong_length(path: Path) -> None:
-    """Of the second batch of a segment, where it has one."""
+    """The position of the second batch of a segment, if it has one."""
     content = bytearray(path.read_bytes())
     if len(content) > BATCH_BYTES + 12:
         struct.pack_into(">i", content, BATCH_BYTES + 8, 5)
@@ -156,7 +156,7 @@ WHOLE = len(CASES)
 
 @pytest.fixture(scope="module")
 def stopped_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a partition for each case, and the one that stays whole."""
+    """A topic with a partition for each case, and one that stays whole."""
     return left_cleanly(tmp_path_factory.mktemp("stopped-large") / "data", WHOLE + 1)
 
 

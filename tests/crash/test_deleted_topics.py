@@ -1,4 +1,4 @@
-"""Offsets of a topic that is gone are nobody's, whatever kept them from being removed with it."""
+"""Offsets of a topic that is gone count for no group, whatever kept them from being removed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _delete_topic(data: Path, name: str) -> None:
 def test_offsets_of_a_topic_that_only_the_metadata_lacks_stay(
     tmp_path: Path, make_server: MakeServer
 ) -> None:
-    """An older copy of the metadata says nothing of a topic that nobody has deleted."""
+    """An older copy of the metadata does not know a topic that was never deleted."""
     server = make_server(_ONE_PARTITION)
     with server.connect() as client:
         await_coordinator(client, "g")

@@ -82,6 +82,6 @@ def _partition_in(directory: Path) -> int:
 
 
 def _check(values: list[bytes], written: int) -> None:
-    """Everything acknowledged is there, and what was refused has left nothing behind."""
+    """Everything acknowledged is there, and what was refused has left no trace."""
     assert [value.split()[0] for value in values[:written]] == [b"%d" % n for n in range(written)]
     assert values[written:] == [b"again"]

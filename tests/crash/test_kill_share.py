@@ -48,7 +48,7 @@ class History:
         self.done: set[Record] = set()
         """Accepted or rejected, and that was answered."""
         self.unanswered: set[Record] = set()
-        """Accepted or rejected, and nobody knows."""
+        """Accepted or rejected: the outcome is unknown."""
         self.held: dict[Record, str] = {}
 
     def given(self, record: Record, member: str) -> None:

@@ -50,7 +50,7 @@ class Brokers:
 
     @property
     def kafka(self) -> ApacheKafka:
-        """The one that runs, started by whoever is first to need it."""
+        """The running one, started by the first test that needs it."""
         if not self._is_started:
             self._kafka.start()
             self._is_started = True

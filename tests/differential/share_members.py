@@ -36,7 +36,7 @@ class Member:
         return _acquired(answer)
 
     def fetch_at_last(self) -> None:
-        """Fetch until something comes, and compare that: when Kafka wakes who waits varies."""
+        """Fetch until something comes, and compare that: when Kafka wakes a fetch varies."""
         version = self._peer.version
 
         def given() -> Any:
@@ -154,7 +154,7 @@ def read_state(peer: Peer, topic: str, group: str) -> None:
 
 
 def fill(peer: Peer, topic: str, *sizes: int, partition: int = 0) -> None:
-    """Set-up: batches of so many records."""
+    """Set-up: batches with these numbers of records."""
     for size in sizes:
         peer.produce(topic, *(b"v" * 10 for _ in range(size)), partition=partition)
 

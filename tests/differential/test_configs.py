@@ -228,7 +228,7 @@ _SOME_VALUES = ("", "x", "1", "-1", "1000000", "compact")
 
 @differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_change_every_key_of_a_broker(peer: Peer) -> None:
-    """Those of topics too: to a broker they are nothing.
+    """Keys of topics, too: a broker does not know them.
 
     At each commit fewer values where one node's configuration has met them all.
     """
@@ -343,7 +343,7 @@ def test_change_keys_of_a_listener(peer: Peer) -> None:
 
 @differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_odd_keys_of_a_broker_are_shown(peer: Peer) -> None:
-    """What is nobody's, or another release's, is taken and hidden; a listener's has a type."""
+    """A key of no release, or of another one, is taken and hidden; a listener's has a type."""
     for_all = {
         "listener.name.plaintext.max.connections": "50",
         "zookeeper.connect": "nobody:1",
@@ -423,7 +423,7 @@ def test_alter_group(peer: Peer) -> None:
 
 @differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_client_metrics(peer: Peer) -> None:
-    """Kafka takes subscriptions; where nobody collects, there is nothing to configure."""
+    """Kafka takes subscriptions; a broker that collects no telemetry has nothing to configure."""
     name = peer.unique("subscription")
     peer.note("client metrics")
     version = newest("describe_configs")

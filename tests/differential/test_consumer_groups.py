@@ -46,7 +46,7 @@ def describe(peer: Peer, group: str) -> Any:
 
 
 def await_no_consumer_group(peer: Peer, group: str) -> None:
-    """Apache Kafka describes what is replicated: its log may be behind its answers."""
+    """Apache Kafka describes what is replicated, which may lag its answers."""
     version = newest("consumer_group_describe")
 
     def is_gone() -> bool:

@@ -39,7 +39,7 @@ def fetch(peer: Peer, *topics: Any, **fields: Any) -> Any:
 
 @differential("fetch")
 def test_offsets(peer: Peer) -> None:
-    """Before, within, at the end of and behind the log; in the middle of a batch."""
+    """Before, within, at the end of and after the log; in the middle of a batch."""
     topic = peer.topic()
     peer.produce(topic, b"a", b"b", b"c", timestamp=NOW)
     peer.produce(topic, b"d", b"e", timestamp=NOW)
@@ -164,7 +164,7 @@ def test_codecs(peer: Peer) -> None:
 
 @differential("fetch", versions=[4, 9, 10])
 def test_zstd_and_old_clients(peer: Peer) -> None:
-    """KIP-110: whoever asks in a version before 10 may not know the codec."""
+    """KIP-110: a client of a version before 10 may not know the codec."""
     topic = peer.topic(configs={"compression.type": "zstd"})
     peer.produce(topic, b"a", timestamp=NOW)
     fetch(peer, of(peer, topic, wanted()))

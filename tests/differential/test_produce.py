@@ -1,4 +1,4 @@
-"""Produce: where it goes, who hears of it, and every way in which a batch can be wrong."""
+"""Produce: its partitions, its acknowledgement, and every way in which a batch can be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests at random, the same to both brokers: for what nobody thought of.
+"""Requests at random, the same to both brokers: for what no other test thinks of.
 
 Left out is what would make the two brokers' worlds differ by chance of timing, and what Kafka's
 handlers do not survive (see the other files).

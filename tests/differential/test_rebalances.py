@@ -1,4 +1,4 @@
-"""Groups of several members: who leads, who is told to join again, and which protocol wins."""
+"""Groups of several members: the leader, the members that must rejoin, the protocol that wins."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class _Group:
 
 @differential("join_group", versions=[_JOIN])
 def test_a_follower_joins_again_unchanged(peer: Peer) -> None:
-    """It gets the generation that there is; nobody else notices."""
+    """It gets the present generation; the other members notice nothing."""
     group = _Group(peer)
     group.start()
     leader, follower = group.members

@@ -270,7 +270,7 @@ def test_several_partitions(peer: Peer) -> None:
 
 @differential("share_fetch", [2])
 def test_settings_of_a_group(peer: Peer) -> None:
-    """As many records in flight as are allowed, as many deliveries, and no renewal."""
+    """The limits of records in flight and of deliveries, and no renewal."""
     topic = peer.topic()
     group = group_of(peer, topic)
     configure(
@@ -317,7 +317,7 @@ def test_aborted_records(peer: Peer) -> None:
 
 @differential("share_fetch", [2])
 def test_without_state(peer: Peer) -> None:
-    """Nobody has begun the group's state: there is nothing to begin from."""
+    """The group's state was never initialised: there is nothing to begin from."""
     topic = peer.topic()
     fill(peer, topic, 2)
     member = Member(peer, peer.unique("nobody"), topic, "m1")

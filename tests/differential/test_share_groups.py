@@ -34,7 +34,7 @@ class Group:
         )
 
     def settle(self, *members: str, topics: Sequence[str], partitions: int) -> dict[str, int]:
-        """Set-up: members join and beat until they have so many partitions; their epochs."""
+        """Set-up: members join and beat until they have a number of partitions; their epochs."""
         self.find()
         epochs = dict.fromkeys(members, 0)
 

@@ -150,7 +150,7 @@ class Transactions:
         wait_until(at_rest, f"{transactional_id} to be complete", _WAIT_S)
 
     def state(self, transactional_id: str) -> str:
-        """Set-up: the name of its state; empty if nobody has used it."""
+        """Set-up: the name of its state; empty if it was never used."""
         answer = self.peer.ask_quietly("list_transactions", 0)
         states = {each.transactional_id: each for each in answer.transaction_states}
         found = states.get(transactional_id)

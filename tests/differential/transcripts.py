@@ -79,7 +79,7 @@ def symbolic(said: Any) -> Any:
 
 
 def fingerprint(module: str) -> str:
-    """Of all that a module's requests depend on, without spaces, comments and documentation."""
+    """A hash of all that a module's requests depend on, without spaces, comments and docstrings."""
     digest = hashlib.sha256()
     for name in (f"{module.replace('.', '/')}.py", *_SHARED):
         digest.update(code_alone((_TESTS / name).read_text("utf-8")).encode())

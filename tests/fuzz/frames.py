@@ -105,7 +105,7 @@ def response_frame(api_name: str, version: int, correlation_id: int, rng: random
 
 
 def damaged(frame: Sequence[int], rng: random.Random, keep: int = 0) -> bytes:
-    """The frame with something wrong behind its first `keep` bytes."""
+    """The frame with something wrong after its first `keep` bytes."""
     data = bytearray(frame)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = rng.randrange(min(keep, len(data)), len(data) + 1)

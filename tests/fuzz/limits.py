@@ -1,4 +1,4 @@
-"""A process with little memory: whoever reserves what a peer only announces ends there."""
+"""A process with little memory: it ends if it reserves what a peer only announces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames on their way out: all bytes in order to a slow reader, and who is told of it."""
+"""Frames on their way out: all bytes in order to a slow reader, and the callbacks of it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from drumlin.records.kernels import loader
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """As in a process that has not loaded any, and can't."""
+    """A process that has loaded no kernels, and cannot."""
     nothing = {"_kernels": None, "_failed": True, "_background": object()}
     nothing |= {"_compaction_kernels": None, "_compaction_failed": True}
     with mock.patch.multiple(loader, **nothing):

@@ -59,7 +59,7 @@ def marker(offset: int, producer_id: int, *, aborts: bool) -> bytes:
 
 @st.composite
 def fetched(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], int]:
-    """Batches of every kind, transactions that were aborted among them, and the offset behind."""
+    """Batches of every kind, aborted transactions among them, and the offset after them."""
     data = bytearray()
     aborted = []
     offset = draw(st.integers(0, 2**40))

@@ -76,7 +76,7 @@ def test_the_brokers_modules_import_no_compiler() -> None:
 def test_several_threads_that_begin_to_load(
     begin: Callable[[], None], what: str, known: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that load partitions come at once: one of them begins it, and none fails."""
+    """Many threads load partitions at once: one of them begins it, and none fails."""
     made, errors = [], []
     all_there = threading.Barrier(3)
 
@@ -150,7 +150,7 @@ def test_no_cache_can_be_written(tmp_path: Path) -> None:
 
 
 def test_two_processes_that_write_the_same_file(tmp_path: Path) -> None:
-    """Whoever looks finds a whole one, whoever was the last to write it."""
+    """A reader finds a whole file, whichever process wrote it last."""
     path = tmp_path / "kernels.o"
     code = (
         "import sys, pathlib; from drumlin.records.kernels import cache\n"

@@ -334,7 +334,7 @@ def test_damage_is_refused_or_harmless(data: Any, codec: str, rules: Any) -> Non
 
 
 def unfolding_to(size: int, codec: str) -> bytearray:
-    """A batch of one record whose records part is of so many bytes."""
+    """A batch of one record whose records part has this many bytes."""
     around = len(encode_record(Record(0, NOW, None, b"v" * (size - 50)), 0, NOW)) - (size - 50)
     record = Record(0, NOW, None, b"v" * (size - around))
     assert len(encode_record(record, 0, NOW)) == size

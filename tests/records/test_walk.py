@@ -39,7 +39,7 @@ def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 3, -1, -(2**63)])
 def test_offsets_that_no_batch_has(base_offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken disk has them: nobody reads on behind such a batch."""
+    """A broken disk has them: nothing is read after such a batch."""
     assert require_for_compaction() is not None
     fine = encode_batch([Record(offset, 1, b"k", b"v") for offset in (5, 6)])
     broken = bytearray(fine)

@@ -1,4 +1,4 @@
-"""Certificates and keys for a test, made by Java: whoever has a Kafka to test with has that."""
+"""Certificates and keys for a test, made by Java, which every test with a Kafka has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Certificates:
         assert done.returncode == 0, done.stderr
 
     def path(self, name: str) -> str:
-        """Of "ca.crt", say."""
+        """The path of a file such as "ca.crt"."""
         return str(self.folder / name)
 
     def text(self, name: str) -> str:

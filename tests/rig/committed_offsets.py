@@ -42,7 +42,7 @@ def position(
 
 
 def commit_offsets(coordinator: GroupCoordinator, commit: Commit) -> Written[list[ErrorCode]]:
-    """As an OffsetCommit that nobody comes between; raises what the group refuses with."""
+    """An OffsetCommit without other requests in between; raises the group's refusal."""
     return to_end(coordinator.commit(commit))
 
 
@@ -62,7 +62,7 @@ async def fetch_offsets(
     topics_asked: Sequence[tuple[str, Sequence[int]]] | None,
     **options: Any,
 ) -> list[tuple[str, list[Found]]]:
-    """As an OffsetFetch; raises what the group refuses with."""
+    """An OffsetFetch; raises the group's refusal."""
     await coordinator.all_confirmed()
     topics: list[tuple[str, list[Found]]] = []
     for piece in coordinator.committed_offsets(group_id, topics_asked, **options):

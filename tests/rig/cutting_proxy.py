@@ -24,7 +24,7 @@ _FENCE: Final = b"\0\0\0\x0a" + b"\0\x12" + b"\0\0" + _FENCE_ID + b"\xff\xff"
 
 
 class CuttingProxy:
-    """Use it as a context manager, in front of the broker at `broker_port`.
+    """Use it as a context manager, before the broker at `broker_port`.
 
     `cuts` says what becomes of each produce request, or of those to `apis`; when it ends, nothing
     is cut any more. What came before it is done and answered. While `after_cut` runs nothing is
@@ -108,7 +108,7 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 
 
 class _Answers:
-    """Of one connection, as the broker gives them; one of them may be lost."""
+    """Passes on the answers of one connection; one of them may be lost."""
 
     def __init__(self, broker: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.lost_id: bytes | None = None

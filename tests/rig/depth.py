@@ -30,7 +30,7 @@ def so_many(at_each_commit: int, deep: int) -> int:
 
 
 def seeds(at_each_commit: int, deep: int) -> list[Any]:
-    """Seeds as parameters of a test: so many at each commit, the others are `deep`."""
+    """Seeds as parameters of a test: the first number at each commit, the others `deep`."""
     _note(deep)
     more = range(at_each_commit, deep)
     return [*range(at_each_commit), *(pytest.param(each, marks=pytest.mark.deep) for each in more)]

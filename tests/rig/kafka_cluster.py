@@ -50,7 +50,7 @@ class KafkaCluster:
             broker.await_ready()
 
     def leader(self, topic: str, partition: int) -> int:
-        """Who leads now; -1 for nobody."""
+        """The present leader; -1 without one."""
         known = AdminClient({"bootstrap.servers": self.address}).list_topics(topic, timeout=30)
         found: int = known.topics[topic].partitions[partition].leader
         return found

@@ -92,5 +92,5 @@ class HighLevelConsumer(BrokerProcess):
         return [line for line in self.said().splitlines() if line.isdigit()]
 
     def stop(self) -> None:
-        """As an operator does: it commits, and leaves the group."""
+        """Stop it as an operator does: it commits, and leaves the group."""
         self._signal(signal.SIGTERM, 60)

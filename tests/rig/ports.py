@@ -17,7 +17,7 @@ _next = random.Random(os.getpid()).randrange(_FIRST, _END)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. The same is not given again before all others were."""
+    """Free ports. A port is not given again before all others were."""
     global _next
     found: list[int] = []
     for _ in range(_END - _FIRST):

@@ -11,7 +11,7 @@ from rig.waiting import wait_until
 
 
 class BrokerProcess:
-    """Starts and stops one program; whoever subclasses it knows when it is ready."""
+    """Starts and stops one program; a subclass knows when it is ready."""
 
     def __init__(self, output: Path) -> None:
         self.output = output

@@ -61,7 +61,7 @@ class RawClient:
             raise Closed(str(error)) from None
 
     def send_frame(self, frame: bytes) -> None:
-        """Send any bytes behind a correct length prefix."""
+        """Send any bytes after a correct length prefix."""
         self.send_bytes(len(frame).to_bytes(4, "big") + frame)
 
     def receive(self, api: str, version: int) -> Any:

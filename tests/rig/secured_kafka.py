@@ -89,7 +89,7 @@ class SecuredKafka(ApacheKafka):
             self._settings |= {start + key: value for key, value in more.items()}
 
     def make_topics(self) -> None:
-        """The topics, and who may do what with them."""
+        """The topics, and the rights of users on them."""
         with RawClient(self.port) as client:
             topics = [
                 {

@@ -60,7 +60,7 @@ def mounted() -> list[tuple[str, Path]]:
 
 
 def _started(pid: int) -> int:
-    """When a process began, in the system's ticks; -1 if there is none. Numbers are used again."""
+    """When a process began, in the system's ticks; -1 without one. Process ids are used again."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -44,7 +44,7 @@ class TokenSigner:
         )
 
     def token(self, subject: str, lifetime_s: float = 3600, **claims: Any) -> str:
-        """A token for one who is called that; begun an hour ago."""
+        """A token for a user of this name, issued an hour ago."""
         now = int(time.time())
         header = {"alg": "RS256", "typ": "JWT", "kid": self._key_id}
         said = {"sub": subject, "iat": now - 3600, "exp": now + int(lifetime_s), **claims}

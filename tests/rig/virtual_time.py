@@ -1,4 +1,4 @@
-"""An event loop whose time passes only while nobody has anything to do, and then at once.
+"""An event loop whose time passes only while there is nothing to do, and then at once.
 
 Time-outs of minutes are over in no time, in the order in which they would be. Where nothing would
 ever happen again although somebody waits, it says so.

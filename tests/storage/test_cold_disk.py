@@ -168,7 +168,7 @@ def test_an_index_is_first_looked_at_by_who_may_wait(tmp_path: Path) -> None:
 
 
 class Renaming(Files):
-    """Somebody comes in between whenever a transaction index has got another name."""
+    """Another reader comes in between whenever a transaction index is renamed."""
 
     def __init__(self) -> None:
         super().__init__()

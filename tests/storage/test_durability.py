@@ -432,7 +432,7 @@ def test_a_log_that_rests_costs_a_clean_stop_nothing(tmp_path: Path) -> None:
 
 
 class Set(ManualClock):
-    """A clock that somebody sets."""
+    """A clock that a test sets."""
 
     def set_back(self, duration_ms: int) -> None:
         self._wall_ms -= duration_ms

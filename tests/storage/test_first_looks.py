@@ -1,4 +1,4 @@
-"""What is read from files when somebody first asks for it: by a thread, while the log changes.
+"""What is read from files at the first request: by a thread, while the log changes.
 
 Each test has a thread look at a file and stop in the midst of it; meanwhile the log goes on.
 """
@@ -36,7 +36,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Meanwhile(Files):
-    """Does something behind the first read in a thread, before the thread gets its bytes."""
+    """Does something after the first read in a thread, before the thread gets its bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -253,7 +253,7 @@ def test_a_transaction_that_begins_during_a_look_is_not_passed(tmp_path: Path) -
     partition = Partition(log, 0)
 
     class Beginning(ProducerState):
-        """Has a transaction begin behind the first look at what is undecided."""
+        """Has a transaction begin after the first look at what is undecided."""
 
         __slots__ = ("_first", "was_asked")
 

@@ -180,7 +180,7 @@ def test_a_gap_between_segments(
 
 @pytest.mark.parametrize("fault", [remove, empty])
 def test_a_gap_at_the_beginning(tmp_path: Path, fault: Fault) -> None:
-    """Who reads there is told, as after retention: the log begins behind it."""
+    """A reader of that place gets an error, as after retention: the log begins after it."""
     *_, second, first = stopped(tmp_path)
     fault(first)
     logs, log = loaded(tmp_path)
@@ -255,7 +255,7 @@ def test_bytes_behind_the_last_batch_of_a_sealed_segment(
 def test_a_wrong_length_in_a_sealed_segment(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, number: int
 ) -> None:
-    """No offset behind it is passed over, by consumers or by a coordinator that loads its state."""
+    """No offset after it is skipped, by consumers or by a coordinator that loads its state."""
     path = stopped(tmp_path)[2]
     content = bytearray(path.read_bytes())
     position = number * BATCH_BYTES % len(content)

@@ -80,7 +80,7 @@ def damaged(random: Random, content: bytes) -> bytes:
 
 
 def recovered(path: Path, config: LogConfig) -> dict[str, Any]:
-    """Everything that recovery finds out and leaves behind."""
+    """Everything that recovery finds out and leaves."""
     logs = open_logs(path, config=config)
     log = logs.get("t", 0)
     if log is None:  # its first batch seems to be of an old format

@@ -51,7 +51,7 @@ def test_where_an_epoch_ends() -> None:
 
 def test_where_an_epoch_ends_while_the_log_is_cut() -> None:
     class Cutting(tuple[EpochEntry, ...]):
-        """Entries that are cut from the start while somebody goes through them."""
+        """Entries that are cut from the start while a reader goes through them."""
 
         __slots__ = ()
 
