@@ -85,7 +85,7 @@ class ShapePlugin(Plugin):
     """See above."""
 
     def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
-        if not file.fullname.startswith("drumlin."):
+        if "site-packages" in file.path or not file.path.endswith(".py"):
             return []
         names = set(_CALL.findall(Path(file.path).read_text()))
         places = [_candidates(file.fullname, name) for name in names]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.in_process import running
+from drumlin.broker import chores, topics
+from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 
@@ -82,3 +87,21 @@ def test_nothing_is_created_where_all_are_cordoned(ask: Ask, tmp_path: Path) -> 
 
 def test_no_other_dir_can_be_named(ask: Ask, tmp_path: Path) -> None:
     assert cordon(ask, str(tmp_path / "c"))["error_code"] == "invalid_request"
+
+
+def test_a_dir_that_fails_leaves_no_place_but_a_cordoned_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chores, "_PROBE_MS", 3_600_000)
+
+    async def main() -> None:
+        dirs = tmp_path / "a", tmp_path / "b"
+        async with running(*dirs, cordoned_log_dirs=str(dirs[0])) as broker:
+            plan = topics.plan_topic(broker, topics.TopicWish("t", 2, 1))
+            broker.logs.directories[1].fail(OSError(errno.EIO, "Input/output error"), "test")
+            with pytest.raises(KafkaError) as refused:
+                topics.plan_topic(broker, topics.TopicWish("u", 2, 1))
+            assert refused.value.code is ErrorCode.invalid_replication_factor
+            assert plan.name == "t"
+
+    asyncio.run(main())

@@ -60,7 +60,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
-    cordoned_log_dirs: tuple[str, ...]
+    cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
@@ -206,8 +206,7 @@ class BrokerConfig:
 
     def is_cordoned(self, log_dir: str) -> bool:
         """Whether no new partition is placed in the log dir of this absolute path (KIP-1066)."""
-        cordoned = self.cordoned_log_dirs
-        return cordoned == ("*",) or log_dir in map(_absolute, cordoned)
+        return not self.cordoned_log_dirs.isdisjoint((log_dir, "*"))
 
     def _with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
@@ -228,7 +227,7 @@ class BrokerConfig:
 
 
 def _absolute(path: str) -> str:
-    return str(Path(path).absolute())
+    return path if path == "*" else str(Path(path).absolute())
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
@@ -262,6 +261,7 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
         "advertised_listeners": advertised_listeners(
             values["advertised.listeners"], listeners, controllers
         ),
+        "cordoned_log_dirs": frozenset(map(_absolute, values["cordoned.log.dirs"])),
         "drumlin_metrics_listener": metrics_listener(
             "drumlin.metrics.listener", values["drumlin.metrics.listener"]
         ),

@@ -119,7 +119,9 @@ def _check_log(values: _Values, given: _Given) -> None:
 def _check_cordoned(values: _Values, given: _Given) -> None:
     cordoned = values["cordoned.log.dirs"]
     directories = values["log.dirs"] or values["log.dir"]
-    if cordoned != ("*",) and not _absolute(cordoned) <= _absolute(directories):
+    if cordoned == ("*",) or set(cordoned) <= set(directories):
+        return
+    if not _absolute(cordoned) <= _absolute(directories):
         raise _refused("cordoned.log.dirs", given, "must be some of log.dirs, or * for all")
 
 

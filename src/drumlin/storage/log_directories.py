@@ -164,7 +164,9 @@ class LogDirectories:
 
     @property
     def are_all_cordoned(self) -> bool:
-        return all(map(self.is_cordoned, self.directories))
+        """Whether every dir that is online gets no new logs."""
+        online = [directory for directory in self.directories if directory.is_online]
+        return bool(online) and all(map(self.is_cordoned, online))
 
     def create(
         self,
@@ -224,14 +226,14 @@ class LogDirectories:
         if not is_new and not all(directory.is_online for directory in self.directories):
             raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
         failure = storage_error("no log dir is online")
-        for directory in sorted(
-            self.directories, key=lambda it: (self.is_cordoned(it), counts[it])
-        ):
-            if directory.is_online:
-                try:
-                    return self._create_in(directory, topic, partition, topic_id, config)
-                except KafkaError as error:
-                    failure = error  # the next dir may have room
+        online = [directory for directory in self.directories if directory.is_online]
+        # Where all of them are cordoned, it has to lie somewhere: it was created just before.
+        chosen = [each for each in online if not self.is_cordoned(each)] or online
+        for directory in sorted(chosen, key=counts.__getitem__):
+            try:
+                return self._create_in(directory, topic, partition, topic_id, config)
+            except KafkaError as error:
+                failure = error  # the next dir may have room
         raise failure
 
     def _create_in(
