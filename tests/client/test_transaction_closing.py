@@ -91,6 +91,11 @@ def test_a_block_whose_client_is_closed_has_not_committed(
     assert values(client, topic) == set()
 
 
+def test_a_client_needs_no_options(address: str, topic: str) -> None:
+    with drumlin.Client(address) as other:
+        assert topic in other.list_topics()
+
+
 # -- brokers that do not answer ------------------------------------------------------------------
 
 
@@ -234,6 +239,13 @@ def test_who_was_fenced_has_nothing_to_abort(
 
 
 def test_many_threads_may_close_it(broker: ScriptedBroker) -> None:
+    gate = threading.Event()
+
+    def slowly(shape: Shape, request: Any) -> Any:
+        assert gate.wait(10)
+        return ended(shape, request)
+
+    broker.script("end_txn", slowly)
     client = connect(broker)
     transaction = opened(client)
     failures: list[BaseException] = []
@@ -245,8 +257,11 @@ def test_many_threads_may_close_it(broker: ScriptedBroker) -> None:
             failures.append(error)
 
     threads = [threading.Thread(target=close) for _ in range(8)]
-    for each in threads:
+    threads[0].start()
+    wait_until(lambda: commits(broker), "the abort to be sent")
+    for each in threads[1:]:
         each.start()
+    gate.set()
     for each in threads:
         each.join(10)
     assert failures == []

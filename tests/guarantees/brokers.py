@@ -61,7 +61,10 @@ def create_topics(
 
 
 class Faults:
-    """Does to a broker what happens to brokers, one fault after the other, by a seed."""
+    """Does to a broker what happens to brokers, one fault after the other, by a seed.
+
+    The first comes at once, so that a run is never too short for any.
+    """
 
     def __init__(self, broker: Broker, seed: str, gap_s: tuple[float, float]) -> None:
         self.counts: Counter[str] = Counter()
@@ -86,10 +89,12 @@ class Faults:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._random.uniform(*self._gap_s)):
+            while True:
                 fault = self._random.choice(("kill", "kill", "pause", "pause", "restart"))
                 getattr(self, f"_{fault}")()
                 self.counts[fault] += 1
+                if self._stop.wait(self._random.uniform(*self._gap_s)):
+                    return
         except BaseException as failure:
             self._failure = failure
 

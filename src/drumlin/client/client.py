@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -96,11 +97,18 @@ def connect(
 
 
 class Client(ReadingCalls, WritingCalls, TransactionCalls):
-    """One cluster, seen from one process. Use it as a context manager, or `close` it."""
+    """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
-    def __init__(self, bootstrap: str, options: PeerOptions) -> None:
+    `connect` makes it, checks its options and asks the cluster at once.
+    """
+
+    def __init__(self, bootstrap: str, options: PeerOptions | None = None) -> None:
+        options = options or PeerOptions()
         self.bootstrap = bootstrap
         self.options = options
+        #: One thread aborts what is open and stops the loop; another would stop it meanwhile.
+        #: Reentrant: a signal's handler may close what its own thread closes.
+        self._closing = threading.RLock()
         addresses = parse_bootstrap(bootstrap)
         connections = BrokerConnections(addresses, options)
         thread = LoopThread(f"drumlin-client {bootstrap}")
@@ -111,18 +119,22 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
     def close(self) -> None:
         """Close all connections and stop the thread. Closing twice does nothing.
 
-        A transaction that is open is aborted, if that takes no more than a few seconds.
+        A transaction that is open is aborted, if that takes no more than a few seconds. Where
+        several threads close it, each returns once it is closed.
         """
         if not self._thread.is_running:
             return
         self._thread.check_may_wait()
-        try:
-            with contextlib.suppress(ClientError):  # another thread closes it, too
-                self._abort_unended()
-                self._thread.call_soon(self._producer.close)
-                self._run(self._connections.close())
-        finally:
-            self._thread.stop()
+        with self._closing:
+            if not self._thread.is_running:
+                return
+            try:
+                with contextlib.suppress(ClientError):
+                    self._abort_unended()
+                    self._thread.call_soon(self._producer.close)
+                    self._run(self._connections.close())
+            finally:
+                self._thread.stop()
 
     def __enter__(self) -> Self:
         return self
