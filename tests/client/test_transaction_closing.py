@@ -257,11 +257,10 @@ def test_many_threads_may_close_it(broker: ScriptedBroker) -> None:
             failures.append(error)
 
     threads = [threading.Thread(target=close) for _ in range(8)]
-    threads[0].start()
-    wait_until(lambda: commits(broker), "the abort to be sent")
-    for each in threads[1:]:
+    for each in threads:
         each.start()
-    gate.set()
+    wait_until(lambda: commits(broker), "the abort to be sent")
+    threading.Timer(0.1, gate.set).start()
     for each in threads:
         each.join(10)
     assert failures == []
