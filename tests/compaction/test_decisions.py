@@ -258,6 +258,24 @@ def test_a_long_pause_is_not_made_up_for() -> None:
     assert waits.seconds == [1.0]
 
 
+def test_the_limit_is_that_of_all_threads_together() -> None:
+    waits: list[float] = []
+
+    class Frozen(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(round(timeout, 6))
+            return False
+
+    throttle = Throttle(1000, ManualClock(), Frozen())
+    threads = [threading.Thread(target=throttle.spend, args=(250,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(waits) == [0.25 * number for number in range(1, 9)]
+
+
 def test_a_pool_that_stops_does_not_wait() -> None:
     stopping = threading.Event()
     stopping.set()
