@@ -57,6 +57,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="record what Apache Kafka answers, for tests/differential",
     )
+    parser.addoption(
+        "--record-own",
+        action="store_true",
+        help="record what Drumlin answers where it may differ, for tests/differential",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from differential.own_answers import OwnAnswers
 from differential.scripts import Brokers, Mode
 from differential.transcripts import Transcripts
 from rig.apache_kafka import ApacheKafka
@@ -49,13 +50,15 @@ def brokers(
     else:
         subject = DrumlinServer(tmp_path_factory.mktemp("drumlin"), SETTINGS)
     transcripts = Transcripts()
+    own_answers = OwnAnswers(is_recording=request.config.getoption("--record-own"))
     try:
         subject.start()
-        both = Brokers(kafka, subject, transcripts, mode)
+        both = Brokers(kafka, subject, transcripts, mode, own_answers)
         if mode != "replay":
             assert both.kafka
         yield both
         transcripts.save()
+        own_answers.save()
     except Unavailable as reason:
         pytest.skip(str(reason))
     finally:

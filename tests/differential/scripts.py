@@ -14,7 +14,8 @@ import kio.schema
 import pytest
 
 from differential.allowed import is_allowed
-from differential.compare import Step, differences
+from differential.compare import Difference, Step, differences
+from differential.own_answers import OwnAnswers
 from differential.peer import Peer
 from differential.transcripts import Transcripts, symbolic
 from drumlin.wire.messages import schema_versions
@@ -43,10 +44,12 @@ class Brokers:
         drumlin: ApacheKafka | DrumlinServer,
         transcripts: Transcripts,
         mode: Mode,
+        own_answers: OwnAnswers | None = None,
     ) -> None:
         self._kafka, self._is_started = kafka, False
         self.drumlin = drumlin
         self._transcripts, self._mode = transcripts, mode
+        self._own_answers = own_answers
 
     @property
     def kafka(self) -> ApacheKafka:
@@ -72,8 +75,13 @@ class Brokers:
         if self._mode == "record":
             spoken = [(each.api, each.version, each.answer) for each in kafka[0]]
             self._transcripts.record(module, test, (spoken, kafka[1]))
-        fail_where_different(kafka[0], drumlin[0], what)
+        allowed = fail_where_different(kafka[0], drumlin[0], what)
         assert drumlin[1] == kafka[1]
+        if self._mode == "replay" and self._own_answers is not None:
+            changed = self._own_answers.check(f"{module}.{test}", allowed)
+            if changed:
+                head = f"{what}: what Drumlin says where it may differ has changed:"
+                pytest.fail(f"{head}\n{changed}", pytrace=False)
 
 
 def all_versions(api: str) -> range:
@@ -139,12 +147,15 @@ def differential(
     return decorate
 
 
-def fail_where_different(kafka: list[Step], drumlin: list[Step], what: str) -> None:
-    """Fails naming every field that differs and is not allowed to."""
-    found = [each for each in differences(kafka, drumlin) if not is_allowed(each)]
+def fail_where_different(kafka: list[Step], drumlin: list[Step], what: str) -> list[Difference]:
+    """Fails naming every field that differs and is not allowed to; returns those that may."""
+    allowed, found = [], []
+    for each in differences(kafka, drumlin):
+        (allowed if is_allowed(each) else found).append(each)
     if found:
         head = f"{len(found)} differences in {what}:"
         pytest.fail("\n".join([head, *map(str, found)]), pytrace=False)
+    return allowed
 
 
 def _run(script: Script, name: str, port: int, api: str, version: int) -> list[Step]:

@@ -2,7 +2,8 @@
 
 One compressed text a test module: what it was recorded of, then a line for each test. Where a
 module, or what it is run by, has changed since, the comparison refuses to be made; documentation
-and comments may change. `pytest tests/differential --record-kafka` asks Kafka anew.
+and comments may change. `pytest tests/differential --record-kafka` asks Kafka anew,
+with `-m "not deep"`: what a test says depends on which others have run on the same broker.
 
 Timestamps that scripts count from now are kept as such: `NOW`, and how far from it.
 """
@@ -29,6 +30,7 @@ _SHARED = (
     *("differential/random_requests.py", "differential/share_members.py"),
     *("rig/batches.py", "rig/messages.py"),
 )
+_RECORDING = 'pytest tests/differential -m "not deep" --record-kafka'
 _AROUND_NOW_MS = 30 * 24 * 3600 * 1000
 
 
@@ -46,7 +48,7 @@ class Transcripts:
         if test not in self._known[module]:
             pytest.fail(
                 f"nothing is recorded of {test}: DRUMLIN_TEST_DEEP=1 asks Apache Kafka itself, "
-                "`pytest tests/differential --record-kafka` records what it says",
+                f"`{_RECORDING}` records what it says",
                 pytrace=False,
             )
         return self._known[module][test]
@@ -118,7 +120,7 @@ def _load(module: str) -> dict[str, Any]:
     if recorded != fingerprint(module):
         pytest.fail(
             f"{module}, or what it is run by, has changed since Kafka's answers were recorded: "
-            "run `pytest tests/differential --record-kafka`",
+            f"run `{_RECORDING}`",
             pytrace=False,
         )
     return tests

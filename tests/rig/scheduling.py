@@ -1,6 +1,7 @@
 """Which tests go to one worker together, and which of them first.
 
 Modules of some folders share servers that take long to start: one worker starts them, not each.
+What those of tests/differential find on their broker depends on who was there before.
 What is long comes first, so that no worker is left alone with it at the end.
 """
 
@@ -8,12 +9,10 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-from rig.depth import IS_DEEP
-
 #: Folders that are given to a worker as a whole, the longest first.
 TOGETHER = (
     "tests/spark/",
-    *(("tests/differential/",) if IS_DEEP else ()),  # else what Kafka has said once is enough
+    "tests/differential/",
     "tests/migration/",
     "tests/security/",
 )
