@@ -82,11 +82,11 @@ class TransactionCalls(Calls):
             UnknownTransaction: the coordinator does not know it (any more).
             OutcomeUnknown: no answer; calling this again does no harm.
         """
-        who = OpenTransaction(*transaction)
-        arguments.text("transactional_id", who.transactional_id)
-        arguments.whole_number("producer_id", who.producer_id, -1, 2**63 - 1)
-        arguments.whole_number("epoch", who.epoch, -1, 2**15 - 1)
-        self._run(ending.end_transaction(self._connections, who, commit=commit))
+        identity = OpenTransaction(*transaction)
+        arguments.text("transactional_id", identity.transactional_id)
+        arguments.whole_number("producer_id", identity.producer_id, -1, 2**63 - 1)
+        arguments.whole_number("epoch", identity.epoch, -1, 2**15 - 1)
+        self._run(ending.end_transaction(self._connections, identity, commit=commit))
 
     def end_transactions(
         self,

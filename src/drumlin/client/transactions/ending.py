@@ -46,7 +46,7 @@ TELLING: Final = EPOCH_GONE | _UNKNOWN | {ErrorCode.invalid_txn_state}
 
 async def end_transaction(
     connections: BrokerConnections,
-    who: OpenTransaction,
+    identity: OpenTransaction,
     *,
     commit: bool,
     coordinator: TransactionCoordinator | None = None,
@@ -61,19 +61,19 @@ async def end_transaction(
         TransactionError: its class tells what became of it, or that this is unknown.
         KafkaError, PeerError: refused for another reason: nothing has changed.
     """
-    coordinator = coordinator or TransactionCoordinator(connections, who.transactional_id)
-    request = _EndRequest(who, commit)
+    coordinator = coordinator or TransactionCoordinator(connections, identity.transactional_id)
+    request = _EndRequest(identity, commit)
     try:
         await coordinator.ask("end_txn", request.build, request.read, END_VERSION_MAX)
     except (KafkaError, PeerError) as error:
         if isinstance(error, KafkaError) and error.code in TELLING:
-            fate = await fate_of(connections, who, error)
+            fate = await fate_of(connections, identity, error)
             if commit and is_written and isinstance(fate, NothingToEnd):
-                fate = _forgotten(who)
+                fate = _forgotten(identity)
             if not _is_what_was_wanted(fate, commit):
                 raise fate from error
         elif is_retriable(error) or request.may_be_done:
-            raise _unanswered(who, commit, error) from error
+            raise _unanswered(identity, commit, error) from error
         else:
             raise
 
@@ -81,9 +81,9 @@ async def end_transaction(
 class _EndRequest:
     """An EndTxn that is sent until it is answered, and what is known of its attempts."""
 
-    def __init__(self, who: OpenTransaction, commit: bool) -> None:
-        self._request = end_request(who, commit=commit)
-        self._what = f"end_txn of {who.transactional_id!r}"
+    def __init__(self, identity: OpenTransaction, commit: bool) -> None:
+        self._request = end_request(identity, commit=commit)
+        self._what = f"end_txn of {identity.transactional_id!r}"
         self._unanswered = 0
 
     @property
@@ -100,9 +100,9 @@ class _EndRequest:
         check("end_txn", response.error_code, self._what)
 
 
-def _unanswered(who: OpenTransaction, commit: bool, error: Exception) -> OutcomeUnknown:
+def _unanswered(identity: OpenTransaction, commit: bool, error: Exception) -> OutcomeUnknown:
     end = "commit" if commit else "abort"
-    return OutcomeUnknown(f"no answer to the {end}: {error}", who.transactional_id)
+    return OutcomeUnknown(f"no answer to the {end}: {error}", identity.transactional_id)
 
 
 def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
@@ -112,61 +112,61 @@ def _is_what_was_wanted(fate: TransactionError, commit: bool) -> bool:
 
 
 async def fate_of(
-    connections: BrokerConnections, who: OpenTransaction, error: KafkaError
+    connections: BrokerConnections, identity: OpenTransaction, error: KafkaError
 ) -> TransactionError:
     """What became of a transaction whose producer is refused with one of the `TELLING` codes."""
     if error.code in _UNKNOWN:
-        return _unknown(who)
+        return _unknown(identity)
     try:
-        found = await describe_one(connections, who.transactional_id)
+        found = await describe_one(connections, identity.transactional_id)
     except (KafkaError, PeerError):
         # Not allowed, or not possible. The code alone says that much.
-        return _fate_by_code(who, error.code)
-    return _unknown(who) if found is None else _fate(who, found)
+        return _fate_by_code(identity, error.code)
+    return _unknown(identity) if found is None else _fate(identity, found)
 
 
-def _fate(who: OpenTransaction, found: TransactionDescription) -> TransactionError:
+def _fate(identity: OpenTransaction, found: TransactionDescription) -> TransactionError:
     """Decide by the coordinator's state."""
-    if found.producer_id == who.producer_id and found.epoch == who.epoch:
-        return _ended(who, found.state)
+    if found.producer_id == identity.producer_id and found.epoch == identity.epoch:
+        return _ended(identity, found.state)
     # A time-out raises the epoch by one, to fence the producer. A new InitProducerId raises it
     # once more, and leaves another state.
-    is_raised = found.producer_id == who.producer_id and found.epoch == who.epoch + 1
+    is_raised = found.producer_id == identity.producer_id and found.epoch == identity.epoch + 1
     if is_raised and found.state in _ABORTED:
         why = "it was open for longer than its time-out, or aborted from outside"
-        return TransactionTimedOut(f"aborted by the broker: {why}", who.transactional_id)
+        return TransactionTimedOut(f"aborted by the broker: {why}", identity.transactional_id)
     # InitProducerId raises it by one, and by one more before that if it had to abort something.
     # In between it is described as ongoing, as it is when the next producer writes.
     is_in_between = is_raised and found.state == "Ongoing"
-    return _fenced(who, was_ended=None if is_in_between else is_raised)
+    return _fenced(identity, was_ended=None if is_in_between else is_raised)
 
 
-def _ended(who: OpenTransaction, state: str) -> TransactionError:
+def _ended(identity: OpenTransaction, state: str) -> TransactionError:
     if state in _COMMITTED:
-        return TransactionCommitted("it is committed already", who.transactional_id)
+        return TransactionCommitted("it is committed already", identity.transactional_id)
     if state in _ABORTED:
-        return TransactionAborted("it is aborted already", who.transactional_id)
+        return TransactionAborted("it is aborted already", identity.transactional_id)
     if state == _EMPTY:
-        return NothingToEnd(f"nothing was written in it (state {state})", who.transactional_id)
-    return TransactionError(f"its end was refused in the state {state}", who.transactional_id)
+        return NothingToEnd(f"nothing was written in it (state {state})", identity.transactional_id)
+    return TransactionError(f"its end was refused in the state {state}", identity.transactional_id)
 
 
-def _fate_by_code(who: OpenTransaction, code: ErrorCode) -> TransactionError:
+def _fate_by_code(identity: OpenTransaction, code: ErrorCode) -> TransactionError:
     if code in EPOCH_GONE:
-        return _fenced(who)
-    return TransactionError("it is not open (any more)", who.transactional_id)
+        return _fenced(identity)
+    return TransactionError("it is not open (any more)", identity.transactional_id)
 
 
-def _fenced(who: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
+def _fenced(identity: OpenTransaction, *, was_ended: bool | None = None) -> ProducerFenced:
     why = "another producer has begun under this id"
-    return ProducerFenced(why, who.transactional_id, was_ended=was_ended)
+    return ProducerFenced(why, identity.transactional_id, was_ended=was_ended)
 
 
-def _forgotten(who: OpenTransaction) -> UnknownTransaction:
+def _forgotten(identity: OpenTransaction) -> UnknownTransaction:
     why = "the coordinator knows the id, and has lost what was written in the transaction"
-    return UnknownTransaction(why, who.transactional_id)
+    return UnknownTransaction(why, identity.transactional_id)
 
 
-def _unknown(who: OpenTransaction) -> UnknownTransaction:
-    why = f"the coordinator does not know it with producer id {who.producer_id} (any more)"
-    return UnknownTransaction(why, who.transactional_id)
+def _unknown(identity: OpenTransaction) -> UnknownTransaction:
+    why = f"the coordinator does not know it with producer id {identity.producer_id} (any more)"
+    return UnknownTransaction(why, identity.transactional_id)

@@ -35,11 +35,11 @@ async def end_all(
     except (KafkaError, PeerError):
         coordinators = {}  # each looks for its own, and reports if there is none
 
-    async def end(who: OpenTransaction) -> None:
-        node_id = coordinators.get(who.transactional_id)
-        coordinator = TransactionCoordinator(connections, who.transactional_id, node_id)
+    async def end(identity: OpenTransaction) -> None:
+        node_id = coordinators.get(identity.transactional_id)
+        coordinator = TransactionCoordinator(connections, identity.transactional_id, node_id)
         await end_transaction(
-            connections, who, commit=commit, coordinator=coordinator, is_written=are_written
+            connections, identity, commit=commit, coordinator=coordinator, is_written=are_written
         )
 
     return await _each(transactions, end)

@@ -24,9 +24,9 @@ from drumlin.client.transactions.requests import (
 class Participants:
     """Lives in the loop."""
 
-    def __init__(self, coordinator: TransactionCoordinator, who: OpenTransaction) -> None:
+    def __init__(self, coordinator: TransactionCoordinator, identity: OpenTransaction) -> None:
         self._coordinator = coordinator
-        self._who = who
+        self._identity = identity
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._wanted: dict[TopicPartition, asyncio.Future[None]] = {}
@@ -58,10 +58,10 @@ class Participants:
         if group_id in self._groups:
             return
         self.may_be_known = True
-        what = f"offsets of group {group_id!r} in transaction {self._who.transactional_id!r}"
+        what = f"offsets of group {group_id!r} in transaction {self._identity.transactional_id!r}"
         await self._coordinator.ask(
             "add_offsets_to_txn",
-            add_offsets_request(self._who, group_id),
+            add_offsets_request(self._identity, group_id),
             lambda response: check("add_offsets_to_txn", response.error_code, what),
             ADD_OFFSETS_VERSION_MAX,
         )
@@ -80,8 +80,8 @@ class Participants:
             try:
                 await self._coordinator.ask(
                     "add_partitions_to_txn",
-                    add_partitions_request(self._who, wanted),
-                    lambda response: check_added(response, self._who.transactional_id),
+                    add_partitions_request(self._identity, wanted),
+                    lambda response: check_added(response, self._identity.transactional_id),
                     ADD_PARTITIONS_VERSION_MAX,
                 )
             except asyncio.CancelledError:

@@ -30,13 +30,13 @@ class TransactionalProducer(Producer):
         self,
         connections: BrokerConnections,
         participants: Participants,
-        who: OpenTransaction,
+        opened: OpenTransaction,
         sequences: Mapping[TopicPartition, int],
     ) -> None:
         super().__init__(connections)
         self._sequences = sequences
         self._participants = participants
-        self._who = who
+        self._opened = opened
         self.put_count = 0
         self._unsettled: set[Future[Any]] = set()
         self._is_settled = asyncio.Event()
@@ -86,7 +86,7 @@ class TransactionalProducer(Producer):
     def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
         async def identify(_: ProducerIdentity | None) -> ProducerIdentity:
             await self._participants.add(topic, partition)
-            return ProducerIdentity(self._who.producer_id, self._who.epoch)
+            return ProducerIdentity(self._opened.producer_id, self._opened.epoch)
 
         return PartitionSender(
             self._connections,
@@ -95,7 +95,7 @@ class TransactionalProducer(Producer):
             manner.acks,
             identify,
             is_idempotent=True,
-            transactional_id=self._who.transactional_id,
+            transactional_id=self._opened.transactional_id,
             first_sequence=self._sequences.get((topic, partition), 0),
         )
 

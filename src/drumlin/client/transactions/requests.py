@@ -57,16 +57,16 @@ def begun(response: Any, transactional_id: str) -> OpenTransaction:
 
 
 def add_partitions_request(
-    who: OpenTransaction, places: Collection[TopicPartition]
+    identity: OpenTransaction, places: Collection[TopicPartition]
 ) -> RequestBuilder:
     """AddPartitionsToTxn: these partitions get a marker at the end."""
 
     def build(shape: Shape) -> object:
         return shape(
             "AddPartitionsToTxnRequest",
-            v3_and_below_transactional_id=who.transactional_id,
-            v3_and_below_producer_id=who.producer_id,
-            v3_and_below_producer_epoch=who.epoch,
+            v3_and_below_transactional_id=identity.transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.epoch,
             v3_and_below_topics=tuple(
                 shape("AddPartitionsToTxnTopic", name=topic, partitions=tuple(partitions))
                 for topic, partitions in by_topic(places).items()
@@ -90,15 +90,15 @@ def check_added(response: Any, transactional_id: str) -> None:
                 check("add_partitions_to_txn", each.partition_error_code, what)
 
 
-def add_offsets_request(who: OpenTransaction, group_id: str) -> RequestBuilder:
+def add_offsets_request(identity: OpenTransaction, group_id: str) -> RequestBuilder:
     """AddOffsetsToTxn: offsets of this group become part of the transaction."""
 
     def build(shape: Shape) -> object:
         return shape(
             "AddOffsetsToTxnRequest",
-            transactional_id=who.transactional_id,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
             group_id=group_id,
         )
 
@@ -106,17 +106,19 @@ def add_offsets_request(who: OpenTransaction, group_id: str) -> RequestBuilder:
 
 
 def commit_offsets_request(
-    who: OpenTransaction, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    identity: OpenTransaction,
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> RequestBuilder:
     """TxnOffsetCommit: the group has these offsets once the transaction is committed."""
 
     def build(shape: Shape) -> object:
         return shape(
             "TxnOffsetCommitRequest",
-            transactional_id=who.transactional_id,
+            transactional_id=identity.transactional_id,
             group_id=group.group_id,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
             generation_id=group.generation_id,
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
@@ -138,15 +140,15 @@ def check_committed(response: Any, group_id: str) -> None:
             check("txn_offset_commit", each.error_code, what)
 
 
-def end_request(who: OpenTransaction, *, commit: bool) -> RequestBuilder:
+def end_request(identity: OpenTransaction, *, commit: bool) -> RequestBuilder:
     """EndTxn. It may be repeated."""
 
     def build(shape: Shape) -> object:
         return shape(
             "EndTxnRequest",
-            transactional_id=who.transactional_id,
-            producer_id=who.producer_id,
-            producer_epoch=who.epoch,
+            transactional_id=identity.transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
             committed=commit,
         )
 

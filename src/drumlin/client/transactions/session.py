@@ -48,19 +48,21 @@ class TransactionSession:
         self,
         connections: BrokerConnections,
         coordinator: TransactionCoordinator,
-        who: OpenTransaction,
+        identity: OpenTransaction,
         timeout_ms: int,
         sequences: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self.who = who
+        self.identity = identity
         self.timeout_ms = timeout_ms
         self._connections = connections
         self._coordinator = coordinator
-        self._participants = Participants(coordinator, who)
+        self._participants = Participants(coordinator, identity)
         self._is_complete = False
         self._committing_offsets = asyncio.Lock()
         self._is_first = sequences is None
-        self.producer = TransactionalProducer(connections, self._participants, who, sequences or {})
+        self.producer = TransactionalProducer(
+            connections, self._participants, identity, sequences or {}
+        )
 
     async def complete(self) -> None:
         """Wait until everything is acknowledged, and take nothing more. May be repeated.
@@ -74,9 +76,9 @@ class TransactionSession:
         failure = self.producer.failure
         if failure is not None:
             why = f"it can only be aborted: {failure}"
-            raise TransactionFailed(why, self.who.transactional_id) from failure
+            raise TransactionFailed(why, self.identity.transactional_id) from failure
         self._is_complete = True
-        self.producer.fail(TransactionOver("it is being ended", self.who.transactional_id))
+        self.producer.fail(TransactionOver("it is being ended", self.identity.transactional_id))
 
     async def commit_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -100,7 +102,7 @@ class TransactionSession:
             connection = await coordinator_connection(self._connections, node_id)
             response = await connection.request(
                 "txn_offset_commit",
-                commit_offsets_request(self.who, group, offsets),
+                commit_offsets_request(self.identity, group, offsets),
                 version_max=COMMIT_OFFSETS_VERSION_MAX,
             )
             check_committed(response, group.group_id)
@@ -119,7 +121,9 @@ class TransactionSession:
         if commit:
             await self.complete()
         else:
-            self.producer.fail(TransactionOver("it is being aborted", self.who.transactional_id))
+            self.producer.fail(
+                TransactionOver("it is being aborted", self.identity.transactional_id)
+            )
             await self.producer.settled()  # a batch must not come after the end
         async with self._committing_offsets:  # nor offsets
             pass
@@ -128,7 +132,7 @@ class TransactionSession:
         try:
             await end_transaction(
                 self._connections,
-                self.who,
+                self.identity,
                 commit=commit,
                 coordinator=self._coordinator,
                 is_written=self._participants.are_known,
@@ -144,7 +148,7 @@ class TransactionSession:
         return TransactionSession(
             self._connections,
             self._coordinator,
-            self.who,
+            self.identity,
             self.timeout_ms,
             self.producer.sequences,
         )
@@ -156,7 +160,7 @@ class TransactionSession:
             if isinstance(cause, TransactionError):
                 return cause
             if isinstance(cause, KafkaError) and cause.code in TELLING:
-                return await fate_of(self._connections, self.who, cause)
+                return await fate_of(self._connections, self.identity, cause)
         return None
 
     def close(self) -> None:
@@ -176,8 +180,8 @@ async def begin(
         KafkaError, PeerError: refused, or not answered.
     """
     coordinator = TransactionCoordinator(connections, transactional_id)
-    who, timeout_ms = await limit.begin(coordinator, transactional_id, timeout_ms)
-    return TransactionSession(connections, coordinator, who, timeout_ms)
+    identity, timeout_ms = await limit.begin(coordinator, transactional_id, timeout_ms)
+    return TransactionSession(connections, coordinator, identity, timeout_ms)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -48,13 +48,13 @@ class TimeoutLimit:
         tries += [each for each in _TIMEOUTS_MS if not tries or each < tries[0]]
         for each_ms in tries[:-1]:
             try:
-                who = await begin(coordinator, transactional_id, each_ms)
+                identity = await begin(coordinator, transactional_id, each_ms)
             except KafkaError as error:
                 if error.code is not ErrorCode.invalid_transaction_timeout:
                     raise
             else:
                 self._known_ms = each_ms
-                return who, each_ms
+                return identity, each_ms
         return await begin(coordinator, transactional_id, tries[-1]), tries[-1]
 
     async def _told(self, node_id: int) -> int:

@@ -69,15 +69,15 @@ class Transaction:
 
     @property
     def transactional_id(self) -> str:
-        return self._session.who.transactional_id
+        return self._session.identity.transactional_id
 
     @property
     def producer_id(self) -> int:
-        return self._session.who.producer_id
+        return self._session.identity.producer_id
 
     @property
     def epoch(self) -> int:
-        return self._session.who.epoch
+        return self._session.identity.epoch
 
     @property
     def timeout_ms(self) -> int:
@@ -182,7 +182,7 @@ class Transaction:
         self._check_open()
         if not isinstance(group, str | GroupMetadata):
             raise TypeError(f"group {arguments.shown(group)}: expected a name or GroupMetadata")
-        who = GroupMetadata(group) if isinstance(group, str) else group
+        metadata = GroupMetadata(group) if isinstance(group, str) else group
         places = {
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for place, each in offsets.items()
@@ -190,7 +190,7 @@ class Transaction:
         for place, each in places.items():
             arguments.whole_number(f"the offset of {place}", each.offset, 0, _OFFSET_MAX)
         with self._running_whole(), self._failing(), translated():
-            self._thread.run(self._session.commit_offsets(who, places))
+            self._thread.run(self._session.commit_offsets(metadata, places))
 
     # -- the end -------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Transaction:
             with translated():
                 self._thread.run(self._session.complete())
             self._over("detached")
-        return self._session.who
+        return self._session.identity
 
     def following(self) -> Transaction:
         """The next transaction in the same epoch, without a new InitProducerId.

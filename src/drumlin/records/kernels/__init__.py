@@ -2,7 +2,7 @@
 
 `code/` holds the loops, in Python for numba; a child process compiles them once for each
 machine (`compile.py`), the result is cached (`cache.py`) and loaded as machine code
-(`machine_code.py`). A caller gets its kernel from `loading.py`, and takes a plain path for as
+(`machine_code.py`). A caller gets its kernel from `loader.py`, and takes a plain path for as
 long as that gives None. Importing this package imports neither numba nor llvmlite.
 """
 

@@ -2,7 +2,7 @@
 
 numba compiles each kernel to LLVM's language; what is kept of that is the kernels and what
 they call, without numba's wrappers for Python. The result is one object file of machine code
-for this very processor. `loading.py` runs this; numba stays in the child.
+for this very processor. `loader.py` runs this; numba stays in the child.
 """
 
 from __future__ import annotations

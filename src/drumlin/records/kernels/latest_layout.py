@@ -21,7 +21,7 @@ LATEST_SEED_0: Final = HEAD_WIDTH + 10
 LATEST_SEED_1: Final = HEAD_WIDTH + 11
 LATEST_WIDTH: Final = HEAD_WIDTH + 12
 
-# An entry: where in the arena key and value lie, and when they were said.
+# An entry: where in the arena key and value lie, and when they were written.
 ENTRY_KEY: Final = 0
 ENTRY_KEY_SIZE: Final = 1
 ENTRY_VALUE: Final = 2

@@ -92,7 +92,7 @@ OPEN_BYTES: Final = 2
 OPEN_COUNT: Final = 3
 OPEN_BASE_TIMESTAMP: Final = 4
 OPEN_MAX_TIMESTAMP: Final = 5
-OPEN_WANTED: Final = 6  # by the record that found no room: no fewer bytes will do
+OPEN_WANTED: Final = 6  # by the record that found no room: how many bytes it needs
 OPEN_WIDTH: Final = 8
 
 # Where others have offsets, the table of `checksum` has the partitions that were chosen.

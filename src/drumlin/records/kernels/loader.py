@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
 
-#: Having met that many records, a process may expect more of them.
+#: After so many records a process may expect more.
 _RECORDS_WORTH_LOADING = 1000
 #: What is cached has been loaded by then, however busy the machine is; a compiler needs longer.
 _LOADED_WITHIN_S = 1.0
@@ -65,7 +65,7 @@ def ready() -> bool:
 
 
 def bring(code: ShippedCode) -> None:
-    """Have kernels loaded from here, when they are loaded, rather than compiled."""
+    """Load kernels from here, once they are wanted, rather than compiled."""
     global _brought
     _brought = code
 

@@ -64,7 +64,7 @@ def _by_byte(_context: Any, _crc: Any, _byte: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         assert _INSTRUCTIONS is not None
         _, name, state_type = _INSTRUCTIONS
-        # Of a byte aarch64 takes 32 bits, and looks at eight.
+        # aarch64 takes a byte as 32 bits, and looks at eight of them.
         data_type = ir.IntType(8 if state_type.width == 64 else 32)
         crc, byte = arguments
         return _step(builder, name, crc, ir.IntType(32), byte, data_type)
@@ -74,7 +74,7 @@ def _by_byte(_context: Any, _crc: Any, _byte: Any) -> Any:
 
 @helper
 def _by_instruction(data: Pointer, position: int, end: int, table: Pointer) -> int:
-    """Three stretches side by side: a step takes the processor as long as three do in a row."""
+    """Three stretches at a time: a step takes the processor as long as three do in a row."""
     stretch = CRC_STRETCH_SIZE
     crc = 0xFFFFFFFF
     while position + 3 * stretch <= end:

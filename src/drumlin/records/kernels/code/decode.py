@@ -121,7 +121,7 @@ def _decode_record(
     columns: Pointer,
     state: Pointer,
 ) -> int:
-    """Append the record at `start` if its offset is wanted; the position behind it."""
+    """Append the record at `start` if its offset is wanted; the position after it."""
     record_size, position = read_varint(data, start, body_end)
     end = position + record_size
     if record_size < 1 or end > body_end:

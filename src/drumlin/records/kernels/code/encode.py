@@ -80,7 +80,7 @@ def delta_between(base: int, timestamp: int) -> tuple[int, bool]:
 
 @helper
 def record_size(columns: Pointer, row: int, delta: int, count: int) -> int:
-    """Bytes of a record, without those that tell them."""
+    """Bytes of a record, without those of its length."""
     size = 1 + varint_size(delta) + varint_size(count)
     size += _field_size(columns, KEYS, row) + _field_size(columns, VALUES, row)
     return size + _headers_size(columns, row)
@@ -96,7 +96,7 @@ def write_record(
     target: Pointer,
     position: int,
 ) -> int:
-    """Write a record behind the `count` others of its batch; the position behind it."""
+    """Write a record behind the `count` others of its batch; the position after it."""
     position = write_varint(target, position, size)
     target[position] = 0
     position = write_varint(target, position + 1, delta)
@@ -108,7 +108,7 @@ def write_record(
 
 @helper
 def _fetch(columns: Pointer, column: int, row: int) -> None:
-    """The first lines of a value; what follows, the processor expects by itself."""
+    """Prefetch the first lines of a value; the processor fetches the rest by itself."""
     if columns[column + ENDS] != 0:
         source = bytes_at(columns[column + BYTES])
         start = int32s_at(columns[column + ENDS])[row]

@@ -1,4 +1,4 @@
-"""Arrow columns -> records of many batches that are open, each row to its own one."""
+"""Arrow columns -> records of many batches that are open, each row to its own batch."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 
 # What is known of a record before the map is asked.
-_UNTOUCHED = 0  # lies behind what the map knows
+_UNTOUCHED = 0  # lies after what the map knows
 _KEYLESS = 1
 _SUPERSEDED = 2
 _LAST = 3  # of its key
@@ -138,7 +138,7 @@ def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool
     """Whether the batch that was filtered gets a delete horizon.
 
     Not if a timestamp is too far from it to be written, or the batch is gigantic: then its
-    tombstones stay for good. Nor if some of it lies behind what the map knows: tombstones there
+    tombstones stay for good. Nor if some of it lies after what the map knows: tombstones there
     are seen by another cleaning first.
     """
     last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
@@ -192,7 +192,7 @@ def _look(
     state: Pointer,
     row: int,
 ) -> tuple[int, int]:
-    """Take a record apart into a row of the block; the position behind it, or `~fault`.
+    """Take a record apart into a row of the block; the position after it, or `~fault`.
 
     Also the smallest offset delta that the next one may have.
     """

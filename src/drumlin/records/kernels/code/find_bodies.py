@@ -1,4 +1,4 @@
-"""The kernel that goes along the batches that a reader has fetched, and notes what he wants."""
+"""The kernel that goes along the batches that a reader has fetched, and notes the wanted ones."""
 
 from __future__ import annotations
 

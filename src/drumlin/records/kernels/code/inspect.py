@@ -26,7 +26,7 @@ def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
     """1 if the bytes at `address` are one batch that needs no change and breaks no rule.
 
     The CRC is left to the caller. `limits` are in the order of `layout.py`, with room for the
-    facts of `survey`. Anything else is 0, whatever it is, and the caller looks for himself.
+    facts of `survey`. Anything else is 0, whatever it is, and the caller looks into it.
     """
     data = bytes_at(address)
     limits = int64s_at(limits_address)

@@ -92,7 +92,7 @@ def index_latest(state: Pointer) -> int:
 
 
 def walk(data: Pointer, size: int, state: Pointer) -> int:
-    """Go along whole batches, up to the first that is cut off; 1 if one ends too early."""
+    """Step over whole batches, up to the first that is cut off; 1 if one ends too early."""
     position, offset = state[WALK_POSITION], state[WALK_OFFSET]
     status = 0
     while status == 0 and size - position >= HEADER_SIZE:

@@ -11,7 +11,7 @@ from drumlin.records.kernels.code.varints import read_varint
 _BATCH_LENGTH_POSITION = 8
 _LOG_OVERHEAD = 12
 _ATTRIBUTES_POSITION = 22  # the lower byte
-_ATTRIBUTES_KEPT = 0xE8  # neither a codec nor that it is of a transaction
+_ATTRIBUTES_KEPT = 0xE8  # no codec, and not transactional
 _COUNT_POSITION = 57
 
 

@@ -108,7 +108,7 @@ def _map_batch(
 
 @helper
 def _is_clean(state: Pointer) -> bool:
-    """The batch lies in front of the first dirty offset."""
+    """The batch lies before the first dirty offset."""
     return bool(state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA] < state[MAP_FIRST_OFFSET])
 
 
@@ -127,7 +127,7 @@ def _place(offset_map: Pointer, state: Pointer) -> int:
 
 @helper
 def _map_body(data: Pointer, position: int, end: int, offset_map: Pointer, state: Pointer) -> int:
-    """Have the keys of one batch's records put; its header is in the state."""
+    """Put the keys of one batch's records into the map; its header is in the state."""
     if _is_clean(state):
         return STOP_ORDINARY
     base_offset = state[HEAD_BASE_OFFSET]
@@ -181,7 +181,7 @@ def _wait(
     offset_map: Pointer,
     state: Pointer,
 ) -> None:
-    """Let a key wait in the block while the memory of its slot arrives."""
+    """Put a key into the block, where it waits until the memory of its slot has arrived."""
     first, second = keyed_hash(
         data, position, size, end, offset_map[OFFSET_MAP_SEED_0], offset_map[OFFSET_MAP_SEED_1]
     )

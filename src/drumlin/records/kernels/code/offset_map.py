@@ -36,7 +36,7 @@ def home(offset_map: Pointer, second: int) -> int:
 
 @helper
 def expect(offset_map: Pointer, position: int) -> None:
-    """Have the slots from a home on brought into the cache, as far as most searches go."""
+    """Prefetch the slots from a home on, as far as most searches go."""
     slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
     prefetch(slots, position)
     prefetch(slots, position + _CACHE_LINE)

@@ -38,7 +38,7 @@ def row_hash(data: Pointer, start: int, size: int, seed_0: int, seed_1: int) -> 
 
 @helper
 def _word(data: Pointer, start: int, position: int, end: int) -> int:
-    """The word at a position of the last step: what lies behind the end is zero."""
+    """The word at a position of the last step: bytes past the end are zero."""
     word: int = 0
     if position + _WORD <= end:
         word = load_word(data, position)

@@ -15,7 +15,7 @@ _WITHOUT_SIGN = (1 << 63) - 1
 
 @helper
 def read_varint(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """A 32-bit integer, and the position behind it."""
+    """A 32-bit integer, and the position after it."""
     if position >= end:
         return 0, BEYOND
     byte = data[position]
@@ -39,7 +39,7 @@ def read_varint(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def read_varlong(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """A 64-bit integer, and the position behind it."""
+    """A 64-bit integer, and the position after it."""
     if position >= end:
         return 0, BEYOND
     byte = data[position]
@@ -74,7 +74,7 @@ def varint_size(value: int) -> int:
 
 @helper
 def write_varint(target: Pointer, position: int, value: int) -> int:
-    """Write an integer of up to 64 bits; the position behind it."""
+    """Write an integer of up to 64 bits; the position after it."""
     zigzag = (value << 1) ^ (value >> 63)
     while zigzag < 0 or zigzag > 0x7F:
         target[position] = (zigzag & 0x7F) | 0x80
@@ -86,9 +86,9 @@ def write_varint(target: Pointer, position: int, value: int) -> int:
 
 @helper
 def skip_field(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """Length (-1: null) of a key, value or header part, and the position behind its bytes.
+    """Length (-1: null) of a key, value or header part, and the position after its bytes.
 
-    The position may lie behind `end`, and is BEYOND where the length is no length.
+    The position may lie after `end`, and is BEYOND where the length is no length.
     """
     length, position = read_varint(data, position, end)
     if length < -1:
@@ -100,7 +100,7 @@ def skip_field(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def skip_headers(data: Pointer, position: int, end: int) -> tuple[int, int]:
-    """Number of a record's headers, and the position behind them."""
+    """Number of a record's headers, and the position after them."""
     count, position = read_varint(data, position, end)
     if count < 0 or count > end - position:
         return 0, BEYOND

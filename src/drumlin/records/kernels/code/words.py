@@ -108,7 +108,7 @@ def folded_product(_context: Any, _a: Any, _b: Any) -> Any:
 
 @_inline
 def prefetch(_context: Any, data: Any, _position: Any) -> Any:
-    """Have memory brought into the cache; any address will do."""
+    """Prefetch memory into the cache; any address will do."""
 
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
