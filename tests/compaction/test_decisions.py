@@ -159,6 +159,16 @@ def test_groups_fit_into_a_segment_and_could_not_be_larger(
             assert not fits(range(group.start, group.stop + 1))
 
 
+def test_empty_segments_are_joined_as_far_as_an_index_reaches() -> None:
+    """A cleaning leaves them, and an index holds offsets relative to its segment's first."""
+    near, far = 10, RELATIVE_OFFSET_MAX
+    ends = [near, 2 * near, far, far + 1, far + 2, 3 * far]
+    starts = [0, *ends[:-1]]
+    segments = [Size(*offsets, 0, 0, 0) for offsets in zip(starts, ends, strict=True)]
+    # The last offset of the fourth is 2^31 - 1, which is the largest that an index can hold.
+    assert group_segments(segments, 100, 90) == [range(4), range(4, 5), range(5, 6)]
+
+
 # -- transactions ------------------------------------------------------------------------------
 
 

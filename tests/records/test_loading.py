@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from unittest import mock
 
 import pytest
 
+from drumlin.records import kernels
 from drumlin.records.kernels import cache, loader, shipped_code
+from drumlin.records.survey import survey
 from rig.waiting import wait_until
 
 _SURVEY = """
@@ -256,3 +259,26 @@ def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
     code = "from drumlin.records.kernels import shipped_code; print(shipped_code.pack().objects)"
     environment = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
     assert finish(start(code, **environment)) == ("{}", "")
+
+
+def test_kernels_run_without_the_gil() -> None:
+    """Other threads, such as the broker's loop, go on: a cleaning is nothing but such calls."""
+    count = 10_000_000
+    body = bytes([12, 0, 0, 0, 1, 1, 0]) * count
+    assert kernels.require() is not None
+
+    def work() -> None:
+        for _ in range(4):
+            survey(body, count, 0)
+
+    turns, interval = 0, sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # nobody has to hand the GIL over
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        while thread.is_alive():
+            turns += 1
+            time.sleep(0.0001)
+    finally:
+        sys.setswitchinterval(interval)
+    assert turns > 20

@@ -20,6 +20,7 @@ from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.batches import combine
 from drumlin.coordination.share.state.state import StateBatch
+from drumlin.turns import to_end
 from drumlin.wire.errors import KafkaError
 from rig.depth import seeds
 
@@ -212,7 +213,7 @@ class Life:
 
     def _keep(self, batches: Sequence[StateBatch]) -> None:
         self.kept_start = max(self.kept_start, self.subject.start_offset)
-        self.kept = combine(self.kept, batches, self.kept_start)
+        self.kept = to_end(combine(self.kept, batches, self.kept_start))
 
     def reload(self) -> None:
         """The broker is gone, and comes back with what was written."""

@@ -9,6 +9,7 @@ import pytest
 
 from drumlin.coordination.share.state.batches import combine
 from drumlin.coordination.share.state.state import StateBatch
+from drumlin.turns import to_end
 
 _ROUNDS = 1_500
 _OFFSETS = 40
@@ -42,10 +43,10 @@ def _random_batches(rng: random.Random, count: int) -> list[StateBatch]:
 def test_as_the_twin() -> None:
     rng = random.Random(4242)
     for number in range(_ROUNDS):
-        current = combine((), _random_batches(rng, 8), -1)
+        current = to_end(combine((), _random_batches(rng, 8), -1))
         news = _random_batches(rng, 5)
         start_offset = rng.choice((-1, rng.randrange(_OFFSETS)))
-        combined = combine(current, news, start_offset)
+        combined = to_end(combine(current, news, start_offset))
         assert list(combined) == _slowly([*current, *news], start_offset), number
 
 
@@ -67,7 +68,11 @@ def test_single_cases(
     start_offset: int,
     expected: list[tuple[int, int, int, int]],
 ) -> None:
-    combined = combine(
-        [StateBatch(*each) for each in current], [StateBatch(*each) for each in news], start_offset
+    combined = to_end(
+        combine(
+            [StateBatch(*each) for each in current],
+            [StateBatch(*each) for each in news],
+            start_offset,
+        )
     )
     assert [tuple(each) for each in combined] == expected

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, StateBatch
-from drumlin.turns import Work, to_end
+from drumlin.turns import Work
 
 Batches = tuple[StateBatch, ...]
 
@@ -26,18 +26,12 @@ _LAST: Final = attrgetter("last_offset")
 
 def combine(
     current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
-) -> Batches:
+) -> Work[Batches]:
     """`current`, which was put together by this function, with `news`, from `start_offset` on.
 
-    `news` may overlap each other. Without a start offset nothing is cut off.
+    `news` may overlap each other. Without a start offset nothing is cut off. In turns: there may
+    be very many.
     """
-    return to_end(combining(current, news, start_offset))
-
-
-def combining(
-    current: Sequence[StateBatch], news: Sequence[StateBatch], start_offset: int
-) -> Work[Batches]:
-    """As `combine`, in turns: there may be very many."""
     kept = _from(current, start_offset)
     wanted: list[StateBatch] = []
     for first in range(0, len(news), _AT_ONCE):

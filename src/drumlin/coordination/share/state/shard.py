@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from drumlin.coordination.share.state.batches import combining
+from drumlin.coordination.share.state.batches import combine
 from drumlin.coordination.share.state.records import Merged, ShareRecord, Snapshot, Update
 from drumlin.coordination.share.state.state import (
     NO_EPOCH,
@@ -223,7 +223,7 @@ def _is_cold(stored: StoredState) -> bool:
 
 def merging(state: ShareState, change: ShareState) -> Work[Merged]:
     """A state with a change applied; the state epoch stays, as updates do not carry it."""
-    batches = yield from combining((), change.batches, change.start_offset)
+    batches = yield from combine((), change.batches, change.start_offset)
     change = change._replace(batches=batches)
     is_moved = change.start_offset != UNINITIALIZED_OFFSET
     start_offset = change.start_offset if is_moved else state.start_offset
@@ -233,7 +233,7 @@ def merging(state: ShareState, change: ShareState) -> Work[Merged]:
         change.leader_epoch if leads else state.leader_epoch,
         start_offset,
         change.delivery_complete_count,
-        (yield from combining(state.batches, batches, start_offset)),
+        (yield from combine(state.batches, batches, start_offset)),
     )
     return Merged(state, change, after)
 
