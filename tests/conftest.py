@@ -25,7 +25,7 @@ from rig.secured_kafka import SecuredKafka
 from rig.skips import is_failure
 
 # Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
-# whoever runs the tests may (`nohup`, `&`, CI).
+# what runs the tests may (`nohup`, `&`, CI).
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,7 +112,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Of script/assure: what was run, folder by folder."""
+    """For script/assure: what was run, folder by folder."""
     if not IS_DEEP:
         return
     counts: Counter[tuple[str, str]] = Counter()

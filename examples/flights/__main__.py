@@ -32,7 +32,7 @@ from drumlin.records import kernels
 TOPIC = "flights"
 PARTITIONS = 2
 COMPACTED_TOPIC = "last-flights"
-#: So that nobody has to wait for the cleaner; by default it rests for 15 s.
+#: So that the demo need not wait for the cleaner, which rests for 15 s by default.
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 OUTPUT = Path("build/demo")
 RESULT = OUTPUT / "delays.parquet"

@@ -1,4 +1,4 @@
-"""A Drumlin broker of one's own for as long as a `with` block lasts."""
+"""A Drumlin broker of your own for as long as a `with` block lasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STOP_TIMEOUT_S = 30
 
 
 class LocalBroker(NamedTuple):
-    """Where it is: for clients, and for whoever wants to know how its cleaner is doing."""
+    """Where it is: for clients, and for questions about its cleaner."""
 
     address: str
     cleaner_status_url: str

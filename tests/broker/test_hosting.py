@@ -352,7 +352,7 @@ def test_a_topic_deleted_while_a_dir_is_offline_is_deleted_there_later(tmp_path:
         async with running(one, other) as broker:
             await broker.metadata.delete_topic(topic.topic_id)
             assert broker.metadata.deleted_topics == {topic.topic_id: (str(other),)}
-        shutil.copytree(backup, one / "t-0")  # somebody puts back what he can
+        shutil.copytree(backup, one / "t-0")  # an operator puts back what is left
         async with running(one, other) as broker:
             assert folders(one) == ["t-0"]
             assert broker.metadata.deleted_topics == {topic.topic_id: (str(other),)}

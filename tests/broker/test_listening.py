@@ -89,7 +89,7 @@ def test_hundreds_of_clients_may_connect_before_one_is_accepted(tmp_path: Path) 
         async with running(tmp_path) as broker:
             (listener,) = broker.listeners
             address = ("127.0.0.1", listener.port)
-            # The loop stands still meanwhile: whoever finds no place would time out.
+            # The loop stands still meanwhile: clients that find no place would time out.
             clients = [socket.create_connection(address, timeout=20) for _ in range(500)]
             for client in clients:
                 client.close()

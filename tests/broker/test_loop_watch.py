@@ -120,7 +120,7 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
         with contextlib.ExitStack() as stack:
             for number in range(count):
                 ours, theirs = map(stack.enter_context, socket.socketpair())
-                theirs.send(b"x")  # and nobody takes it: there is always something to read
+                theirs.send(b"x")  # and nothing takes it: there is always something to read
 
                 def serve(number: int = number) -> None:
                     in_turn[-1] += 1

@@ -452,7 +452,7 @@ def _stop_while_waiting(server: DrumlinServer, member: Member) -> None:
     assert refused.receive_fetch().error_code == ErrorCode.share_session_limit_reached
 
 
-# -- states that somebody else wrote -----------------------------------------------------------
+# -- states that another broker wrote -----------------------------------------------------------
 
 _END = 2**63 - 1
 

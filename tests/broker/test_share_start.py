@@ -29,7 +29,7 @@ def test_what_comes_while_the_only_member_is_away_is_delivered(
     group = Group(server, "t", "g", start_offset=-1)
     group.produce(b"before")
     member = group.member("m")
-    assert member.fetch() == []  # the group begins behind what is there: `latest`
+    assert member.fetch() == []  # the group begins after what is there: `latest`
     if pause == "the member leaves":
         member.leave()
     else:

@@ -87,7 +87,7 @@ def test_who_waits_is_answered_before_the_end(server: DrumlinServer) -> None:
             greedy.ask("produce", 9, acks=1, timeout=10_000, topic_data=[entry])
         assert render(fetching.receive("fetch", 11))["responses"][0]["partitions"][0]["records"]
         fetching.send("fetch", 11, **wanted("t", 8), max_wait=60_000, min_bytes=1)
-        for _ in range(200):  # answers that nobody reads
+        for _ in range(200):  # answers that no client reads
             greedy.send("fetch", 11, **wanted("t"), max_wait=0, min_bytes=1)
         server.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]
         server.process.send_signal(signal.SIGTERM)  # type: ignore[union-attr]

@@ -188,7 +188,7 @@ def test_what_came_before_a_broken_request_is_answered_however_long_the_turn() -
 
 
 def test_work_goes_on_although_whoever_waited_for_some_has_gone() -> None:
-    """Even if he went in its turn: a record that is written may be what ends his connection."""
+    """Even if it left in its turn: a record that is written may be what ends its connection."""
 
     def ending() -> Work[None]:
         waiting[0].cancel()
@@ -297,7 +297,7 @@ def test_who_was_woken_is_answered_although_another_fails(caplog: pytest.LogCapt
         wakeups.add(lambda: answered.append(1))
         wakeups.add(fail)
         wakeups.add(lambda: answered.append(2))
-        wakeups.finish()  # called by who has appended, whom it does not concern
+        wakeups.finish()  # called by the append, which it does not concern
         await eventually(lambda: answered == [1, 2])
         wakeups.add(lambda: answered.append(3))
         await eventually(lambda: answered == [1, 2, 3])

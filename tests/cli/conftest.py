@@ -15,7 +15,7 @@ from rig.drumlin_server import DrumlinServer
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind."""
+    """What a command has left."""
 
     code: int
     out: str

@@ -197,7 +197,7 @@ def test_directories_that_may_not_be_written(run: Run, stopped: Path, topic: str
 
 
 def test_after_a_crash(run: Run, stopped: Path, topic: str) -> None:
-    """What lies behind the last whole batch does not count, and stays."""
+    """What lies after the last whole batch does not count, and stays."""
     (stopped / ".kafka_cleanshutdown").unlink()
     active = max((stopped / f"{topic}-0").glob("*.log"))
     with active.open("ab") as file:

@@ -109,7 +109,7 @@ def test_a_sink_that_there_is_not(run: Run, client: Client, sink: str) -> None:
 
 
 def test_a_mistyped_name_leaves_nothing_behind(run: Run, client: Client, sink: str) -> None:
-    """Of a sink, or of a topic."""
+    """Told of a sink, or of a topic."""
     for command in (["list"], ["abort", sink, "--yes"]):
         result = run("sinks", *command, "--decision-topic", f"{sink}-decisions")
         assert (result.code, result.out) == (1, "")
@@ -136,7 +136,7 @@ def test_the_decisions_are_looked_for_in_the_right_topic(
 
 
 def test_a_record_that_cannot_be_read_is_told_of(run: Run, client: Client, sink: str) -> None:
-    """Of a newer drumlin, or nobody's: a query with that sink would stop."""
+    """A decision of a newer drumlin, or of none: a query with that sink would stop."""
     topic = f"{sink}-decisions"
     client.create_topic(topic, 1)
     newer = '{"version": 99, "sink": "newer", "batch": {"number": 7}}'

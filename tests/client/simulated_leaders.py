@@ -104,7 +104,7 @@ class SimulatedLeaders:
 
 
 class Connection:
-    """Requests are worked off in order; when it breaks, those behind are never seen."""
+    """Requests are worked off in order; when it breaks, later ones are never seen."""
 
     def __init__(self, leaders: SimulatedLeaders, node_id: int) -> None:
         self.is_open = True

@@ -114,7 +114,7 @@ class SimulatedPartition:
 
 
 class SimulatedConnection:
-    """Requests are worked off in order; when it breaks, those behind are never seen."""
+    """Requests are worked off in order; when it breaks, later ones are never seen."""
 
     def __init__(self, partition: SimulatedPartition) -> None:
         self.is_open = True

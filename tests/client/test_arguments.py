@@ -167,7 +167,7 @@ def test_all_names_of_acks(broker: ScriptedBroker, lone_client: Client, acks: An
     lone_client.append(TABLE, "t", acks=acks)
     with lone_client.writer("t", acks=acks) as writer:
         writer.send(b"y")
-    lone_client.refresh()  # answered behind what was sent
+    lone_client.refresh()  # answered after what was sent
     assert [request.acks for request in broker.asked("produce")] == [wanted] * 2
 
 

@@ -64,7 +64,7 @@ def test_nobody_and_nothing(name: str) -> None:
 
 
 def check(counts: Mapping[str, int], members: list[Member], assignment: Assignment) -> None:
-    """Everything once, to those who want it, and nobody could give to one with two less."""
+    """Everything once, to those who want it, and no member has two more than another could take."""
     wanted = {topic for each in members for topic in each.subscription.topics}
     places = sorted((topic, p) for topic in wanted for p in range(counts.get(topic, 0)))
     assert sorted(each for some in assignment.values() for each in some) == places
@@ -78,7 +78,7 @@ def check(counts: Mapping[str, int], members: list[Member], assignment: Assignme
 
 
 def settled(counts: Mapping[str, int], members: list[Member], generation: int) -> list[Member]:
-    """Cooperative rounds until nobody has to give anything up; nothing is had twice."""
+    """Cooperative rounds until no member has to give anything up; nothing is assigned twice."""
     for _ in range(3):
         found = ASSIGNORS["cooperative-sticky"].assign(counts, members)
         owned = {each.member_id: each.subscription.owned for each in members}

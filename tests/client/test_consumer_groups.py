@@ -260,7 +260,7 @@ def test_an_interrupt_while_a_duty_is_handed_over(
     assert isinstance(found, Duty)
     for _ in range(2):
         wait_until(member.poll, "something to be read")
-        thread.run(background.next(None, comes_back=False))  # a piece that nobody looks at
+        thread.run(background.next(None, comes_back=False))  # a piece that nothing looks at
     seen: Counter[tuple[int, int]] = Counter()
     member.consumer.seek(group_topic, 0, 0)
     while not seen.keys() >= {(0, each) for each in range(50)}:

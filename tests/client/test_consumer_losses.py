@@ -127,7 +127,7 @@ def test_what_was_lost_meanwhile_is_not_committed_as_another_member() -> None:
             poll_until(lambda: bool(broker.asked("offset_commit")))
             group.code = ErrorCode.unknown_member_id
             poll_until(lambda: events == ["assigned", "lost", "assigned"])
-            group.commit_code = ErrorCode.none  # somebody else may have gone on to 100
+            group.commit_code = ErrorCode.none  # another member may have gone on to 100
             # It depends on when it comes again: as a member, or while it is none.
             with pytest.raises(CommitFailed, match=r"partition 0 went to others|is no member"):
                 commit.result(WAIT_MS / 1000)

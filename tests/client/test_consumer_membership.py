@@ -284,7 +284,7 @@ def test_classic_members_in_random_sequences(assignor: str) -> None:
 
 
 class ModernGroup:
-    """A KIP-848 coordinator: takes away first, and gives what nobody holds any more."""
+    """A KIP-848 coordinator: takes away first, and gives what no member holds any more."""
 
     def __init__(self, partitions: int) -> None:
         self.places = [(TOPIC, each) for each in range(partitions)]

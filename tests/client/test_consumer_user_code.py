@@ -1,4 +1,4 @@
-"""What a user's callbacks raise, and what fails in the consumer itself: nobody waits in vain."""
+"""What a user's callbacks raise, and what fails in the consumer itself: no call waits in vain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_MS = 20_000
 
 
 class Broken(Exception):
-    """Of a user's code, or a fault of ours."""
+    """Raised by a user's code, or by a fault of ours."""
 
 
 def broken(*arguments: object, **options: object) -> Any:

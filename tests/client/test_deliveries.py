@@ -57,7 +57,7 @@ def test_time_that_a_batch_is_held_is_none_of_its_own(thread: LoopThread) -> Non
 
 
 def test_what_is_held_is_dropped_after_an_error(thread: LoopThread) -> None:
-    """Rows behind it were refused, say: whoever writes all again has fewer of them twice."""
+    """Rows after it were refused, say: a program that writes all again has fewer of them twice."""
     target = Written()
     deliveries = Deliveries(thread, target, DeliveryRules())
     deliveries.send("t", 0, batch())

@@ -221,7 +221,7 @@ def test_without_acks_nothing_is_awaited(broker: ScriptedBroker) -> None:
     with client_of(broker) as client:
         report = append(client, acks="none")
         assert report.partitions[0] == (-1, -1, len(ROWS))
-        client.refresh()  # answered behind them on the same connection
+        client.refresh()  # answered after them on the same connection
     assert values(log) == ROWS
     assert {each.producer_id for each in log.headers} == {-1}
 

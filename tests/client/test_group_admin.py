@@ -76,7 +76,7 @@ def test_a_partition_that_is_refused_is_not_taken_for_one_without_offset() -> No
 
 
 def test_a_coordinator_that_has_left_the_cluster_is_asked_for_again() -> None:
-    """It has died, and nobody has taken over yet: brokers still name it."""
+    """It has died, and no broker has taken over yet: brokers still name it."""
     with ScriptedBroker() as broker:
         broker.script("find_coordinator", coordinator(9), coordinator(9), coordinator(1))
         broker.script("offset_fetch", fetched(ErrorCode.none))

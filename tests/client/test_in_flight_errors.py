@@ -64,7 +64,7 @@ BOTH = pytest.mark.parametrize("in_transaction", [False, True], ids=["idempotent
 def test_what_may_pass(
     broker: ScriptedBroker, in_transaction: bool, code: ErrorCode, refused: Any
 ) -> None:
-    """What is in flight behind it is refused for its sequence, and all comes again in order."""
+    """What is in flight after it is refused for its sequence, and all comes again in order."""
     log = FlakyLog(broker, (code if each in refused else None for each in range(1_000)))
     with connect(broker) as client:
         append(client, in_transaction)
@@ -120,7 +120,7 @@ def test_a_leader_that_moves(broker: ScriptedBroker, in_transaction: bool) -> No
 
 
 def test_out_of_order_in_a_transaction_ends_it(broker: ScriptedBroker) -> None:
-    """A batch is lost, as by an unclean leader: what is behind it must not be committed alone."""
+    """A batch is lost, as by an unclean leader: what comes after it must not be committed alone."""
     log = FlakyLog(broker, iter(()))
     asked: list[str] = []
 

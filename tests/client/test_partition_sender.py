@@ -156,7 +156,7 @@ def test_an_outage_in_which_the_oldest_batch_is_lost() -> None:
 
 
 def test_all_expire_and_new_ones_come() -> None:
-    """Nobody knows what the broker has: what comes anew is not taken for any of it."""
+    """It is unknown what the broker has: what comes anew is not taken for any of it."""
     puts = [Put(0, 5_000), *[Put(100, 200)] * 3, Put(2_000, 5_000)]
     for fate in (LOST, DROPPED):
         outcome = deliver(puts, [WELL, fate, fate, fate], [(0.105, 1.5)])

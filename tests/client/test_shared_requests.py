@@ -124,7 +124,7 @@ def test_a_partition_that_is_refused_holds_up_no_other(id_: str | None) -> None:
 def test_a_leader_that_is_gone_holds_up_no_other(id_: str | None) -> None:
     async def run() -> tuple[SimulatedLeaders, list[Delivered]]:
         leaders = SimulatedLeaders(PARTITIONS, iter(()), iter(()))
-        leaders.leaders[1] = 2  # nobody knows it yet
+        leaders.leaders[1] = 2  # no broker knows it yet
         leaders.down.add(2)
         return leaders, await deliver(leaders, _ALL, id_)
 

@@ -209,7 +209,7 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
 
 
 def test_partitions_that_were_added_meanwhile(address: str, client: Client, topic: str) -> None:
-    """A client lives long, and somebody else gives the topic more partitions."""
+    """A client lives long, and another program gives the topic more partitions."""
     table = pa.table({"value": ["a", "b"], "partition": pa.array([0, 2], pa.int32())})
     client.append(table, topic, partition="partition")
     appender = client.stream_appender(topic, encoding=EncodingRules(window_bytes=1))

@@ -139,7 +139,7 @@ def test_a_close_waits_no_longer_than_its_limit(
 def test_a_batch_without_an_answer_holds_nobody_up(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It might be written behind the abort, so there is none."""
+    """It might be written after the abort, so there is none."""
     broker.script("produce", silent)
     with connect(broker, call_timeout_ms=300) as client:
         client.transaction(ID).writer("t").send("x")

@@ -72,7 +72,7 @@ def test_each_thread_has_its_own(client: Client, topic: str, name: str) -> None:
 def test_threads_that_begin_under_one_id_fence_each_other(
     client: Client, topic: str, name: str
 ) -> None:
-    """Who is told of a commit has committed, and who is fenced has not."""
+    """A thread that is told of a commit has committed, and one that is fenced has not."""
     barrier = threading.Barrier(8)
 
     def write(thread: int) -> str | None:
@@ -109,7 +109,7 @@ def test_tasks_of_asyncio_use_threads(client: Client, topic: str, name: str) -> 
 
 
 def test_a_cancelled_task_does_not_stop_its_thread(client: Client, topic: str, name: str) -> None:
-    """... which brings the transaction to its end: nobody else may use it meanwhile."""
+    """... which brings the transaction to its end: no other thread may use it meanwhile."""
     begun, gate = threading.Event(), threading.Event()
     ended: list[str] = []
 

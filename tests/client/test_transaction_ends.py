@@ -1,4 +1,4 @@
-"""Whoever holds up readers, a dead process or a late batch, does so for a limited time."""
+"""A dead process or a late batch holds readers up for a limited time."""
 
 from __future__ import annotations
 

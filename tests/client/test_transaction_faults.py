@@ -156,7 +156,7 @@ def test_cuts_at_random(cluster: Cluster, client: Client, topic: str, seed: int)
 def test_a_broker_that_is_gone_leaves_the_outcome_unknown(
     cluster: Cluster, client: Client, topic: str
 ) -> None:
-    """... until somebody answers: the same commit, asked again, is done."""
+    """... until a broker answers: the same commit, asked again, is done."""
     with drumlin.connect(cluster.address, call_timeout_ms=1_000) as impatient:
         transaction = impatient.transaction(topic)
         transaction.append(rows(["a"]), topic)

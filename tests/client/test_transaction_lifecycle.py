@@ -184,7 +184,7 @@ def test_it_does_not_cross_a_fork(
 def test_rows_that_were_lost_while_the_commit_waited_are_not_committed_without(
     broker: ScriptedBroker, client: Client
 ) -> None:
-    """The stream appender was not finished: nobody but the commit hears of its last batch."""
+    """The stream appender was not finished: only the commit hears of its last batch."""
     gate = threading.Event()
 
     def refused_late(shape: Shape, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Transactions against real brokers: all of one is seen, or nothing, whoever ends it."""
+"""Transactions against real brokers: all of one is seen, or nothing, whatever ends it."""
 
 from __future__ import annotations
 

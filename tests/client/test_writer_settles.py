@@ -1,4 +1,4 @@
-"""Whatever is taken is settled: nobody waits in vain, and no record is lost with another one."""
+"""Whatever is taken is settled: no caller waits in vain, and no record is lost with another one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_loop_that_is_quicker_than_the_caller(
 
 
 class Broken(Exception):
-    """Of a user's code, or a fault of ours."""
+    """Raised by a user's code, or by a fault of ours."""
 
 
 def test_callbacks_that_raise(

@@ -176,7 +176,7 @@ def _clean_now(server: DrumlinServer, topic: str) -> None:
 
 
 def test_consumers_come_to_the_end_behind_a_marker_that_is_gone(tmp_path: Path) -> None:
-    """What is left of the last marker is an empty batch, which nobody may stumble over."""
+    """What is left of the last marker is an empty batch, which no client may stumble over."""
     topic, group = "vanished", "console"
     with closing(DrumlinServer(tmp_path, _SETTINGS | _FORGETFUL)) as server:
         server.start()

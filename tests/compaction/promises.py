@@ -58,7 +58,7 @@ def clean(world: RandomLog, map_keys: int = EVERY_KEY) -> CleaningStatistics | N
 def clean_wholly(world: RandomLog) -> None:
     """Clean until nothing is left that could go."""
     world.end_all_transactions()
-    for _ in range(6):  # a tombstone goes, then its batch, then the marker behind that
+    for _ in range(6):  # a tombstone goes, then its batch, then the marker after that
         world.append_filler()  # or there would be nothing dirty
         world.log.roll(world.now_ms)
         clean(world)
@@ -247,7 +247,7 @@ def check_is_minimal(world: RandomLog) -> None:
         if not each.batches
     }
     with_batches: set[int] = set()
-    cleaned = [  # with what lies in front of the log's start, in its segment
+    cleaned = [  # with what lies before the log's start, in its segment
         (place.header, segment.read_batch(place))
         for segment in log.segments
         for place in segment.walk(0)

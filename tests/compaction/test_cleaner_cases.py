@@ -332,7 +332,7 @@ def test_a_log_that_was_cleaned_up_to_within_its_active_segment(folder: Path) ->
     world.logs.abandon()
 
 
-# -- what somebody else does meanwhile ---------------------------------------------------------
+# -- what others do meanwhile ---------------------------------------------------------
 
 
 def clean_and(world: RandomLog, number: int, change: Callable[[], object]) -> None:

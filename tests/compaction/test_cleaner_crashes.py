@@ -30,7 +30,7 @@ from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
 
 _SEEDS = so_many(1, 4)
-#: Cleaned when somebody says so, and not by itself.
+#: Cleaned when the test says so, and not by itself.
 _CONFIG = dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0, segment_bytes=2000)
 _CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename")
 
@@ -179,7 +179,7 @@ def test_the_last_value_of_a_key_outlives_those_before_it(folder: Path) -> None:
         files.leave_to(work / "logs", work / "left", set(range(files.changes)), lambda: True)
         again = opened(copied, work / "left")
         seen = {record.offset for record in read_uncommitted(again.log)}
-        again.appended = [  # whatever came behind the last sync may be lost, but nothing else
+        again.appended = [  # whatever came after the last sync may be lost, but nothing else
             each
             for each in again.appended
             if each.record.offset < world.log.log_end_offset or each.record.offset in seen

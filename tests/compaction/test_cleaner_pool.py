@@ -173,7 +173,7 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
     world.logs.replace_segments = fail_once  # type: ignore[method-assign]
     pool = started(world, pools)
     pool.run(world.log, 60)
-    if pool.uncleanable:  # it is given up until somebody asks
+    if pool.uncleanable:  # it is given up until an operator asks
         assert "a mistake of ours" in pool.uncleanable["t", 0]
         assert pool.run(world.log, 60)
     assert pool.uncleanable == {}

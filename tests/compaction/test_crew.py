@@ -103,7 +103,7 @@ def test_who_leaves_early_waits_for_what_is_under_way_and_begins_nothing_more(cr
 def test_no_threads_before_there_is_anything_to_do(crew: Crew) -> None:
     assert not helpers()
     with InOrder[int](crew) as line:
-        # Nobody is waked for a step that is the only one.
+        # No thread is waked for a step that is the only one.
         assert list(line.finish(lambda: 1)) == [1]
     assert not helpers()
 

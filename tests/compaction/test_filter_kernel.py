@@ -293,7 +293,7 @@ def test_an_empty_batch_that_stays(make: str, attributes: int) -> None:
         record_count=0,
     )
     assert progress[0] == (old.max_timestamp, 4)
-    # It stays as it is the next time, and goes when nobody needs it any more.
+    # It stays as it is the next time, and goes when nothing needs it any more.
     assert clean(make, written, a_map({b"a": 50}), the_rules)[1] == written
     assert clean(make, written, a_map({b"a": 50}), rules(kept_empty=[3, 5]))[1] == b""
 

@@ -120,7 +120,7 @@ def stored(log: MemoryLog) -> list[GroupMetadata | None]:
 
 
 async def settled(coordinator: GroupCoordinator, clock: ManualClock, members: Members) -> Members:
-    """Whoever is left, or else somebody new, joins again, until the group is stable."""
+    """Members that are left, or else a new one, join again, until the group is stable."""
     for _ in range(5):
         known = coordinator.classic_group("g")
         joining = []

@@ -115,7 +115,7 @@ class KnownTopics:
         return topic
 
     def lose(self, name: str) -> Topic:
-        """It is not there, and nobody has deleted it."""
+        """It is not there, and was not deleted."""
         return self._topics.pop(name)
 
     def was_deleted(self, topic_id: UUID) -> bool:
@@ -143,7 +143,7 @@ def default_setting(group_id: str, key: str) -> int | str | bool:
 
 
 def new_producer_ids() -> ProducerIds:
-    """Ids that nobody has had, be it in another log."""
+    """Ids that no producer has had, not in another log either."""
 
     async def next_block() -> ProducerIdBlock:
         return ProducerIdBlock(next(_PRODUCER_IDS), 1)

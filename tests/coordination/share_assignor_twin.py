@@ -93,7 +93,7 @@ def _hand_out(
     got: dict[str, set[_Place]],
     holders: dict[_Place, set[str]],
 ) -> None:
-    """Give what too few have to those who have least; nobody gets more than its quota."""
+    """Give what too few have to the members that have least; none gets more than its quota."""
     with_room = [
         (len(got[member]) - quota, member)
         for member, quota in quotas.items()

@@ -165,7 +165,7 @@ class ShareWorld:
         return await self.share.heartbeat(group, request)
 
     def states_now(self) -> set[SharePartitionKey]:
-        """Of which share partitions the log has a state."""
+        """The share partitions of which the log has a state."""
         log = self.state_log
         return {
             key

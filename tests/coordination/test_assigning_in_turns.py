@@ -119,7 +119,7 @@ class World:
         assert group.targets.keys() <= group.members.keys()
 
     def check_owners(self) -> None:
-        """Nobody owns what another one does."""
+        """No member owns what another one does."""
         owned = [
             (topic_id, partition)
             for member in self.group.members.values()

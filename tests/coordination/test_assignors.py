@@ -25,7 +25,7 @@ def member(
 def check(
     members: Sequence[Assignee], counts: Mapping[UUID, int], assigned: Mapping[str, Partitions]
 ) -> None:
-    """Every partition of every topic that somebody reads belongs to one member that reads it."""
+    """Every partition of every topic that any member reads belongs to one member that reads it."""
     owners: dict[tuple[UUID, int], str] = {}
     assert assigned.keys() == {each.member_id for each in members}
     for each in members:
@@ -93,7 +93,7 @@ def test_random_groups(seed: int) -> None:
 
 
 def _check_even(members: Sequence[Assignee], assigned: Mapping[str, Partitions]) -> None:
-    """No partition could go to somebody who has less by two or more."""
+    """No partition could go to a member that has less by two or more."""
     sizes = loads(assigned)
     for owner in members:
         for other in members:

@@ -96,7 +96,7 @@ def a_static_member_comes_back(coordinator: GroupCoordinator, _: ManualClock, __
 
 
 def sessions_end(coordinator: GroupCoordinator, clock: ManualClock, _: Members) -> Any:
-    """Whoever waits, or is about to be told, stays."""
+    """A member that waits, or is about to be told, stays."""
     clock.advance_ms(SESSION_MS)
     coordinator.look_at_deadlines()
     return []
@@ -167,7 +167,7 @@ def test_while_an_assignment_is_made_a_record_and_told(event: Event, turns_befor
     with_coordinator(run)
 
 
-#: What a member may hear in place of its assignment: join again, or come in as somebody else.
+#: What a member may hear in place of its assignment: join again, or come in as another member.
 _TOLD = (
     ErrorCode.rebalance_in_progress,
     ErrorCode.unknown_member_id,
@@ -251,7 +251,7 @@ def test_the_group_moves_away_and_comes_back_while_it_is_encoded(gate: threading
         assert {each.error for each in await all_of(syncing)} == {ErrorCode.not_coordinator}
         await some_turns(100)
         assert [each for each in stored(log) if each is not None and each.members] == []
-        # Deadlines that its members had before find nobody.
+        # Deadlines that its members had before find no member.
         clock.advance_ms(10 * SESSION_MS)
         wake(coordinator)
         assert not coordinator.classic_group("g").membership.members

@@ -58,7 +58,7 @@ def classic_subscription(topics: frozenset[str], owned: Owned) -> bytes:
 
 
 class Client:
-    """What one member knows of itself. Whoever is not `alive` says nothing any more."""
+    """What one member knows of itself. One that is not `alive` says nothing any more."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.name = name

@@ -232,7 +232,7 @@ def test_very_many_who_do_not_join_again_are_out_in_turns(absent: int) -> None:
 
 
 def test_the_twin_that_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some members are heard of, some join again, some are gone: whoever was told when."""
+    """Some members are heard of, some join again, some are gone: which of them was told when."""
     results = []
     for turn_s in (0, 10):
         monkeypatch.setattr(turns, "TURN_S", turn_s)

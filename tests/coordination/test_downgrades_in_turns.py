@@ -174,7 +174,7 @@ def test_members_go_on_meanwhile(turns_before: int, do: Do, count: int) -> None:
         await _check(coordinator, log, clock)
         deadlines = [each for each, _ in coordinator.context.deadlines.items()]
         assert {each.kind for each in deadlines if each.member_id} == {DeadlineKind.SESSION}
-        # Whoever does not join in time is out; a static member when its session is over.
+        # A member that does not join in time is out; a static member when its session is over.
         clock.advance_ms(REBALANCE_MS + 5_000)
         wake(coordinator)
         assert group.membership.members.keys() == {members[-1].member_id}

@@ -229,7 +229,7 @@ def test_before_it_leads_and_while_it_loads() -> None:
         assert _refusal(coordinator) is ErrorCode.not_coordinator
         lead_all(coordinator, log)
         assert _refusal(coordinator) is ErrorCode.coordinator_load_in_progress
-        coordinator.heartbeat("g", "m", None, 1)  # nobody is thrown out meanwhile
+        coordinator.heartbeat("g", "m", None, 1)  # no member is thrown out meanwhile
         with pytest.raises(KafkaError):
             coordinator.groups()
         log.gate.set()
@@ -495,7 +495,7 @@ def _what_remains(log: MemoryLog) -> dict[OffsetKey | GroupKey | None, bytes]:
 
 
 def test_names_that_fit_into_no_record() -> None:
-    """They are refused, and whoever comes next finds the group as it was."""
+    """They are refused, and the next member finds the group as it was."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         long = "x" * 40_000

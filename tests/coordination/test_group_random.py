@@ -208,7 +208,7 @@ class Simulation:
 
     def give(self, answer: Answer | None) -> None:
         if answer is not None:
-            client = self.waiting.pop(answer.waiter)  # nobody is answered twice
+            client = self.waiting.pop(answer.waiter)  # no member is answered twice
             self.answered(client, answer.answer)
 
     def tell_some(self, _: Client) -> None:
@@ -316,7 +316,7 @@ class Simulation:
         assert set(waiting) <= self.waiting.keys()
         assert len(self.waiting) - len(waiting) <= sum(each.number for each in self.telling)
         if not self.telling:
-            assert sorted(waiting) == sorted(self.waiting)  # nobody is forgotten
+            assert sorted(waiting) == sorted(self.waiting)  # no member is forgotten
             assert not any(member.answers_under_way for member in members.values())
         if group.state is GroupState.EMPTY:
             assert not members

@@ -56,7 +56,7 @@ def _steps(log: MemoryLog, partition: int, group_id: str, context: GroupContext)
 def test_sessions_that_end_while_their_partition_is_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nobody can be heard of by then: members stay, and have the time of a heartbeat afterwards."""
+    """None can be heard of by then: members stay, and have the time of a heartbeat afterwards."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         members = await first_generation(coordinator, clock)

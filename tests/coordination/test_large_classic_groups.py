@@ -50,7 +50,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def test_others_have_their_turn_all_the_time() -> None:
-    """Turns are counted, as they pass, of somebody who asks for nothing but turns."""
+    """Turns are counted, as they pass, of a task that asks for nothing but turns."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         count = 300

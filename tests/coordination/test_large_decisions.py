@@ -107,7 +107,7 @@ def test_offsets_of_a_large_group_expire_in_turns() -> None:
 
 
 def test_a_group_of_very_many_offsets_is_deleted_in_turns() -> None:
-    """What is committed meanwhile goes with it: nobody has been told yet that it is gone."""
+    """What is committed meanwhile goes with it: no client has been told yet that it is gone."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         await commit_offsets(coordinator, commit("g", *[position(1, "", n) for n in range(30_000)]))

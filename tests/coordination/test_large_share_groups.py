@@ -263,7 +263,7 @@ def test_a_group_that_changes_while_its_target_is_written(
         assert growing.group._targets.keys() >= {"new"}
         assert growing.group._targets.keys() <= {x.member_id for x in growing.group.describe()}
         world.pass_time(46_000)
-        assert not growing.group.describe()  # whoever came has a session that ends
+        assert not growing.group.describe()  # members that came have a session that ends
 
     run_growing(monkeypatch, then)
 
@@ -433,7 +433,7 @@ def test_one_late_assignment_is_under_way_at_a_time(monkeypatch: pytest.MonkeyPa
 
 
 def test_names_of_a_member_are_not_searched_for_each_of_its_topics() -> None:
-    """Of thousands of both, that would be millions."""
+    """With thousands of both, that would be millions."""
 
     class Names(tuple[str, ...]):
         __slots__ = ()

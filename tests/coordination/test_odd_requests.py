@@ -1,4 +1,4 @@
-"""Requests that no proper client makes, and logs that nobody has written: nothing is left stuck."""
+"""Requests that no proper client makes, and logs that no broker has written: nothing gets stuck."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_topic_that_goes_while_it_is_initialised_throws_nobody_out() -> None:
 
 @pytest.mark.parametrize("kept", [1, 7, -1])
 def test_a_state_of_records_that_means_nothing_holds_nothing_up(kept: int) -> None:
-    """Whoever may write share state can write any number."""
+    """A client that may write share state can write any number."""
     loaded = SharePartition.load(Settings, 0, [StateBatch(0, 5, kept, 1), StateBatch(6, 6, 2, 1)])
     assert (loaded.next_fetch_offset, loaded.end_offset) == (0, 7)
 

@@ -129,7 +129,7 @@ def test_other_topics_are_given_up_at_once(state: MemberState) -> None:
 
 
 def test_a_state_that_is_not_known() -> None:
-    """As a newer broker may leave it behind: the member has to begin anew."""
+    """As a newer broker may leave it: the member has to begin anew."""
     member = Member("m", progress=Progress(5, 4, MemberState.UNKNOWN, {TOPIC: {0: 3}}))
     for owned in (None, {TOPIC: frozenset({0})}):
         aim = Goal(7, {}, frozenset({TOPIC}), {}, owned)

@@ -35,7 +35,7 @@ ID = uuid5(NAMESPACE_DNS, "a topic")
 
 
 def schema(*fields: Field, **versions: int) -> ValueSchema[tuple[Any, ...]]:
-    """Of values that are tuples of the fields' values."""
+    """For values that are tuples of the fields' values."""
     return ValueSchema("a thing", lambda *values: values, *fields, parts_of=tuple, **versions)
 
 

@@ -401,7 +401,7 @@ def test_nothing_changes_that_cannot_be_written() -> None:
 
 
 class _Twin:
-    """Who is a member, and of what; all partitions of those topics have to be with somebody."""
+    """The members and their topics; all partitions of those topics have to be with a member."""
 
     def __init__(self) -> None:
         self.members: dict[str, set[str]] = {}
@@ -435,7 +435,7 @@ async def _random_step(rng: random.Random, world: ShareWorld, twin: _Twin) -> No
 
 
 async def _check_settled(world: ShareWorld, twin: _Twin) -> None:
-    """After all have been heard twice, everything that is wanted is with somebody who wants it."""
+    """After all have been heard twice, everything that is wanted is with a member that wants it."""
     for _ in range(3):
         world.pass_time(2_000)
         for member in twin.members:

@@ -1,4 +1,4 @@
-"""What is written of very many share states, without anybody asking for it, gives way."""
+"""What is written of very many share states, without a request for it, gives way."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_states_in_a_deleted_topic_go_in_turns(monkeypatch: pytest.MonkeyPatch) 
         world.topics.remove("t")
         world.states.topic_deleted("t", topic.topic_id)
         await _begun(shard)
-        del shard.states[gone]  # somebody else was quicker
+        del shard.states[gone]  # another request was quicker
         await world.until(lambda: not shard.states)
         assert 0 < most() <= 50
         assert world.states_now() <= {gone}

@@ -375,7 +375,7 @@ def test_random_transactions_are_seen_as_by_the_twin(seed: int) -> None:
 
 
 def test_a_transaction_of_very_many_offsets() -> None:
-    """Of those what is newer stays, what was deleted is gone, and all others count at once."""
+    """What is newer stays, what was deleted is gone, and all others count at once."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         many = TopicOffsets("t", TOPIC_ID, range(9_000), [5] * 9_000, [-1] * 9_000)

@@ -70,7 +70,7 @@ def test_the_same_as_the_twin(seed: int) -> None:
 
 
 def test_who_keeps_everything_costs_nothing_more() -> None:
-    """Of very many members few have to give something up when another one joins."""
+    """Few of very many members have to give something up when another one joins."""
     topic = UUID(int=1)
     topics = frozenset({topic})
     names = [f"m{number}" for number in range(100)]

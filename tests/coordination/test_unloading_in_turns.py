@@ -62,7 +62,7 @@ def test_those_who_wait_in_many_groups_are_told_in_several_turns(
 
 
 def test_a_large_group_is_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns are counted, as they pass, of somebody who asks for nothing but turns."""
+    """Turns are counted, as they pass, of a task that asks for nothing but turns."""
 
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         await stable(coordinator, clock)

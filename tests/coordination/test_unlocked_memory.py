@@ -1,4 +1,4 @@
-"""Memory for kernels: what is in it when it grows, and that nobody waits for it meanwhile."""
+"""Memory for kernels: what is in it when it grows, and that no thread waits for it meanwhile."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_was_there_stays_when_it_grows() -> None:
 
 @pytest.mark.parametrize("name", ["_clear_allocate", "_reallocate", "_free"])
 def test_others_go_on_meanwhile(name: str) -> None:
-    """While it is had, enlarged or given back, the interpreter's lock is anybody's."""
+    """While it is allocated, enlarged or given back, any thread may have the interpreter's lock."""
     function = getattr(unlocked_memory, name)
     arguments = {"_clear_allocate": (_MIB, 1), "_reallocate": (None, _MIB), "_free": (None,)}
     interval_s, went_on, noticed = sys.getswitchinterval(), threading.Event(), []
@@ -43,7 +43,7 @@ def test_others_go_on_meanwhile(name: str) -> None:
                 noticed.append(True)
                 return
 
-    sys.setswitchinterval(1000)  # nobody has to let the lock go
+    sys.setswitchinterval(1000)  # no thread has to let the lock go
     try:
         calling = threading.Thread(target=call_again_and_again)
         calling.start()

@@ -189,7 +189,7 @@ def test_classic_members_go_on_meanwhile(turns_before: int, do: Do, count: int) 
         clock.advance_ms(SESSION_MS // 2)
         wake(coordinator)
         assert len(group.members) == count + 1
-        # Whoever is silent is out; first the one of the consumer protocol.
+        # A silent member is out; first the one of the consumer protocol.
         for _ in range(3):
             clock.advance_ms(SESSION_MS)
             wake(coordinator)

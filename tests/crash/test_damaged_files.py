@@ -226,7 +226,7 @@ def check_damaged(
         assert epoch > 0
         assert loud, said
         is_at_the_end = missing[-1] == END - 1
-        if is_at_the_end:  # whoever was in there finds out
+        if is_at_the_end:  # its members find out
             assert epoch_end(client, index, 0) == missing[0]
 
 

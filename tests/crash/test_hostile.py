@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     limits = {
         "socket.request.max.bytes": str(_MAX_FRAME),
         "queued.max.request.bytes": str(16 * _MIB),
-        # Else the kernel turns away whoever connects faster than a busy machine accepts.
+        # Else the kernel turns away clients that connect faster than a busy machine accepts.
         "socket.listen.backlog.size": "4000",
     }
     with contextlib.closing(DrumlinServer(tmp_path_factory.mktemp("hostile"), limits)) as started:

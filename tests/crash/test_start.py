@@ -55,7 +55,7 @@ def _is_below_a_file(tmp_path: Path) -> Path:
 
 
 def _is_read_only(tmp_path: Path) -> Path:
-    return Path("/proc/sys/drumlin")  # nobody may create anything there, not even root
+    return Path("/proc/sys/drumlin")  # no user may create anything there, not even root
 
 
 @pytest.mark.parametrize("directory", [_is_a_file, _is_below_a_file, _is_read_only])

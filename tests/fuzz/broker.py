@@ -96,7 +96,7 @@ class _Fuzzing:
         self._deadline = 0.0
 
     def _work(self) -> None:
-        """Whoever works beside it is always answered."""
+        """A client that works beside it is always answered."""
         with self._server.connect(timeout_s=_STEADY_PATIENCE_S) as client:
             while self._goes_on():
                 assert produce(client, "steady", batch(b"x")).error_code == ErrorCode.none

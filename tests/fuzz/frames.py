@@ -35,7 +35,7 @@ _NUMBERS: Final = (0, 0, 0, 1, 1, 2, 3, -1, -2, 100, 127, 1000)
 _LIMITS: Final = (2**31 - 1, -(2**31), 2**15 - 1, 2**63 - 1, -(2**63))
 _BITS: Final = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
-#: Lengths and counts in both forms that announce more than anybody has.
+#: Lengths and counts in both forms that announce more than any machine has.
 _ANNOUNCED: Final = (
     b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\x07",

@@ -30,15 +30,15 @@ class Kind(StrEnum):
     ABORTED_READ = "aborted read"
     #: A record was read before the commit of its transaction was asked for.
     PRECOMMITTED_READ = "pre-committed read"
-    #: A committed record that nobody ever read, though records after it were read.
+    #: A committed record that no reader ever saw, though records after it were read.
     LOST_WRITE = "lost write"
-    #: A committed record after the last one that a reader saw who has read to the end.
+    #: A committed record after the last one that a reader saw which has read to the end.
     UNSEEN = "unseen"
     #: One offset, two values.
     INCONSISTENT_OFFSETS = "inconsistent offsets"
     #: One value at two offsets.
     DUPLICATE = "duplicate"
-    #: A value that nobody wrote to that partition.
+    #: A value that no writer wrote to that partition.
     UNWRITTEN_READ = "unwritten read"
     #: A committed record lies between two that a reader was given one after the other.
     INTERNAL_SKIPPED_POLL = "internal skipped poll"
@@ -165,7 +165,7 @@ class _Facts:
 
 
 def _check_visibility(history: History, facts: _Facts) -> Iterator[Anomaly]:
-    """What nobody may see, or not yet."""
+    """What no reader may see, or not yet."""
     for reader in history.readers:
         for poll in reader.polls():
             for read in poll.reads:
@@ -186,7 +186,7 @@ def _check_read(reader: Reader, poll: Poll, read: Read, facts: _Facts) -> Iterat
 
 
 def _check_loss(history: History, facts: _Facts) -> Iterator[Anomaly]:
-    """What must have been read, once somebody has read to the end."""
+    """What must have been read, once a reader has read to the end."""
     complete = [reader for reader in history.readers if reader.is_complete]
     last_read: dict[str, int] = {}
     read_by: dict[str, set[int]] = {}

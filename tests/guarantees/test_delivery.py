@@ -99,7 +99,7 @@ class Processing(threading.Thread):
             consumer.close()
 
     def _revoked(self, *_: object) -> None:
-        """What is not committed yet belongs to whoever comes next."""
+        """What is not committed yet belongs to the member that comes next."""
         self._batch = []
 
     def _read(self, consumer: Consumer) -> None:

@@ -96,7 +96,7 @@ class Group:
         self.stores = stores
         self.consumers: dict[str, Consumer] = {}
         self.read: list[tuple[int, int]] = []
-        self.committed: dict[int, int] = {}  # by whoever committed last, wherever that was
+        self.committed: dict[int, int] = {}  # of the last commit, wherever that was
         self.uncommitted_at_kills = 0
         self._partitions = partitions
 
@@ -139,7 +139,7 @@ class Group:
             found = each.committed() if gained else {}
             for partition in gained:
                 each.positions[partition] = found.get(partition, 0)
-                # As a plain restart would have it: neither before nor behind.
+                # As a plain restart would have it: neither before nor after.
                 assert each.positions[partition] == self.committed.get(partition, 0), (
                     f"{each.name} begins {partition} at {each.positions[partition]}"
                 )

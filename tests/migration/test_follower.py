@@ -81,7 +81,7 @@ def test_a_session_that_expires_is_replaced(
     store.commit("g", "t", 0, 1)
     assert followed.offsets("g") == {("t", 0): 1}
     session = followed.client.client_id
-    # Whoever knows a session's password may take it over, and end it.
+    # A client that knows a session's password may take it over, and end it.
     thief = KazooClient(store.address, client_id=session)
     thief.start()
     thief.stop()

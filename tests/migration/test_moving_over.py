@@ -109,7 +109,7 @@ def test_two_rolling_restarts_and_the_way_back(move: Move, mortal: MortalServers
     move.restart_one_by_one(BROKER)
     move.await_equal()
 
-    # Somebody has the group read again from offset 10: in both stores, or consumers with dual
+    # An operator has the group read again from offset 10: in both stores, or consumers with dual
     # commits would go on from the greater offset on the way back.
     for name in NAMES:
         move.group.stop(name)

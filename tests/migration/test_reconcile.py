@@ -97,7 +97,7 @@ class Stores:
         self.last_change = 0
 
     def change(self, chance: random.Random) -> None:
-        """A consumer commits, or somebody rewinds."""
+        """A consumer commits, or an operator rewinds."""
         self.now += 1
         if chance.random() < 0.5:
             self.last_change = chance.randrange(10)

@@ -97,7 +97,7 @@ def test_a_reader_that_goes_is_told_once_it_is_noticed(is_full: bool) -> None:
             theirs.close()
             if not is_full:
                 outgoing.put([b"too late"])
-                assert not protocol.is_lost.is_set()  # not while somebody begins to wait
+                assert not protocol.is_lost.is_set()  # not while a task begins to wait
             await protocol.is_lost.wait()
             assert not outgoing.is_sending
 

@@ -272,7 +272,7 @@ def test_kernels_run_without_the_gil() -> None:
             survey(body, count, 0)
 
     turns, interval = 0, sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # nobody has to hand the GIL over
+    sys.setswitchinterval(1000)  # no thread has to hand the GIL over
     try:
         thread = threading.Thread(target=work)
         thread.start()

@@ -221,7 +221,7 @@ def test_what_is_said_of_bad_records_grows_with_what_was_sent(bad: Record, code:
     said = sum(len(text) for _, text in error.record_errors) + len(error.message or "")
     assert 0 < said < 20 * len(batch)
     good = Record(0, NOW, b"", b"")
-    error = refusal(folded((good, 150_000), (bad, 1)), COMPACTED)  # nobody looks so far
+    error = refusal(folded((good, 150_000), (bad, 1)), COMPACTED)  # nothing looks so far
     assert (error.code, error.record_errors) == (code, [])
 
 

@@ -18,7 +18,7 @@ class Certificates:
     """A folder with the PEM files of `ca`, `server`, `client`, and some that are no good.
 
     `expired` and `elsewhere` (another host's name) are signed by `ca`; `foreign` by `stranger`,
-    which nobody trusts.
+    which no broker trusts.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -71,7 +71,7 @@ class CuttingProxy:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             try:
                 broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port())
-            except ConnectionError:  # where nobody listens nobody is kept waiting either
+            except ConnectionError:  # where nothing listens, no client is kept waiting either
                 to_client.close()
                 return
             answers = _Answers(broker, to_client)

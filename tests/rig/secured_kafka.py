@@ -1,6 +1,6 @@
 """An Apache Kafka with a listener for each way to be secured, users, and rights.
 
-Of the topics "open" may be read by all, "locked" may be seen by alice and read by nobody,
+Of the topics "open" may be read by all, "locked" may be seen by alice and read by no user,
 and "hidden" may not even be seen; alice may be a member of the group "readers". The plain
 listener is the administrator's: nobody else uses it.
 """
@@ -151,7 +151,7 @@ def _login_settings(mechanisms: str) -> dict[str, str]:
         "PLAIN": f'{_MODULES}.plain.PlainLoginModule required user_alice="{escaped}";',
         "SCRAM-SHA-256": f"{_MODULES}.scram.ScramLoginModule required;",
         "SCRAM-SHA-512": f"{_MODULES}.scram.ScramLoginModule required;",
-        # Takes tokens that nobody has signed: what is tested is how they get there.
+        # Takes tokens without a signature: what is tested is how they get there.
         "OAUTHBEARER": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "
         'unsecuredLoginStringClaim_sub="broker";',
     }

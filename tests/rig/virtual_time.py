@@ -1,7 +1,7 @@
 """An event loop whose time passes only while there is nothing to do, and then at once.
 
 Time-outs of minutes are over in no time, in the order in which they would be. Where nothing would
-ever happen again although somebody waits, it says so.
+ever happen again although a task waits, it says so.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def test_a_broker_that_wants_the_processor(iterations: int) -> None:
 
 
 def test_a_broker_that_accepts_without_a_proof_is_not_trusted() -> None:
-    """Whoever does not know the password could say yes to any."""
+    """A broker that does not know the password could say yes to any."""
     server = ScramServer("SCRAM-SHA-512", "another password")
     with ScriptedBroker() as broker:
         broker.script("sasl_handshake", handshake())

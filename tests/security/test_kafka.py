@@ -52,7 +52,7 @@ def tls(certificates: Certificates) -> Tls:
 
 
 def refusal(address: str, security: Security) -> str:
-    """Why nobody gets in: at once, however patient the client is."""
+    """Why no client gets in: at once, however patient the client is."""
     started = time.monotonic()
     with pytest.raises(AuthenticationFailed) as caught:
         drumlin.connect(address, security=security, request_timeout_ms=600_000)

@@ -172,7 +172,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         return self._led[partition].leader_epoch
 
     def find(self, partition: int) -> Shard | None:
-        """The shard, be it loaded or still loading."""
+        """The shard, loaded or still loading."""
         led = self._led.get(partition)
         return None if led is None else led.shard
 

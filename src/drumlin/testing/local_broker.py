@@ -1,4 +1,4 @@
-"""A broker of one's own on this machine, for as long as a `with` block lasts.
+"""A broker of your own on this machine, for as long as a `with` block lasts.
 
 The broker is a process. Its port is kept by this process from before it starts until the block
 ends, so no other process can take it, also while the broker is stopped. Whatever ends this process

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class TransactionSettings:
-    # Whoever tests time looks at it himself.
+    # Tests of time look at it themselves.
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 3_600_000
     transaction_max_timeout_ms: int = 900_000
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000

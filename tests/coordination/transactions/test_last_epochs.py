@@ -96,7 +96,7 @@ def test_the_end_gives_a_new_id(ids: Iterator[int], is_commit: bool) -> None:
     assert (prepared.producer_id, prepared.producer_epoch) == (OLD, LAST_EPOCH + 1)
     assert prepared.next_producer_id == NEW
     assert finish(transaction) == (NEW, 0)
-    # Whoever asks again with the old id is told the same.
+    # A producer that asks again with the old id is told the same.
     assert end(transaction, LAST, ids, is_commit) is None
     with pytest.raises(KafkaError) as refusal:
         end(transaction, LAST, ids, not is_commit)

@@ -154,7 +154,7 @@ class Simulation:
         assert answer == self.expected(twin)
 
     def refuse_markers(self, name: str) -> None:
-        """An end that cannot be told to a partition: nobody may begin before it is."""
+        """An end that cannot be told to a partition: no transaction may begin before it is."""
         twin = self.twins.get(name)
         if twin is None or twin["state"] != "Ongoing":
             return
@@ -296,7 +296,7 @@ class Simulation:
         return twin
 
     def _new_id(self, name: str) -> int:
-        """The id that the coordinator has given: any, but nobody's."""
+        """The id that the coordinator has given: any that no other producer has."""
         (producer_id,) = {
             each.metadata.producer_id
             for each in self.scenario._transactions()

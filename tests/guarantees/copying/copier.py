@@ -1,7 +1,7 @@
 """A program that copies a topic in transactions, offsets included, until it is killed.
 
 It takes every record that it reads into an output record of the same partition, with ` copied`
-behind its value. It stops at nothing that can be tried again, and ends with an error at all else:
+after its value. It stops at nothing that can be tried again, and ends with an error at all else:
 whoever runs it starts it again.
 """
 
@@ -55,7 +55,7 @@ class Copier:
                 self._copy()
 
     def _rebalanced(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        """What was read belongs to whoever is given the partitions now."""
+        """What was read belongs to the copier that is given the partitions now."""
         self._batch = []
 
     def _fill(self) -> None:

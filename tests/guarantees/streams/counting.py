@@ -125,7 +125,7 @@ def _await_counts(
             else:
                 application.kill()
                 application.start()
-    while _read(consumer, found):  # what comes behind the end came twice
+    while _read(consumer, found):  # what comes after the end came twice
         pass
     return found
 

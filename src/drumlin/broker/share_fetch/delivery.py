@@ -180,7 +180,7 @@ class ShareDelivery:
             yield
 
     async def hold_back(self, delay_s: float) -> None:
-        """Whoever is refused a session waits, so that it does not ask again at once."""
+        """A member that is refused a session waits, so that it does not ask again at once."""
         if not self.is_stopping:
             await wait_in([self._refused], 1, delay_s)
 

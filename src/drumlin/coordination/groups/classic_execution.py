@@ -27,7 +27,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
 
-#: What is encoded at once: a millisecond's worth, be it many members or much of them.
+#: What is encoded at once: a millisecond's worth of many or of large members.
 _MEMBERS_AT_ONCE: Final = 200
 _BYTES_AT_ONCE: Final = 64 * 1024
 

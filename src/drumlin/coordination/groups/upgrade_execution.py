@@ -36,7 +36,7 @@ from drumlin.coordination.state_batches import Producer
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: What becomes a consumer group at once: a few milliseconds' worth, be it many or large members.
+#: What becomes a consumer group at once: a few milliseconds' worth of many or of large members.
 _MEMBERS_AT_ONCE: Final = 32
 _BYTES_AT_ONCE: Final = 32 * 1024
 #: How often a group is given the chance to stay as it is by itself.
@@ -59,7 +59,7 @@ class UpgradeExecution(AtomicExecution):
     def _heartbeat_in_consumer_group(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
     ) -> Pending[Any]:
-        """Whoever joins makes the group one of this kind, if it is a classic one or none yet.
+        """A member that joins makes the group one of this kind, if it is a classic one or none yet.
 
         Raises:
             KafkaError: what the member is to be told.

@@ -124,7 +124,7 @@ class Life:
                 assert at not in self.accepted, "accepted once, delivered again"
 
     def _archived(self, fetched: Fetched) -> set[int]:
-        """Aborted offsets that nobody can get any more."""
+        """Aborted offsets that no member can get any more."""
         free = {
             offset
             for run in self.subject.runs

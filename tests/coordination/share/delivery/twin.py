@@ -88,7 +88,7 @@ class Twin:
                 assert offset not in dict(offsets), "aborted, and given"
         for offset in archived & self.records.keys():
             record = self.records[offset]
-            if record.state == AVAILABLE:  # acquired for nobody
+            if record.state == AVAILABLE:  # acquired for no member
                 record.state, record.count = ARCHIVED, record.count + 1
         self.advance()
 
@@ -100,7 +100,7 @@ class Twin:
                 continue
             first = max(batch.first_offset, self.start)
             if batch.last_offset not in self.records or first < min(self.records):
-                raise Refused  # of what nobody was given
+                raise Refused  # of what no member was given
             for offset in range(first, batch.last_offset + 1):
                 record = self.records.get(offset)
                 if record is None:

@@ -360,7 +360,7 @@ class Group(StaticMembers):
             return True
         member = self.membership.members.get(member_id)
         if self.state is GroupState.PREPARING_REBALANCE:
-            # Whoever rejoins first stays: the group may be larger than a lowered maximum.
+            # Members that rejoin first stay: the group may be larger than a lowered maximum.
             is_joined = member is not None and member.join_waiter is not None
             return is_joined or self.membership.awaiting_join < self._rules.group_max_size
         return member is not None or len(self.membership.members) < self._rules.group_max_size

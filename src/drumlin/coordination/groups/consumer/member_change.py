@@ -42,7 +42,7 @@ _WRITTEN_AT_ONCE: Final = 100
 class RegexChange(Enum):
     NONE = "none"
     UPDATED = "updated"  # its topics are not known yet
-    RESOLVED = "resolved"  # its topics are known, be it none
+    RESOLVED = "resolved"  # its topics are known, even if there are none
 
 
 class MemberChange:

@@ -8,7 +8,7 @@ from drumlin.records.kernels.layout import ENDS, VALIDITY
 
 @helper
 def value_length(columns: Pointer, column: int, row: int) -> int:
-    """Of a value in a binary column; -1 where it is null, or the column is not there."""
+    """The size of a value in a binary column; -1 where it is null, or the column is not there."""
     if columns[column + ENDS] == 0:
         return -1
     if columns[column + VALIDITY] != 0:

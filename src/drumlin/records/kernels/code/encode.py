@@ -96,7 +96,7 @@ def write_record(
     target: Pointer,
     position: int,
 ) -> int:
-    """Write a record behind the `count` others of its batch; the position after it."""
+    """Write a record after the `count` others of its batch; the position after it."""
     position = write_varint(target, position, size)
     target[position] = 0
     position = write_varint(target, position + 1, delta)

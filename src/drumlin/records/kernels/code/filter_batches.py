@@ -114,7 +114,7 @@ def _filter_batch(
     state: Pointer,
     table: Pointer,
 ) -> int:
-    """Write what survives of one batch behind the output; `HEAD_SIZE` is then that of it."""
+    """Append what survives of one batch to the output; `HEAD_SIZE` is then that of it."""
     end = position + state[HEAD_SIZE]
     start = state[FILTER_OUTPUT_SIZE]
     body = position + HEADER_SIZE
