@@ -33,7 +33,7 @@ from coordination.memory_log import (
 from coordination.test_group_coordinator import loaded, until, with_coordinator
 from coordination.test_upgrades_in_turns import NOTHING, SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import atomic_execution, upgrade_execution
+from drumlin.coordination.groups import atomic_writer, upgrade_execution
 from drumlin.coordination.groups.classic.messages import SyncRequest
 from drumlin.coordination.groups.consumer import conversion
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
@@ -282,7 +282,7 @@ def test_clients_get_into_what_is_loaded(to: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("to", ["consumer", "classic"])
 def test_the_device_becomes_full(to: str, written: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_log, "MESSAGE_BYTES_MAX", _BATCH_BYTES)
-    monkeypatch.setattr(atomic_execution, "_RETRY_S", 0)
+    monkeypatch.setattr(atomic_writer, "_RETRY_S", 0)
 
     async def run(_: GroupCoordinator, __: MemoryLog, clock: ManualClock) -> None:
         log = FullLog()

@@ -64,7 +64,7 @@ class DowngradeExecution(UpgradeExecution):
     async def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
         group_id, tries, is_done = group.group_id, 0, False
         try:
-            producer = await self._new_producer()
+            producer = await self._atomic_writer.new_producer()
             while not is_done and self._may_downgrade(shard, group):
                 if tries == FREE_TRIES:
                     self._held.add(group_id)
@@ -99,7 +99,7 @@ class DowngradeExecution(UpgradeExecution):
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 
-        packer = self._packer(shard, producer)
+        packer = self._atomic_writer.packer(shard, producer)
         made = await self._turns.run(self._made_classic(group, packer, check))
         if made is None:
             return
@@ -118,7 +118,9 @@ class DowngradeExecution(UpgradeExecution):
         check: Callable[[], None],
     ) -> Work[None]:
         """Append all records, and put the classic group in place as soon as they count."""
-        yield from self._append_all(shard, [batch for batch, _ in batches], producer, check)
+        yield from self._atomic_writer.append_all(
+            shard, [batch for batch, _ in batches], producer, check
+        )
         self._held.discard(group.group_id)
         shard.groups[group.group_id] = made.group
         spare = made.group.take_place(self._context.deadlines, _REASON)

@@ -15,6 +15,7 @@ from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
 from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect, Write
+from drumlin.coordination.groups.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.by_kind import expire
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
@@ -81,7 +82,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
-        self._producer_ids = producer_ids
+        self._atomic_writer = AtomicWriter(
+            self._log, self._partitions, self._background, clock, producer_ids, limits.codec
+        )
         self._alarm: asyncio.TimerHandle | None = None
         self._answering = Answering()
         #: Groups that become groups of another kind: their deadlines wait. Those held must stay
@@ -163,6 +166,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
+        shard = self._partitions.find(partition)
+        if shard is not None:
+            self._atomic_writer.abort_unfinished(shard)
         if self._context.topics.was_any_deleted():  # else there is no need to look at every group
             self._background.spawn(
                 self._remove(

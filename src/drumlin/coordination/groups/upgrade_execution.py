@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.atomic_execution import AtomicExecution
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.consumer import heartbeats
@@ -27,6 +26,7 @@ from drumlin.coordination.groups.consumer.conversion import (
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_registry import type_of
@@ -47,7 +47,7 @@ class Changed(Exception):
     """The classic group is not any more what the new one was made of."""
 
 
-class UpgradeExecution(AtomicExecution):
+class UpgradeExecution(ConsumerGroupExecution):
     """What is done with groups of the partitions led here that become consumer groups."""
 
     def _check_not_held(
@@ -115,7 +115,7 @@ class UpgradeExecution(AtomicExecution):
         self, shard: GroupShard, group: Group, request: HeartbeatRequest
     ) -> Any:
         try:
-            producer = await self._new_producer()
+            producer = await self._atomic_writer.new_producer()
             pending = await self._turns.run(self._upgrade(shard, group, request, producer))
         finally:
             self._converting.discard(group.group_id)
@@ -167,7 +167,7 @@ class UpgradeExecution(AtomicExecution):
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 
-        packer = self._packer(shard, producer)
+        packer = self._atomic_writer.packer(shard, producer)
         for record in to_consumer(group, self._context.topics):
             made.append(record)
             _replay(modern, record)
@@ -178,7 +178,7 @@ class UpgradeExecution(AtomicExecution):
         for record in outcome.records:
             packer.add(record)
         batches = [batch for batch, _ in packer.batches()]
-        confirmation = yield from self._append_all(shard, batches, producer, check)
+        confirmation = yield from self._atomic_writer.append_all(shard, batches, producer, check)
         self._take_place(shard, group, modern, outcome)
         written = self._log.written(outcome.answer, confirmation)
         answer = self._follow_up(shard, group_id, outcome, written)

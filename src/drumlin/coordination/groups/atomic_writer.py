@@ -12,10 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
+from drumlin.clock import Clock
+from drumlin.coordination.background import Background
 from drumlin.coordination.groups.group_record import GroupRecord
+from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.state_batches import (
     BATCH_BYTES_MAX,
     Producer,
@@ -23,6 +26,8 @@ from drumlin.coordination.state_batches import (
     check_sizes,
     room,
 )
+from drumlin.coordination.state_log import StateLog
+from drumlin.coordination.state_partitions import StatePartitions
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.producer_state import TransactionMarker
@@ -37,23 +42,46 @@ _RETRY_S: Final = 5.0
 _COORDINATOR_EPOCH: Final = 0
 
 
-class AtomicExecution(ConsumerGroupExecution):
-    """What is done with the groups of the partitions that are led here, and takes many records."""
+class AtomicWriter:
+    """Transactions within a partition of `__consumer_offsets` that is led here.
 
-    async def _new_producer(self) -> Producer:
+    Handed in:
+        log, partitions, background: the coordinator's.
+        clock: wall time, for records.
+        producer_ids: a new one for each transaction.
+        codec(): how batches are compressed, a number of `CODECS`.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        partitions: StatePartitions[GroupShard, LoadedPartition],
+        background: Background,
+        clock: Clock,
+        producer_ids: ProducerIds,
+        codec: Callable[[], int],
+    ) -> None:
+        self._log, self._partitions, self._background = log, partitions, background
+        self._clock, self._producer_ids, self._codec = clock, producer_ids, codec
+
+    async def new_producer(self) -> Producer:
+        """One whose only transaction is the next that is written."""
         return Producer(await self._producer_ids.next_id(), 0)
 
-    def _packer(self, shard: GroupShard, producer: Producer) -> RecordPacker[GroupRecord]:
-        """
+    def packer(self, shard: GroupShard, producer: Producer) -> RecordPacker[GroupRecord]:
+        """Packs the records of one transaction.
+
         Raises:
             KafkaError: the partition cannot be written to.
         """
-        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
+        limit = self._log.batch_bytes_max(shard.partition)
         bytes_max = min(room(limit), BATCH_BYTES_MAX)  # one takes part of a turn to append
         now_ms = self._clock.wall_ms()
-        return RecordPacker(encode_record, now_ms, codec, bytes_max=bytes_max, if_several=producer)
+        return RecordPacker(
+            encode_record, now_ms, self._codec(), bytes_max=bytes_max, if_several=producer
+        )
 
-    def _append_all(
+    def append_all(
         self,
         shard: GroupShard,
         batches: list[bytearray],
@@ -69,7 +97,7 @@ class AtomicExecution(ConsumerGroupExecution):
             KafkaError: it cannot be written.
             Exception: what `check` raises.
         """
-        check_sizes(batches, self._batch_bytes_max(shard))
+        check_sizes(batches, self._log.batch_bytes_max(shard.partition))
         confirmation, is_begun = None, False
         try:
             for batch in batches:
@@ -87,18 +115,14 @@ class AtomicExecution(ConsumerGroupExecution):
             raise
         return confirmation
 
-    def _on_loaded(self, partition: int) -> None:
-        super()._on_loaded(partition)
-        shard = self._partitions.find(partition)
-        if shard is not None:
-            for producer in shard.unfinished:
-                self._abort(shard, producer)
+    def abort_unfinished(self, shard: GroupShard) -> None:
+        """End what an earlier leader of the partition has left open."""
+        for producer in shard.unfinished:
+            self._abort(shard, producer)
 
     def _abort(self, shard: GroupShard, producer: Producer) -> bool:
         """Whether it is ended; as long as it is open, nothing after it is compacted."""
-        try:
-            self._check_is_ours(shard)
-        except KafkaError:
+        if not self._is_led(shard):
             return True  # the present leader aborts it
         try:
             self._append(shard, self._marker(producer, is_commit=False))
@@ -111,6 +135,14 @@ class AtomicExecution(ConsumerGroupExecution):
     async def _abort_later(self, shard: GroupShard, producer: Producer) -> None:
         await asyncio.sleep(_RETRY_S)
         self._abort(shard, producer)
+
+    def _is_led(self, shard: GroupShard) -> bool:
+        return self._partitions.find(shard.partition) is shard
+
+    def _append(self, shard: GroupShard, batch: bytearray) -> Confirmation | None:
+        if not self._is_led(shard):
+            raise KafkaError(ErrorCode.not_coordinator)
+        return self._log.append(shard.partition, batch)
 
     def _marker(self, producer: Producer, *, is_commit: bool) -> bytearray:
         marker = TransactionMarker(is_commit, _COORDINATOR_EPOCH)
