@@ -177,20 +177,6 @@ def test_a_commit_that_is_not_confirmed_in_time_fails() -> None:
     with_coordinator(run, Settings(offsets_commit_timeout_ms=20))
 
 
-def test_a_commit_that_was_late_may_be_tried_again() -> None:
-    async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        log.confirmations = []
-        with pytest.raises(KafkaError):
-            await commit_offsets(coordinator, commit("g"))
-        for late in log.confirmations:
-            late.set_result(None)
-        log.confirmations = None
-        assert await commit_offsets(coordinator, commit("g")) == [ErrorCode.none]
-        assert len(await fetch_offsets(coordinator, "g", None)) == 1
-
-    with_coordinator(run, Settings(offsets_commit_timeout_ms=20))
-
-
 @pytest.mark.parametrize(
     ("error", "told"),
     [
