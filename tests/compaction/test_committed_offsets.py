@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import random
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from compaction.promises import CONFIG, RETENTION_MS, clean
-from compaction.random_logs import RandomLog
+from compaction.state_logs import check_cleanings
 from drumlin.broker.state_topics import batches_of
-from drumlin.clock import ManualClock
 from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
 from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
 from drumlin.coordination.state_batches import Producer
 from drumlin.storage.partition_log import PartitionLog
 from rig.committed_offsets import loaded_offsets
-from storage.samples import IN_MEMORY, NOW_MS, create, marker, open_logs
+from storage.samples import NOW_MS, marker
 
 KEYS = [OffsetKey("g", topic, index) for topic in "tu" for index in range(2)]
 
@@ -56,20 +52,4 @@ def write(log: PartitionLog, chance: random.Random, number: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_committed_offsets_survive_cleanings(seed: int) -> None:
-    chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
-        clock = ManualClock(NOW_MS)
-        logs = open_logs(Path(folder), config=CONFIG, clock=clock)
-        world = RandomLog(logs, create(logs, CONFIG), seed)
-        log, removed = world.log, 0
-        for number in range(300):
-            write(log, chance, number)
-            if chance.random() < 0.05:
-                log.roll(NOW_MS)
-                before, size = outcomes(loaded(log)), log.size_bytes
-                clean(world)
-                assert outcomes(loaded(log)) == before
-                removed += size > log.size_bytes
-                clock.advance_ms(chance.choice([0, RETENTION_MS + 1]))
-        assert removed > 3
-        logs.abandon()
+    check_cleanings(seed, write, lambda log: outcomes(loaded(log)))
