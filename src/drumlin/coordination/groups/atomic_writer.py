@@ -15,7 +15,6 @@ from typing import Final
 from drumlin.clock import Clock
 from drumlin.coordination.background import Background
 from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.log import LoadedPartition
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.producer_ids import ProducerIds
@@ -26,8 +25,6 @@ from drumlin.coordination.state_batches import (
     check_sizes,
     room,
 )
-from drumlin.coordination.state_log import StateLog
-from drumlin.coordination.state_partitions import StatePartitions
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.producer_state import TransactionMarker
@@ -46,7 +43,7 @@ class AtomicWriter:
     """Transactions within a partition of `__consumer_offsets` that is led here.
 
     Handed in:
-        log, partitions, background: the coordinator's.
+        append(shard, batch), is_ours(shard), batch_bytes_max(shard), background: the coordinator's.
         clock: wall time, for records.
         producer_ids: a new one for each transaction.
         codec(): how batches are compressed, a number of `CODECS`.
@@ -54,14 +51,16 @@ class AtomicWriter:
 
     def __init__(
         self,
-        log: StateLog,
-        partitions: StatePartitions[GroupShard, LoadedPartition],
+        append: Callable[[GroupShard, bytearray], Confirmation | None],
+        is_ours: Callable[[GroupShard], bool],
+        batch_bytes_max: Callable[[GroupShard], int],
         background: Background,
         clock: Clock,
         producer_ids: ProducerIds,
         codec: Callable[[], int],
     ) -> None:
-        self._log, self._partitions, self._background = log, partitions, background
+        self._append, self._is_ours, self._batch_bytes_max = append, is_ours, batch_bytes_max
+        self._background = background
         self._clock, self._producer_ids, self._codec = clock, producer_ids, codec
 
     async def new_producer(self) -> Producer:
@@ -74,7 +73,7 @@ class AtomicWriter:
         Raises:
             KafkaError: the partition cannot be written to.
         """
-        limit = self._log.batch_bytes_max(shard.partition)
+        limit = self._batch_bytes_max(shard)
         bytes_max = min(room(limit), BATCH_BYTES_MAX)  # one takes part of a turn to append
         now_ms = self._clock.wall_ms()
         return RecordPacker(
@@ -97,7 +96,7 @@ class AtomicWriter:
             KafkaError: it cannot be written.
             Exception: what `check` raises.
         """
-        check_sizes(batches, self._log.batch_bytes_max(shard.partition))
+        check_sizes(batches, self._batch_bytes_max(shard))
         confirmation, is_begun = None, False
         try:
             for batch in batches:
@@ -122,7 +121,7 @@ class AtomicWriter:
 
     def _abort(self, shard: GroupShard, producer: Producer) -> bool:
         """Whether it is ended; as long as it is open, nothing after it is compacted."""
-        if not self._is_led(shard):
+        if not self._is_ours(shard):
             return True  # the present leader aborts it
         try:
             self._append(shard, self._marker(producer, is_commit=False))
@@ -135,14 +134,6 @@ class AtomicWriter:
     async def _abort_later(self, shard: GroupShard, producer: Producer) -> None:
         await asyncio.sleep(_RETRY_S)
         self._abort(shard, producer)
-
-    def _is_led(self, shard: GroupShard) -> bool:
-        return self._partitions.find(shard.partition) is shard
-
-    def _append(self, shard: GroupShard, batch: bytearray) -> Confirmation | None:
-        if not self._is_led(shard):
-            raise KafkaError(ErrorCode.not_coordinator)
-        return self._log.append(shard.partition, batch)
 
     def _marker(self, producer: Producer, *, is_commit: bool) -> bytearray:
         marker = TransactionMarker(is_commit, _COORDINATOR_EPOCH)

@@ -83,7 +83,13 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
         self._atomic_writer = AtomicWriter(
-            self._log, self._partitions, self._background, clock, producer_ids, limits.codec
+            self._append,
+            self._is_ours,
+            self._batch_bytes_max,
+            self._background,
+            clock,
+            producer_ids,
+            limits.codec,
         )
         self._alarm: asyncio.TimerHandle | None = None
         self._answering = Answering()
