@@ -61,18 +61,19 @@ def create_topics(
 
 
 class Faults:
-    """Does to a broker what happens to brokers, one fault after the other, by a seed.
+    """Does to a broker what happens to brokers, one fault after the other, by a seed."""
 
-    The first comes at once, so that a run is never too short for any.
-    """
-
-    def __init__(self, broker: Broker, seed: str, gap_s: tuple[float, float]) -> None:
+    def __init__(
+        self, broker: Broker, seed: str, gap_s: tuple[float, float], *, at_once: bool = False
+    ) -> None:
+        """at_once: there is no gap before the first, so that no run is too short for it."""
         self.counts: Counter[str] = Counter()
         #: A client sets it when it asks for a commit: the moment at which a kill hurts most.
         self.commit_asked = threading.Event()
         self._broker = broker
         self._random = random.Random(seed)
         self._gap_s = gap_s
+        self._first_gap_s = (0.0, 0.0) if at_once else gap_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: BaseException | None = None
@@ -89,12 +90,12 @@ class Faults:
 
     def _run(self) -> None:
         try:
-            while True:
+            gap_s = self._first_gap_s
+            while not self._stop.wait(self._random.uniform(*gap_s)):
                 fault = self._random.choice(("kill", "kill", "pause", "pause", "restart"))
                 getattr(self, f"_{fault}")()
                 self.counts[fault] += 1
-                if self._stop.wait(self._random.uniform(*self._gap_s)):
-                    return
+                gap_s = self._gap_s
         except BaseException as failure:
             self._failure = failure
 

@@ -63,7 +63,8 @@ def copy(plan: Copy, broker: Broker, directory: Path) -> Copied:
         Program(_command(plan, broker, number), directory / "copiers.out")
         for number in range(PARTITIONS)
     ]
-    faults = Faults(broker, plan.seed, (0.5, 2.0) if plan.records < _FEW else (2.0, 6.0))
+    gap_s = (0.5, 2.0) if plan.records < _FEW else (2.0, 6.0)
+    faults = Faults(broker, plan.seed, gap_s, at_once=True)
     began = time.monotonic()
     reader.start()
     try:
