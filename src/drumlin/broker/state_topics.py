@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.walk import end_of_batches
-from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
@@ -21,16 +21,9 @@ _READ_BYTES: Final = 1 << 20
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
-    def append(
-        partition: int,
-        batch: bytearray,
-        verification: Verification | None = NOT_REQUIRED,
-        reserve_bytes: int = 0,
-    ) -> Confirmation | None:
-        led = broker.partitions.get(name, partition)
-        led.append_internal(batch, broker.clock.wall_ms(), verification, reserve_bytes)
-        # A decision must be durable before it is answered, or written to other logs.
-        return broker.flushes.flush(led) if led.is_flush_due else None
+    def flush(partition: int) -> Confirmation:
+        """A decision must be durable before it is answered, or written to other logs."""
+        return broker.flushes.flush(broker.partitions.get(name, partition))
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return batches_of(broker.partitions.get(name, partition).log)
@@ -46,7 +39,8 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
     async def create() -> None:
         await create_automatically(broker, name)
 
-    return StateTopic(name, append, read_batches, batch_bytes_max, partition_count, create)
+    find = partial(broker.partitions.get, name)  # for each append: no function around it
+    return StateTopic(name, find, flush, read_batches, batch_bytes_max, partition_count, create)
 
 
 class StateLogs:

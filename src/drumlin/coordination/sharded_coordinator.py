@@ -26,6 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from drumlin.clock import Clock
 from drumlin.coordination.background import Background
 from drumlin.coordination.dropped_state import DroppedState
+from drumlin.coordination.log_errors import as_told
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.state_batches import (
     Encode,
@@ -254,7 +255,12 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             KafkaError: it is not in the log. The partition may have moved, and be back here.
         """
         self._check_is_ours(shard)
-        return self._log.append(shard.partition, batch, verification, reserve_bytes)
+        try:
+            led = self._topic.find(shard.partition)
+            led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
+        except KafkaError as error:
+            raise as_told(error) from error
+        return self._log.flush(shard.partition) if led.is_flush_due else None
 
     def _batch_bytes_max(self, shard: Shard) -> int:
         return self._log.batch_bytes_max(shard.partition)
