@@ -129,32 +129,30 @@ class Router:
             request = parse_request(api, header.api_version, frame, header.size)
         else:
             request = parse(header.api_version, frame, header.size)
-        started = self._start(api, handler, context, request)
+        try:
+            returned = handler.handle(context, request, response_shape(api, header.api_version))
+            if inspect.isgenerator(returned):  # the first turn of its work is now
+                work, loop = cast(Work[Any], returned), asyncio.get_running_loop()
+                finished = one_turn(work, first_turn_ends_at(loop))
+                returned = returned if finished is None else finished.result
+            started = self._started(api, header, returned)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
         if isinstance(started, Started):
             return when_done(started.answer, lets_pass=started.lets_pass)
         return started
 
-    def _start(
-        self, api: str, handler: Handler, context: RequestContext, request: Any
-    ) -> Parts | Started | None:
-        header = context.header
-        try:
-            answer = handler.handle(context, request, response_shape(api, header.api_version))
-            if isinstance(answer, EncodedBody):  # none of the questions below is needed
-                return _encode(api, header, answer)
-            if inspect.isgenerator(answer):
-                ends_at = first_turn_ends_at(asyncio.get_running_loop())
-                finished = one_turn(cast(Work[Any], answer), ends_at)
-                if finished is None:
-                    return Started(self._finish_in_turns(api, header, answer), is_work=True)
-                answer = finished.result
-            if isinstance(answer, Waiting):
-                return Started(self._finish(api, header, answer.awaitable), lets_pass=True)
-            if inspect.isawaitable(answer):
-                return Started(self._finish(api, header, answer))
-            return _encode(api, header, answer)
-        except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
+    def _started(self, api: str, header: RequestHeader, returned: Any) -> Parts | Started | None:
+        """What becomes of what a handler has returned, or of its work, which has had a turn."""
+        if isinstance(returned, EncodedBody):  # none of the questions below is needed
+            return _encode(api, header, returned)
+        if inspect.isgenerator(returned):
+            return Started(self._finish_in_turns(api, header, returned), is_work=True)
+        if isinstance(returned, Waiting):
+            return Started(self._finish(api, header, returned.awaitable), lets_pass=True)
+        if inspect.isawaitable(returned):
+            return Started(self._finish(api, header, returned))
+        return _encode(api, header, returned)
 
     async def _finish(
         self, api: str, header: RequestHeader, answer: Awaitable[Any]
@@ -223,7 +221,16 @@ class Router:
                     parse_request, api, header.api_version, frame, header.size
                 )
             )
-            started = self._start(api, handler, context, holder[0])
+            shape = response_shape(api, header.api_version)
+            try:  # as in `dispatch`
+                returned = handler.handle(context, holder[0], shape)
+                if inspect.isgenerator(returned):
+                    work, loop = cast(Work[Any], returned), asyncio.get_running_loop()
+                    finished = one_turn(work, first_turn_ends_at(loop))
+                    returned = returned if finished is None else finished.result
+                started = self._started(api, header, returned)
+            except Exception as error:  # noqa: BLE001  as above
+                return self._failed(api, header, error)
             if not isinstance(started, Started):
                 return started
             if started.is_work:
