@@ -348,11 +348,11 @@ class Partition:
         log = self.log
         while True:
             segments = log.segments.snapshot()
-            read = self.read(
+            read = log.read(
                 start_offset,
                 max_bytes,
-                _READ_COMMITTED,
-                minimum_one_batch=minimum_one_batch,
+                self.last_stable_offset,
+                minimum_one_batch,
                 may_block=may_block,
             )
             if not read.slices or not read.slices[0].size:

@@ -366,14 +366,23 @@ class PartitionLog(LogState):
                 f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
                 f"{self.log_end_offset}",
             )
+        self.log_directory.check_readable()
         if start_offset >= end_offset:
-            self.log_directory.check_readable()
             return _NOTHING
         how = self._files.read_at if may_block else self._files.read_resident_at
-        found = self._look(
-            lambda: self.segments.read(start_offset, max_bytes, end_offset, minimum_one_batch, how)
-        )
-        return _NOTHING if found is None else ReadResult((found,))
+        while True:  # as in `_look`, which would make the way longer
+            segments = self.segments.snapshot()
+            try:
+                for segment, end in self.segments.between(start_offset, end_offset, how):
+                    found = segment.read(start_offset, max_bytes, end, minimum_one_batch, how)
+                    if found is not None:
+                        return ReadResult((found,))
+                return _NOTHING
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool = True
@@ -414,9 +423,12 @@ class PartitionLog(LogState):
             except BlockingIOError:
                 raise
             except OSError as error:
-                if isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments:
-                    continue  # a segment was deleted under our hands
-                raise self._failed(error, "read") from error
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
+
+    def _has_changed(self, segments: tuple[Segment, ...], error: OSError) -> bool:
+        """Whether a segment was deleted under our hands: then one has to look again."""
+        return isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments
 
     # -- removing ----------------------------------------------------------------------
 
