@@ -305,7 +305,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             KafkaError: none of them is committed, whatever the log has of a transaction's.
         """
         self._check_leads(shard)
-        check = shard.check_commit(commit.group_id, commit.committer)
+        check = shard.admit_commit(commit.group_id, commit.committer)
         metadata_max_bytes = self._config.offset_metadata_max_bytes
         codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
         if not accepted:
@@ -383,7 +383,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             KafkaError: what comes next may not be committed any more.
         """
         self._check_leads(shard)
-        check = shard.check_commit(commit.group_id, commit.committer)
+        check = shard.admit_commit(commit.group_id, commit.committer)
         if check is None:
             return
         for topic in topics:

@@ -160,7 +160,7 @@ class Group(StaticMembers):
         return codes, self._take_effects()
 
     def check_offset_commit(self, committer: Committer) -> None:
-        """Check that the client may commit offsets; a member's commit counts as a heartbeat.
+        """Check that the client may commit offsets.
 
         Raises:
             KafkaError: it may not.
@@ -175,12 +175,17 @@ class Group(StaticMembers):
             if committer.is_transactional:
                 return  # its first versions do not name the member
             raise KafkaError(ErrorCode.unknown_member_id)
-        member = self._check_member(member_id, group_instance_id, generation_id)
+        self._check_member(member_id, group_instance_id, generation_id)
         if committer.is_transactional:
             return
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise KafkaError(ErrorCode.rebalance_in_progress)
-        self._extend_session(member)
+
+    def note_commit(self, committer: Committer) -> None:
+        """A member's commit counts as a heartbeat, but for one in a transaction."""
+        member = self.membership.members.get(committer.member_id)
+        if member is not None and not committer.is_transactional:
+            self._extend_session(member)
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may fetch offsets."""
