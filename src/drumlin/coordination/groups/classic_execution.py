@@ -61,7 +61,7 @@ class ClassicGroupExecution(GroupExecution):
         self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
     ) -> None:
         try:
-            confirmation = self._write(shard, [(GroupKey(group.group_id), metadata)])
+            confirmation = self._writer.write(shard, [(GroupKey(group.group_id), metadata)])
             group.in_log(metadata)
         except KafkaError as error:
             self._stored(shard, group, store, error.code)
@@ -89,7 +89,7 @@ class ClassicGroupExecution(GroupExecution):
                     made = await self._batch_of(shard, group, stores, making, metadata)
                     if made is None:
                         return
-                    confirmation = self._append(shard, made[0])
+                    confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
                     # Now: the next record must not say what is taken back here.
@@ -128,7 +128,7 @@ class ClassicGroupExecution(GroupExecution):
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
         codec = self._config.offsets_topic_compression_codec
-        now_ms, bytes_max = self._clock.wall_ms(), room(self._batch_bytes_max(shard))
+        now_ms, bytes_max = self._clock.wall_ms(), room(self._writer.batch_bytes_max(shard))
         ((batch, _),) = await asyncio.to_thread(
             encode_batches, [record], now_ms, codec, bytes_max=bytes_max
         )

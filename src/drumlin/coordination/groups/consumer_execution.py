@@ -39,7 +39,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
         Raises:
             KafkaError: nothing has happened.
         """
-        written = self._when_written(shard, outcome.records, outcome.answer)
+        written = self._writer.when_written(shard, outcome.records, outcome.answer)
         return self._follow_up(shard, group_id, outcome, written)
 
     def _follow_up(
@@ -74,7 +74,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             group.is_resolving = False
         if self._is_active and shard.groups.get(group.group_id) is group:
             try:
-                self._write(shard, resolved(group, found))
+                self._writer.write(shard, resolved(group, found))
             except KafkaError as error:
                 group.knows_new_topics = False  # a later heartbeat tries again
                 _log.warning("group %r: topics found were not written: %s", group.group_id, error)
@@ -131,13 +131,13 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             past.extend(group.targets.values())
             group.follow(target.epoch, targets)
 
-        yield from self._write_in_turns(shard, target.records, last, take_over)
+        yield from self._writer.write_in_turns(shard, target.records, last, take_over)
         for done_with in (target.records, past):  # all at once, that would take a turn to free
             while done_with:
                 del done_with[-_FREED_AT_ONCE:]
                 yield
         # Of thousands of partitions, what the member has comes in a turn of its own.
-        self._check_leads(shard)
+        self._writer.check_leads(shard)
         check_group()
         followed = outcome.follow(group, outcome.answer)
-        return self._when_written(shard, followed.records, followed.answer)
+        return self._writer.when_written(shard, followed.records, followed.answer)

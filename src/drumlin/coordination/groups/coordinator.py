@@ -31,7 +31,6 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
-from drumlin.coordination.groups.dropped_groups import unloading
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord
@@ -85,12 +84,6 @@ class GroupCoordinator(DowngradeExecution):
         await super().close()
         await self._answering.finish()
 
-    def _unload(self, shard: GroupShard) -> Work[None]:
-        def tell(shard: GroupShard, group: AnyGroup) -> None:
-            self._carry_out(shard, group, group.unload())
-
-        return unloading(shard, tell)
-
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The committed offsets of a topic are deleted with it."""
         self._background.spawn(self._delete_offsets_of(topic, topic_id))
@@ -112,7 +105,7 @@ class GroupCoordinator(DowngradeExecution):
         for records in shard.topic_deleted(topic, topic_id):
             try:
                 if records:
-                    self._write(shard, records)
+                    self._writer.write(shard, records)
             except KafkaError as error:
                 _log.warning("partition %d: not removed: %s: %s", partition, what, error)
                 return False
@@ -153,7 +146,7 @@ class GroupCoordinator(DowngradeExecution):
         if modern is not None and modern.members:
             return self._join_consumer_group(shard, modern, request)
         if modern is not None:
-            self._write(shard, modern.tombstones())  # it begins anew, as a classic group
+            self._writer.write(shard, modern.tombstones())  # it begins anew, as a classic group
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:
@@ -434,7 +427,7 @@ class GroupCoordinator(DowngradeExecution):
             held = shard.held(group_id)
             if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
                 records = shard.delete_group(group_id)
-                return self._when_written(shard, records, ErrorCode.none)
+                return self._writer.when_written(shard, records, ErrorCode.none)
             yield from self._remove_offsets(
                 shard, group_id, held, lambda: shard.group(group_id).check_delete()
             )
@@ -459,7 +452,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: none of them was written.
         """
-        return self._when_written(shard, records, None)
+        return self._writer.when_written(shard, records, None)
 
     def write_in_turns(
         self,
@@ -468,8 +461,8 @@ class GroupCoordinator(DowngradeExecution):
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
     ) -> Work[Written[None]]:
-        """As `_write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = yield from self._write_in_turns(shard, records, last, take_over)
+        """As `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
+        confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
         return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:

@@ -95,7 +95,7 @@ class DowngradeExecution(UpgradeExecution):
         group_id, revision = group.group_id, group.revision
 
         def check() -> None:
-            self._check_leads(shard)
+            self._writer.check_leads(shard)
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 

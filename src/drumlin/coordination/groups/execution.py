@@ -22,6 +22,7 @@ from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
 from drumlin.coordination.groups.classic.states import Deadline
 from drumlin.coordination.groups.commit import Commit, counts_partly, partly, sorted_out
 from drumlin.coordination.groups.config import CoordinatorConfig
+from drumlin.coordination.groups.dropped_groups import unloading
 from drumlin.coordination.groups.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import LoadedPartition, load
@@ -30,16 +31,12 @@ from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.sharded_coordinator import (
-    Found,
-    ShardedCoordinator,
-    StateForm,
-    StateLimits,
-)
-from drumlin.coordination.state_batches import RecordPacker, check_sizes, room
+from drumlin.coordination.sharded_coordinator import Found, ShardedCoordinator
+from drumlin.coordination.state_batches import check_sizes, room
+from drumlin.coordination.state_form import StateForm, StateLimits
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.storage.verification import Verification
-from drumlin.turns import Pace, Turns, Work, one_turn
+from drumlin.turns import Pace, Turns, Work, emptied, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -70,6 +67,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             lambda partition: GroupShard(partition, self._context),
             load,
             self._take_over,
+            self._unload,
             encode_record,
             self._apply,
         )
@@ -78,14 +76,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             lambda: config.offsets_commit_timeout_ms,
             lambda: config.offsets_topic_compression_codec,
         )
-        super().__init__(topic, form, limits, clock, turns)
+        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
         self._atomic_writer = AtomicWriter(
-            self._append,
-            self._is_ours,
-            self._batch_bytes_max,
+            self._writer,
             self._background,
             clock,
             producer_ids,
@@ -131,7 +127,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
 
     def _write_of_group(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
         try:
-            confirmation = self._write(shard, write.records) if write.records else None
+            confirmation = self._writer.write(shard, write.records) if write.records else None
         except KafkaError as error:
             _log.warning("records of group %r were not written: %s", group.group_id, error)
             _refuse(write.answers, error)
@@ -169,6 +165,12 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
     def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
         yield from self._unloading.go_on()
         yield from shard.take_over(loaded)
+
+    def _unload(self, shard: GroupShard) -> Work[None]:
+        def tell(shard: GroupShard, group: AnyGroup) -> None:
+            self._carry_out(shard, group, group.unload())
+
+        return unloading(shard, tell)
 
     def _on_loaded(self, partition: int) -> None:
         self._set_alarm()
@@ -259,43 +261,6 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         for each in shard.apply(records):
             self._answer(each)
 
-    def _write_in_turns(
-        self,
-        shard: GroupShard,
-        records: Iterable[GroupRecord],
-        last: Callable[[], tuple[Sequence[GroupRecord], T]],
-        take_over: Callable[[T], None],
-    ) -> Work[Confirmation | None]:
-        """As `_write`, for very many records, none of which may count before all do.
-
-        `last` says with which records they end, when they are appended, and gives what
-        `take_over` takes over of all of them.
-
-        Raises:
-            KafkaError: as `_write`, and as `last`.
-        """
-        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        packer = RecordPacker(encode_record, self._clock.wall_ms(), codec, bytes_max=room(limit))
-        for record in records:
-            packer.add(record)
-            yield
-        self._check_leads(shard)
-        ends, result = last()
-        for record in ends:
-            packer.add(record)
-        batches = packer.batches()
-        check_sizes([batch for batch, _ in batches], limit)
-        confirmation, written = None, list[GroupRecord]()
-        for batch, contained in batches:
-            try:
-                confirmation = self._append(shard, batch)
-            except KafkaError:
-                self._apply(shard, written)  # the memory says what the log does
-                raise
-            written += contained
-        take_over(result)
-        return confirmation
-
     def _commit(
         self, shard: GroupShard, commit: Commit, verification: Verification | None
     ) -> Work[Written[list[ErrorCode]]]:
@@ -304,13 +269,13 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         Raises:
             KafkaError: none of them is committed, whatever the log has of a transaction's.
         """
-        self._check_leads(shard)
+        self._writer.check_leads(shard)
         check = shard.admit_commit(commit.group_id, commit.committer)
         metadata_max_bytes = self._config.offset_metadata_max_bytes
         codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
         if not accepted:
             return Written(codes)
-        limit, now_ms = self._batch_bytes_max(shard), self._clock.wall_ms()
+        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
         codec = self._config.offsets_topic_compression_codec
         packer = OffsetPacker(
             commit.group_id,
@@ -325,25 +290,34 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
                 yield
             packer.add(positions)
         batches = yield from packer.batches()
-        are_several = len(batches) > 1
+        are_several, count, refusal = len(batches) > 1, 0, ErrorCode.none
         if are_several:
             check_sizes([batch for batch, _ in batches], limit)
-        confirmation, count = None, 0
-        batches.reverse()
-        while batches:
-            batch, topics = batches.pop()  # forgotten one by one, as they may say very much
-            try:
-                if are_several or codec or not commit.is_one_piece:
-                    yield
-                    self._check_again(shard, commit, topics)
-                confirmation = self._append(shard, batch, verification)
-            except KafkaError as error:
-                if not counts_partly(commit, count, error):
-                    raise
-                codes = yield from partly(codes, count, error.code)
-                break
+
+        def check_again(topics: list[TopicValues]) -> None:
+            self._check_again(shard, commit, topics)
+
+        def take_over(topics: list[TopicValues], _: int) -> None:
+            nonlocal count
             shard.apply_offsets(commit.group_id, topics, commit.producer)
             count += sum(len(each.partitions) for each in topics)
+
+        def counts_without(error: KafkaError) -> bool:
+            nonlocal refusal
+            refusal = error.code
+            return counts_partly(commit, count, error)
+
+        left = emptied(batches)  # as they may say very much
+        confirmation = yield from self._writer.write_batches(
+            shard,
+            left,
+            check_again if are_several or codec or not commit.is_one_piece else None,
+            take_over,
+            verification,
+            counts_without,
+        )
+        if refusal is not ErrorCode.none:
+            codes = yield from partly(codes, count, refusal)
         return self._log.written(codes, confirmation)
 
     def _remove_offsets(
@@ -358,8 +332,8 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         Raises:
             KafkaError: as `_write`, and as `check`.
         """
-        limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        now_ms = self._clock.wall_ms()
+        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
+        codec = self._config.offsets_topic_compression_codec
         packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=room(limit))
         for topic, partitions in topics.items():
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
@@ -367,14 +341,19 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
                 yield
         batches = yield from packer.batches()
         check_sizes([batch for batch, _ in batches], limit)
-        confirmation = None
-        for batch, removed in batches:
-            yield
-            self._check_leads(shard)
+
+        def check_again(_: list[TopicValues]) -> None:
+            self._writer.check_leads(shard)
             check()
-            confirmation = self._append(shard, batch)
-            shard.remove_offsets(group_id, removed)
-        return confirmation
+
+        return (
+            yield from self._writer.write_batches(
+                shard,
+                batches,
+                check_again,
+                lambda removed, _: shard.remove_offsets(group_id, removed),
+            )
+        )
 
     def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
         """Check again what may be committed: other requests ran meanwhile.
@@ -382,7 +361,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         Raises:
             KafkaError: what comes next may not be committed any more.
         """
-        self._check_leads(shard)
+        self._writer.check_leads(shard)
         check = shard.admit_commit(commit.group_id, commit.committer)
         if check is None:
             return

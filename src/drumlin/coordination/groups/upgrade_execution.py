@@ -146,7 +146,7 @@ class UpgradeExecution(ConsumerGroupExecution):
                 return (yield from self._try_to_upgrade(shard, group, request, producer))
             except Changed:
                 yield
-        self._check_leads(shard)
+        self._writer.check_leads(shard)
         return self._heartbeat_in_consumer_group(shard, group.group_id, request)
 
     def _try_to_upgrade(
@@ -163,7 +163,7 @@ class UpgradeExecution(ConsumerGroupExecution):
         deadlines, made = modern.context.deadlines, list[GroupRecord]()
 
         def check() -> None:
-            self._check_leads(shard)
+            self._writer.check_leads(shard)
             if group.revision != revision or shard.groups.get(group_id) is not group:
                 raise Changed
 
