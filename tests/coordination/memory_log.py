@@ -218,5 +218,5 @@ def lead_all(coordinator: GroupCoordinator, log: MemoryLog) -> None:
 
 def wake(coordinator: GroupCoordinator) -> None:
     """All deadlines that have come are met, however many turns that takes."""
-    while coordinator.wake():
+    while coordinator._alarm.wake():
         pass
