@@ -98,7 +98,7 @@ class Upgrades:
             records = list(to_consumer(group, self._context.topics))
         elif group is not None:
             records = group.tombstones()
-        modern = self._made_beside(group_id) if records else self._made(group_id)
+        modern = ConsumerGroup(group_id, beside(self._context) if records else self._context)
         for record in records:
             _replay(modern, record)
         outcome = heartbeats.heartbeat(modern, request)
@@ -108,12 +108,6 @@ class Upgrades:
     def _check_upgrade(self, group: Group) -> None:
         config = self._context.rules
         check_upgrade(group, config.group_consumer_migration_policy, config.group_consumer_max_size)
-
-    def _made(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._context)
-
-    def _made_beside(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, beside(self._context))
 
     # -- groups of very many members -----------------------------------------------------------
 
@@ -175,7 +169,7 @@ class Upgrades:
         """
         self._check_upgrade(group)
         group_id, made = group.group_id, list[GroupRecord]()
-        modern = self._made_beside(group_id)
+        modern = ConsumerGroup(group_id, beside(self._context))
         deadlines = modern.context.deadlines
         check = same(self._writer, shard, group)
         packer = self._atomic_writer.packer(shard, producer)
