@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kio.schema.index import api_key_map, schema_name_map
 
@@ -25,6 +25,9 @@ from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
 from drumlin.wire.header_layouts import has_flexible_request_header, has_flexible_response_header
 from drumlin.wire.schema_fields import fields_of_all_versions
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity
 
 ZERO: Final = timedelta(0)
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
@@ -69,10 +72,10 @@ class Shape:
     def __init__(self, api_name: str, version: int, kind: str) -> None:
         self._api_name, self._kind = api_name, kind
         self._module = _module(api_name, version, kind)
-        self._builders: dict[str, Callable[..., Any]] = {}
+        self._builders: dict[str, Callable[..., Entity]] = {}
         self.version = version
 
-    def __call__(self, class_name: str, /, **fields: Any) -> Any:
+    def __call__(self, class_name: str, /, **fields: Any) -> Entity:
         """An instance of this version's class `class_name`.
 
         Raises:
@@ -98,7 +101,7 @@ class Shape:
         return any(each.name == field for each in known)
 
 
-def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
+def error_response(api_name: str, version: int, code: ErrorCode) -> Entity | None:
     """A response with only `code`; None if the API's response has no top-level error code."""
     entity = _payload_class(api_name, version, "response")
     known = {field.name: field for field in dataclasses.fields(entity)}
@@ -109,7 +112,8 @@ def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
         for name, field in known.items()
         if field.default is dataclasses.MISSING
     }
-    return entity(**{**blank, "error_code": code})
+    answer: Entity = entity(**{**blank, "error_code": code})
+    return answer
 
 
 _BLANKS: Final = {
@@ -168,7 +172,7 @@ def _fewer_than(left: int, entity: Any) -> int:
     return left
 
 
-def _builder(entity: Any, some_version_has: Collection[str]) -> Callable[..., Any]:
+def _builder(entity: Any, some_version_has: Collection[str]) -> Callable[..., Entity]:
     """What makes an instance out of its fields, quickly. Those of other versions are left out.
 
     The generated `__init__` of a frozen class sets every field through `object.__setattr__`
@@ -197,7 +201,7 @@ def _builder(entity: Any, some_version_has: Collection[str]) -> Callable[..., An
     only_by_name = ["*", *parameters] if parameters else []
     source = f"def {entity.__name__}({', '.join(only_by_name)}):\n{body}\n"
     exec(compile(source, f"<builder of {entity.__name__}>", "exec"), names)  # noqa: S102
-    return cast(Callable[..., Any], names[entity.__name__])
+    return cast("Callable[..., Entity]", names[entity.__name__])
 
 
 def schema_versions(api_name: str) -> tuple[int, int]:
