@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.walk import end_of_batches
 
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
-    from drumlin.storage.partition_log import PartitionLog
-
-_READ_BYTES: Final = 1 << 20
 
 
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
@@ -26,7 +21,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
         return broker.flushes.flush(broker.partitions.get(name, partition))
 
     def read_batches(partition: int) -> Iterable[bytes]:
-        return batches_of(broker.partitions.get(name, partition).log)
+        return broker.partitions.get(name, partition).batches()
 
     def batch_bytes_max(partition: int) -> int:
         config = broker.partitions.get(name, partition).config
@@ -55,32 +50,3 @@ class StateLogs:
 
     def delete_before(self, partition: int, offset: int) -> None:
         self._broker.partitions.get(self._name, partition).delete_records_before(offset)
-
-
-def batches_of(log: PartitionLog) -> Iterator[bytes]:
-    """All whole batches of a log, in pieces. Blocks.
-
-    Raises:
-        CorruptRecord: no whole batch is where one should be, or one does not follow the one before
-            it: there would be no end.
-        KafkaError: the log cannot be read, or not as batches.
-    """
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
-        if not result.slices:
-            return
-        piece = result.slices[0]
-        try:
-            data = piece.read()
-        except OSError as error:
-            raise log.log_directory.fail_log(error, f"read {log.name}") from error
-        finally:
-            piece.release()
-        beginning = offset
-        offset, is_behind = end_of_batches(data, offset)
-        if not is_behind:
-            raise CorruptRecord(f"{log.name}: after {offset}, a batch that ends before it")
-        if offset == beginning:
-            raise CorruptRecord(f"{log.name}: no batch begins at offset {offset}")
-        yield data

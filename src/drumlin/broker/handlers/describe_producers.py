@@ -55,7 +55,7 @@ def _partition(
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
-        for entry in partition.producer_state.freeze().entries():
+        for entry in partition.active_producers():
             producers.append(_producer(shape, entry))
             yield
     except KafkaError as error:

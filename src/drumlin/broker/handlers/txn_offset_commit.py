@@ -120,24 +120,23 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     if not is_required and not adds:
         return NOT_REQUIRED
     producer = Producer(request.producer_id, request.producer_epoch)
-    state = broker.partitions.get(GROUP_METADATA, index).producer_state
-    verification = state.begin_verification(
+    partition = broker.partitions.get(GROUP_METADATA, index)
+    verification = partition.begin_verification(
         *producer, _NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
     )
     if verification is None:
         return None  # the transaction is open in the log
-    partition = (GROUP_METADATA, index)
     codes = await ask_coordinator(
         broker,
         request.transactional_id,
         producer,
-        [partition],
+        [(GROUP_METADATA, index)],
         adds=adds,
         knows_abortable=context.version >= _ABORTABLE_FROM,
     )
-    code = codes[partition]
+    code = codes[GROUP_METADATA, index]
     if code is not ErrorCode.none:
-        not_confirmed(broker, code, state, producer.producer_id, verification)
+        not_confirmed(broker, code, partition.withdrawal_of(producer.producer_id, verification))
         raise KafkaError(code)
     return verification if is_required else NOT_REQUIRED
 
