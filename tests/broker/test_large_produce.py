@@ -15,7 +15,7 @@ import pytest
 
 from broker.in_process import running
 from broker.test_produce import Side, request
-from drumlin.broker import producing
+from drumlin.broker import produce_appends
 from drumlin.broker.flushes import Flushes
 from drumlin.turns import TURN_S
 from drumlin.wire.messages import parse_response
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_many_records_is_told_by_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
-    write = producing.write_produce_answer
+    write = produce_appends.write_produce_answer
 
     def note(*arguments: Any) -> bytes:
         threads.append(threading.get_ident())
@@ -83,7 +83,7 @@ def test_what_is_wrong_with_many_records_is_told_by_a_thread(
 
     async def run() -> None:
         async with side(tmp_path, cleanup_policy="compact") as one:
-            monkeypatch.setattr(producing, "write_produce_answer", note)
+            monkeypatch.setattr(produce_appends, "write_produce_answer", note)
             keyless = Batch(tuple(Rec(key=None, value=bytes(40)) for _ in range(150))).encode()
             answered = outcomes(await one.ask(produce([keyless] * _PARTITIONS)))
             assert [len(each.record_errors) for each in answered] == [100] * _PARTITIONS
@@ -102,8 +102,8 @@ def test_many_transactional_batches_are_looked_at_in_turns(
             producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
             records = batch(b"x", extra_attributes=0x10, **producer)
             count = [0]
-            slow = counted(producing.header_of, count, 0.6 * TURN_S)
-            monkeypatch.setattr(producing, "header_of", slow)
+            slow = counted(produce_appends.header_of, count, 0.6 * TURN_S)
+            monkeypatch.setattr(produce_appends, "header_of", slow)
             frame = produce([records] * 300, transactional_id="nobody's")
             most, answer = await most_in_one_turn(one, frame, count)
             assert {each.error_code.name for each in outcomes(answer)} != {"none"}

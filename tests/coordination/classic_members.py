@@ -14,7 +14,7 @@ from coordination.scenario import subscription
 from coordination.test_group_coordinator import loaded
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import answering, classic_store
+from drumlin.coordination.groups import answer_queue, classic_store
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.messages import (
     JoinAnswer,
@@ -36,7 +36,7 @@ Members = list[JoinAnswer]
 def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step is a turn from now on."""
     monkeypatch.setattr(turns, "TURN_S", 0)
-    monkeypatch.setattr(answering, "TURN_S", 0)
+    monkeypatch.setattr(answer_queue, "TURN_S", 0)
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
 
 

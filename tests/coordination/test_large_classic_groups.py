@@ -29,7 +29,7 @@ from coordination.settings import Settings
 from coordination.test_group_coordinator import commit, loaded, with_coordinator
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import answering
+from drumlin.coordination.groups import answer_queue
 from drumlin.coordination.groups.classic.messages import (
     JoinAnswer,
     JoinRequest,
@@ -89,7 +89,7 @@ def test_what_is_decided_at_once_for_few_members_needs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(turns, "TURN_S", 10)
-    monkeypatch.setattr(answering, "TURN_S", 10)
+    monkeypatch.setattr(answer_queue, "TURN_S", 10)
 
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         joining = [coordinator.join("g", request()) for _ in range(20)]

@@ -148,9 +148,7 @@ class Router:
             return when_done(started.answer, lets_pass=started.lets_pass)
         return started
 
-    def _started(
-        self, api: str, header: RequestHeader, returned: Answer[object]
-    ) -> Parts | Started:
+    def _started(self, api: str, header: RequestHeader, returned: Answer) -> Parts | Started:
         """What becomes of what a handler has returned, or of its work, which has had a turn."""
         if isinstance(returned, EncodedBody):  # none of the questions below is needed
             return _encode(api, header, returned)

@@ -20,7 +20,7 @@ from typing import Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.later import Later, Parts, when_done
-from drumlin.broker.producing import Producing
+from drumlin.broker.produce_appends import ProduceAppends
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.produce_request import (
     ManyPartitions,
@@ -39,18 +39,18 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later | None:
         request = read_produce_request(header.api_version, frame, header.size, _AT_ONCE_MAX)
     except ManyPartitions:
         return when_done(_answer_many(context, frame))
-    return Producing(context, request).start()
+    return ProduceAppends(context, request).start()
 
 
 async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
-    producing = await context.broker.threads.making(_read_many, context, frame)
-    return await producing.append_in_turns()
+    appends = await context.broker.threads.making(_read_many, context, frame)
+    return await appends.append_in_turns()
 
 
-def _read_many(context: RequestContext, frame: memoryview) -> Producing:
+def _read_many(context: RequestContext, frame: memoryview) -> ProduceAppends:
     header = context.header
     try:
         request = read_produce_request(header.api_version, frame, header.size, _PARTITIONS_MAX)
-        return Producing(context, request)
+        return ProduceAppends(context, request)
     except ManyPartitions:
         raise MalformedMessage(f"more than {_PARTITIONS_MAX} topics and partitions") from None

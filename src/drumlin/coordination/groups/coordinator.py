@@ -14,7 +14,7 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.answering import Answering
+from drumlin.coordination.groups.answer_queue import AnswerQueue
 from drumlin.coordination.groups.any_group import AnyGroup
 from drumlin.coordination.groups.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.by_kind import expire
@@ -118,12 +118,12 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
-        self._answering = Answering()
+        self._answers = AnswerQueue()
         effects = self._effects = Effects(
             writer,
             log,
             background,
-            self._answering,
+            self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
             lambda shard, group: downgrades.begin(shard, group),
@@ -153,7 +153,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     async def close(self) -> None:
         self._alarm.stop()
         await super().close()
-        await self._answering.finish()
+        await self._answers.finish()
 
     def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
         yield from self._unloading.go_on()
@@ -174,7 +174,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     def _apply(self, shard: GroupShard, records: Iterable[GroupRecord], _: int) -> None:
         for each in shard.apply(records):
-            self._answering.give(each)
+            self._answers.give(each)
 
     def _tell(self, deadline: Deadline) -> None:
         group_id = deadline.group_id

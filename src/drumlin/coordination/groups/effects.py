@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from drumlin.coordination.background import Background
-from drumlin.coordination.groups.answering import ANSWERS_PER_TURN, Answering
+from drumlin.coordination.groups.answer_queue import ANSWERS_PER_TURN, AnswerQueue
 from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect, Write
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers, Store
@@ -30,7 +30,7 @@ class Effects:
     """The effects in the groups of the partitions that are led here.
 
     Handed in:
-        writer, log, background, answering: the coordinator's.
+        writer, log, background, answers: the coordinator's.
         alarm: is set for deadlines that the groups have set meanwhile.
         store(shard, group, store): stores a classic group's decision.
         downgrade(shard, group): begins to make a classic group of it, unless that is under way.
@@ -41,24 +41,24 @@ class Effects:
         writer: ShardWriter[GroupShard, GroupRecord],
         log: StateLog,
         background: Background,
-        answering: Answering,
+        answers: AnswerQueue,
         alarm: DeadlineAlarm,
         store: Callable[[GroupShard, Group, Store], None],
         downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
         self._writer, self._log, self._background = writer, log, background
-        self._answering, self._alarm = answering, alarm
+        self._answers, self._alarm = answers, alarm
         self._store, self._downgrade = store, downgrade
 
     def carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         """Carry out what the group has decided just now."""
         if len(effects) > ANSWERS_PER_TURN:
             answers = [each for each in effects if isinstance(each, Answer)]
-            self._answering.give(Answers(len(answers), iter(answers)))
+            self._answers.give(Answers(len(answers), iter(answers)))
             effects = [each for each in effects if not isinstance(each, Answer)]
         for effect in effects:
             if isinstance(effect, (Answer, Answers)):
-                self._answering.give(effect)
+                self._answers.give(effect)
             elif isinstance(effect, Write):
                 self._write(shard, group, effect)
             elif isinstance(effect, Downgrade):
@@ -72,7 +72,7 @@ class Effects:
         """Of what a group has decided that is no more, only requests need be answered."""
         for effect in effects:
             if isinstance(effect, (Answer, Answers)):
-                self._answering.give(effect)
+                self._answers.give(effect)
 
     def go_on(
         self,

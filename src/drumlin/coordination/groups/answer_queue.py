@@ -25,7 +25,7 @@ ANSWERS_PER_TURN: Final = 32
 _OF_MANY: Final = 16
 
 
-class Answering:
+class AnswerQueue:
     """Between different requests, answers have no order."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""One Produce request on its way: its batches are checked, appended, flushed and answered.
+"""What one Produce request appends: its batches are checked, appended, flushed and answered.
 
 Owns nothing but the request. An append is one synchronous step; between two of them, partitions
 may have been created, deleted or moved, so each is looked up when its turn comes.
@@ -55,7 +55,7 @@ _WITHOUT_START_OFFSET: Final = frozenset(
 Part = tuple[bytes, int, memoryview | None]
 
 
-class Producing:
+class ProduceAppends:
     """See the module."""
 
     __slots__ = (
