@@ -18,7 +18,7 @@ from drumlin.broker.first_use import handler_module
 from drumlin.broker.served import SERVED
 
 #: Groups of two versions, of which one names topics by id, the other by name.
-_ANYTHING = {"offset_fetch.py::_unlike", "offset_commit.py::handle"}
+_ANYTHING = {"offset_fetch.py::_unlike"}
 _FOLDER = Path(handlers.__path__[0])
 _MODULE = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
 

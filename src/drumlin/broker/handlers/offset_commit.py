@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import Answer, RequestContext, Waiting
 from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.pending_answer import Written
 from drumlin.metadata.image import TopicState
@@ -39,7 +39,7 @@ def parse(_version: int, frame: memoryview, position: int) -> Unread:
     return Unread(frame, position)
 
 
-def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Unread, shape: Shape) -> Answer:
     return few_at_a_time(context, request, _work(context, request, shape.version))
 
 
