@@ -21,6 +21,6 @@ class ConfigError(ValueError):
 class UnknownKey(ConfigError):
     """A key that Apache Kafka does not know either."""
 
-    def __init__(self, key: str, value: str | None, similar: str | None) -> None:
-        hint = f"; did you mean {similar}?" if similar else ""
-        super().__init__(key, value, f"no such configuration key{hint}")
+    def __init__(self, key: str, value: str | None, hint: str | None) -> None:
+        said = f"; {hint}" if hint else ""
+        super().__init__(key, value, f"no such configuration key{said}")

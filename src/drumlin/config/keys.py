@@ -15,14 +15,13 @@ cannot be changed while this broker runs.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from drumlin.config.errors import ConfigError, UnknownKey
+from drumlin.config.errors import ConfigError
 from drumlin.config.values import Refused, Rule, Value, ValueType, parse, rule
 
 READ_ONLY: Final = "read-only"
@@ -155,16 +154,3 @@ def of_a_listener(name: str) -> tuple[str, str] | None:
     """Listener and key, where `name` is a key for one listener."""
     match = _OF_A_LISTENER.fullmatch(name)
     return (match[1], match[2]) if match else None
-
-
-def known_broker_key(name: str, value: str | None) -> Key | None:
-    """The broker key `name`; None for one of a listener or plugin, which may be anything.
-
-    Raises:
-        UnknownKey: neither.
-    """
-    key = broker_keys().get(name)
-    if key is None and not name.startswith(FREE_PREFIXES):
-        similar = difflib.get_close_matches(name, broker_keys(), n=1)
-        raise UnknownKey(name, value, similar[0] if similar else None)
-    return key

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.config.errors import ConfigError
+from drumlin.config.hints import todays_broker_keys
 from drumlin.config.keys import FREE_PREFIXES, broker_keys
 from drumlin.config.properties import parse_properties
 
@@ -55,6 +56,10 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
 
 def nearest_variable(variable: str) -> str | None:
     """The variable that was meant, perhaps."""
+    key = variable.upper().removeprefix(ENVIRONMENT_PREFIX).replace("_", ".").lower()
+    todays = todays_broker_keys(key)
+    if todays:
+        return ENVIRONMENT_PREFIX + todays[0].replace(".", "_").upper()
     known = [ENVIRONMENT_PREFIX + name for name in _variables()]
     return next(iter(difflib.get_close_matches(variable.upper(), known, 1)), None)
 

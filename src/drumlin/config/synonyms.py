@@ -4,9 +4,7 @@ broker's own keys stand for each other.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from drumlin.config.keys import topic_keys
@@ -56,22 +54,6 @@ BROKER_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
-
-
-_CLOSE_ENOUGH: Final = 0.8
-_GUESSED_MAX: Final = 64  # letters: comparing longer names would take a turn of the loop
-
-
-@lru_cache(256)
-def meant_topic_key(name: str) -> str | None:
-    """The topic key that was meant by `name`: the broker's key of it, or one misspelt."""
-    for key, synonyms in BROKER_SYNONYMS.items():
-        if any(name == synonym for synonym, _ in synonyms):
-            return key
-    if len(name) > _GUESSED_MAX:
-        return None
-    close = difflib.get_close_matches(name, topic_keys(), n=1, cutoff=_CLOSE_ENOUGH)
-    return close[0] if close else None
 
 
 def topic_default(topic_key: str, values: Mapping[str, Any]) -> Value:

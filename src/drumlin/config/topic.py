@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from drumlin.config.errors import ConfigError
+from drumlin.config.hints import topic_hint
 from drumlin.config.keys import topic_keys
-from drumlin.config.synonyms import meant_topic_key
 from drumlin.config.values import Value
 from drumlin.records.append_rules import AppendRules
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -115,9 +115,8 @@ def validate_overrides(overrides: Mapping[str, str], defaults: Mapping[str, Valu
     """
     for name in overrides:
         if name not in topic_keys():
-            meant = meant_topic_key(name)
-            hint = f"; did you mean {meant}?" if meant else ""
-            message = f"topics have no key {name}{hint}"
+            hint = topic_hint(name)
+            message = f"topics have no key {name}" + (f"; {hint}" if hint else "")
             raise KafkaError(ErrorCode.invalid_config, message)
     parsed = parse_overrides(overrides)
     if parsed.get("remote.storage.enable"):

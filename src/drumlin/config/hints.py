@@ -1,0 +1,145 @@
+"""What was probably meant by a configuration key that does not exist.
+
+Looked up in this order: the other level's name of a setting (a topic's key given to a broker, or
+the other way round), a name that an older Kafka used, and the most similar spelling. The first two
+come first because the spelling misleads: `delete.retention.ms` looks most like `log.retention.ms`,
+which deletes data.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Final
+
+from drumlin.config.errors import UnknownKey
+from drumlin.config.keys import FREE_PREFIXES, Key, broker_keys, topic_keys
+from drumlin.config.synonyms import BROKER_SYNONYMS
+
+#: A broker's keys that older Kafka releases had -> today's.
+RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "advertised.host.name": ("advertised.listeners",),
+    "advertised.port": ("advertised.listeners",),
+    "brokerid": ("node.id",),
+    "compression.codec": ("compression.type",),
+    "host.name": ("listeners",),
+    "hostname": ("listeners",),
+    "log.cleanup.interval.mins": ("log.retention.check.interval.ms",),
+    "log.default.flush.interval.ms": ("log.flush.interval.ms",),
+    "log.default.flush.scheduler.interval.ms": ("log.flush.scheduler.interval.ms",),
+    "log.file.size": ("log.segment.bytes",),
+    "log.flush.interval": ("log.flush.interval.messages",),
+    "log.index.max.size": ("log.index.size.max.bytes",),
+    "log.retention.size": ("log.retention.bytes",),
+    "max.message.size": ("message.max.bytes",),
+    "max.socket.request.bytes": ("socket.request.max.bytes",),
+    "message.timestamp.difference.max.ms": (
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.after.max.ms",
+    ),
+    "num.threads": ("num.network.threads", "num.io.threads"),
+    "port": ("listeners",),
+    "socket.receive.buffer": ("socket.receive.buffer.bytes",),
+    "socket.send.buffer": ("socket.send.buffer.bytes",),
+}
+
+_TODAY: Final = "today, which has no effect here: there is no ZooKeeper"
+
+#: A broker's keys of older releases that no key of today replaces -> what to know instead.
+REMOVED_BROKER_KEYS: Final = {
+    "controller.message.queue.size": "Kafka has removed it",
+    "enable.zookeeper": "Kafka has removed it, and there is no ZooKeeper here",
+    "log.flush.interval.ms.per.topic": "Kafka has removed it; set flush.ms of the topic",
+    "log.retention.bytes.per.topic": "Kafka has removed it; set retention.bytes of the topic",
+    "log.retention.hours.per.topic": "Kafka has removed it; set retention.ms of the topic",
+    "log.roll.hours.per.topic": "Kafka has removed it; set segment.ms of the topic",
+    "log.segment.bytes.per.topic": "Kafka has removed it; set segment.bytes of the topic",
+    "offsets.storage": "Kafka has removed it; offsets are always kept in __consumer_offsets",
+    "quota.consumer.default": "Kafka has removed it, and there are no quotas here",
+    "quota.producer.default": "Kafka has removed it, and there are no quotas here",
+    "replica.lag.max.messages": "Kafka has removed it",
+    "topic.flush.intervals.ms": "Kafka has removed it; set flush.ms of the topic",
+    "topic.log.retention.hours": "Kafka has removed it; set retention.ms of the topic",
+    "topic.partition.count.map": "Kafka has removed it; give the partitions on creating the topic",
+    "zk.connect": f"it is zookeeper.connect {_TODAY}",
+    "zk.connectiontimeout.ms": f"it is zookeeper.connection.timeout.ms {_TODAY}",
+    "zk.sessiontimeout.ms": f"it is zookeeper.session.timeout.ms {_TODAY}",
+    "zk.synctime.ms": f"it is zookeeper.sync.time.ms {_TODAY}",
+}
+
+#: A topic's keys that older releases had, or that are the broker's in other units -> today's.
+RENAMED_TOPIC_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "log.message.timestamp.difference.max.ms": (
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    ),
+    "message.timestamp.difference.max.ms": (
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    ),
+    "retention.hours": ("retention.ms",),
+    "retention.minutes": ("retention.ms",),
+    "segment.hours": ("segment.ms",),
+}
+
+#: A topic's keys that no key of today replaces -> what to know instead.
+REMOVED_TOPIC_KEYS: Final = {
+    "message.downconversion.enable": "Kafka has removed it, with the fetch versions it was for",
+    "message.format.version": "Kafka has removed it; records are always kept in format 2",
+}
+
+_CLOSE_ENOUGH: Final = 0.8
+_GUESSED_MAX: Final = 64  # letters: comparing longer names would take a turn of the loop
+
+
+def known_broker_key(name: str, value: str | None) -> Key | None:
+    """The broker key `name`; None for one of a listener or plugin, which may be anything.
+
+    Raises:
+        UnknownKey: neither.
+    """
+    key = broker_keys().get(name)
+    if key is None and not name.startswith(FREE_PREFIXES):
+        raise UnknownKey(name, value, broker_hint(name))
+    return key
+
+
+def broker_hint(name: str) -> str | None:
+    """What to say of `name`, which is no broker's key; None if there is nothing to say."""
+    removed = REMOVED_BROKER_KEYS.get(name)
+    return removed or _question(todays_broker_keys(name) or _similar(name, broker_keys(), 0.6))
+
+
+def todays_broker_keys(name: str) -> tuple[str, ...]:
+    """The broker's keys for a topic's key, or for an older name; empty if it is neither."""
+    synonyms = BROKER_SYNONYMS.get(name)
+    return (synonyms[0][0],) if synonyms else RENAMED_BROKER_KEYS.get(name, ())
+
+
+@lru_cache(256)
+def topic_hint(name: str) -> str | None:
+    """What to say of `name`, which is no topic's key; None if there is nothing to say."""
+    removed = REMOVED_TOPIC_KEYS.get(name)
+    return removed or _question(_todays_topic_keys(name) or _similar(name, topic_keys()))
+
+
+def _todays_topic_keys(name: str) -> tuple[str, ...]:
+    """The topic's keys for a broker's key, or for an older name of either."""
+    names = (name, *RENAMED_BROKER_KEYS.get(name, ()))
+    of_broker = tuple(
+        key
+        for key, synonyms in BROKER_SYNONYMS.items()
+        if any(synonym in names for synonym, _ in synonyms)
+    )
+    return RENAMED_TOPIC_KEYS.get(name, of_broker)
+
+
+def _similar(name: str, keys: Mapping[str, Key], cutoff: float = _CLOSE_ENOUGH) -> Collection[str]:
+    if len(name) > _GUESSED_MAX:
+        return ()
+    return difflib.get_close_matches(name, keys, n=1, cutoff=cutoff)
+
+
+def _question(meant: Collection[str]) -> str | None:
+    return f"did you mean {' and '.join(meant)}?" if meant else None
