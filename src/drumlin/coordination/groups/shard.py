@@ -1,8 +1,9 @@
 """The groups of one partition of `__consumer_offsets`, as its leader has them in memory.
 
-Plain synchronous code. Whatever changes committed offsets, or removes a group, is first made
-into records; `apply` takes them over once they are in the log. So the memory never says what
-the log does not.
+Plain synchronous code. What changes committed offsets, a consumer group or a share group, or
+removes a group, is first made into records, and `apply` takes them over once they are in the log.
+Of those the memory never says what the log does not. A classic group is ahead of the log, as in
+Kafka: members that have joined are in the log only once the rebalance is complete.
 """
 
 from __future__ import annotations

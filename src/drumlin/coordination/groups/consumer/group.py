@@ -1,7 +1,8 @@
-"""A consumer group as its records say, and decides nothing.
+"""A consumer group as its records describe it. It decides nothing.
 
-It changes by `replay`, and by `follow` where a whole target assignment is in the log: one record
-of that may not count without the others.
+What the log holds changes only by `replay`, and by `follow` where a whole target assignment is in
+the log: no record of an assignment counts without the others. What the log does not hold, such as
+`is_resolving` and `knows_metadata`, is set by those that do the work.
 
 What is counted here (subscribers of topics, owners of partitions) follows from the members, and is
 kept only because groups can be large.

@@ -1,4 +1,7 @@
-"""The records that a change of one member leads to, collected step by step. Changes nothing.
+"""The records that a change of one member leads to, collected step by step.
+
+Nothing changes that the log holds: this only notes in the group that its metadata and its regular
+expressions have been looked at.
 
 The order of the steps is Apache Kafka's: what the member says, the regular expressions, the
 group's epoch, the target assignment, the member's own progress.
