@@ -15,6 +15,7 @@ import click
 import pytest
 
 from drumlin.cli.app import app
+from rig.ports import free_ports
 from rig.walkthrough import Walkthrough, blocks, check_shown, commands
 
 ROOT = Path(__file__).parents[1]
@@ -31,18 +32,27 @@ _SET_UP = (
     "journalctl ",
     "docker ",
 )
-#: Commands that need what a reader brings: a Kafka to move, a file of settings.
-_OF_THE_READERS = ("kafka:9092", "./kafka-data", "server.properties --listen")
+#: Commands that need what a reader brings: a Kafka to move.
+_OF_THE_READERS = ("kafka:9092", "./kafka-data")
 
 
 def is_skipped(command: str) -> bool:
     return command.startswith(_SET_UP) or any(each in command for each in _OF_THE_READERS)
 
 
-def test_the_readme(tmp_path: Path) -> None:
+def test_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its Python runs a second time as well, when everything is there already."""
     with Walkthrough(tmp_path, is_skipped) as walk:
+        # The server with a file of settings, which a reader brings, runs beside the first one.
+        (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path / 'of-the-file'}\n")
+        beside = f"127.0.0.1:{free_ports(1)[0]}"
+        with_file = "drumlin server server.properties --listen "
+        walk.replaced[with_file + walk.address] = with_file + beside
         walk.follow(ROOT / "README.md", without=("spark", "def test_"))
+        assert (tmp_path / "of-the-file" / "meta.properties").is_file()
+        printed = capsys.readouterr().out
+        assert printed.startswith("pyarrow.Table\n")
+        assert {'"ACME"', '"42.17"'} <= set(re.findall(r'"[^"]*"', printed))
         for language, block in blocks(ROOT / "README.md"):
             if language == "python" and "spark" not in block and "def test_" not in block:
                 exec(block.replace("127.0.0.1:9092", walk.address), walk.names)
