@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import threading
@@ -102,7 +103,36 @@ def test_status_simulate_run(run: Run, broker: DrumlinServer, topic: str) -> Non
     assert int(first[7]) == done[0]["cleaning"]["bytes_freed"]
     again = run("compaction", "run", topic, "--data", data)
     assert again.code == 0
-    assert [row[-1] for row in again.rows] == ["nothing in it can be cleaned now"] * 2
+    first_remark, second_remark = (row[-1] for row in again.rows)
+    assert re.fullmatch(
+        r"all else is clean; \d+ records are in the active segment, which closes when it is full "
+        r"\(segment\.bytes=20000\), or with a record 604800000 ms after its first "
+        r"\(segment\.ms\), or by --roll",
+        first_remark,
+    )
+    assert second_remark == "it has no records"
+
+
+def test_the_active_segment_is_closed_on_request(
+    run: Run, broker: DrumlinServer, request: pytest.FixtureRequest
+) -> None:
+    name, data = request.node.name, str(broker.data)
+    create(broker.address, name, internal_segment_bytes="1000000", max_compaction_lag_ms="9000000")
+    produce(broker.address, name, rounds=3, keys=100)
+    closes = "when it is full (segment.bytes=1000000), or 9000000 ms after its first record"
+    shown = run("compaction", "status", name, "--data", data)
+    assert shown.err == (
+        f"{name}-0: all 300 records are in the active segment, which closes {closes} "
+        "(max.compaction.lag.ms), or by `drumlin compaction run --roll`\n"
+    )
+    for command in ("simulate", "run"):
+        remark = run("compaction", command, name, "--data", data).rows[0][-1]
+        assert remark.startswith(f"300 records are in the active segment, which closes {closes}")
+
+    done = run("compaction", "run", name, "--data", data, "--roll", "--json").json["results"]
+    assert done[0]["cleaning"]["records_removed"] == 200
+    again = run("compaction", "run", name, "--data", data, "--roll").rows[0]
+    assert again[-1] == "all of it is clean"
 
 
 def test_internal_topics_are_shown_when_asked_for(run: Run, broker: DrumlinServer) -> None:

@@ -131,7 +131,8 @@ class Endpoints:
         if self._broker.config.log_cleaner_threads == 0:
             raise HttpError(HTTPStatus.CONFLICT, "nothing is cleaned: log.cleaner.threads is 0")
         logs = self._wanted_logs(wanted.get("topic"), wanted.get("partition"))
-        return await self._each(cleaning.run_now, logs)
+        act = cleaning.roll_and_run if wanted.get("roll") is True else cleaning.run_now
+        return await self._each(act, logs)
 
     async def _simulate(self, request: Request) -> Response:
         query = request.query

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from drumlin.compaction.active_segment import active_segment, why_nothing
 from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.errors import CleaningFailed, CleaningStopped
 from drumlin.compaction.pool import CleanerPool
@@ -218,7 +219,8 @@ class Cleaning:
                 if not log.is_deleted:
                     rows.append(describe_error(log.topic, log.partition, log_dir, error))
                 continue
-            rows.append(describe_status(log.topic, log.partition, log_dir, status))
+            row = describe_status(log.topic, log.partition, log_dir, status, active_segment(log))
+            rows.append(row)
         return rows
 
     def totals(self) -> dict[str, Any]:
@@ -228,6 +230,15 @@ class Cleaning:
     async def run_now(self, log: PartitionLog) -> dict[str, Any]:
         """Have a log cleaned now; returns the result."""
         return await self._request(self._run_now, log)
+
+    async def roll_and_run(self, log: PartitionLog) -> dict[str, Any]:
+        """Like `run_now`, with what the active segment holds: it is closed first.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        log.roll(self._clock.wall_ms())
+        return await self.run_now(log)
 
     def _run_now(self, log: PartitionLog) -> dict[str, Any]:
         key = log.topic, log.partition
@@ -247,7 +258,11 @@ class Cleaning:
         if status.cleanable.cleanable_bytes:
             reason = "it could not be cleaned now; the broker's log says why"
             return describe_result(log.topic, log.partition, None, reason, is_failed=True)
-        return describe_result(log.topic, log.partition, None)
+        return self._nothing_done(log)
+
+    def _nothing_done(self, log: PartitionLog) -> dict[str, Any]:
+        reason = why_nothing(log, self._clock.wall_ms())
+        return describe_result(log.topic, log.partition, None, reason)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:
         """What a cleaning of a log would do, without a change."""
@@ -257,7 +272,10 @@ class Cleaning:
         throttle = Throttle(self._settings.io_max_bytes_per_second, self._clock, self._stopping)
         cleaner = Cleaner(self._settings, throttle, self._calls, self._clock, self._stopping)
         try:
-            return describe_result(log.topic, log.partition, cleaner.simulate(log))
+            done = cleaner.simulate(log)
+            if done is None:
+                return self._nothing_done(log)
+            return describe_result(log.topic, log.partition, done)
         except CleaningFailed as error:
             return describe_result(log.topic, log.partition, None, str(error), is_failed=True)
         except CleaningStopped:

@@ -7,7 +7,7 @@ and change nothing; a cleaning needs a broker.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -58,6 +58,7 @@ _REASONS: Final = {
     "aborted": "aborted",
     "markers_removed": "markers",
 }
+_NAMED_MAX: Final = 3
 Row = dict[str, Any]
 
 app = Group(help="Look at the cleaning of compacted topics, force it, simulate it.")
@@ -98,7 +99,7 @@ def status(
     """Show what is clean (tail) and dirty (head), the last cleaning, and what cannot be cleaned.
 
     Bytes are those of whole segments. The active segment counts in neither: it is cleaned once it
-    has been closed, by segment.bytes, segment.ms or max.compaction.lag.ms.
+    has been closed, by segment.bytes, segment.ms, max.compaction.lag.ms or `run --roll`.
     """
     if data is not None and http is None:
         broker = broker_on(data)
@@ -115,8 +116,8 @@ def status(
         return
     rows = [_status_row(each) for each in report["partitions"]]
     output.show_rows(rows, _STATUS_COLUMNS, as_json=False, empty="no compacted partitions")
-    if any(_is_all_active(each) for each in report["partitions"]):
-        output.note("where tail and head are 0, all records are in the active segment, if any")
+    for sentence in _about_active_segments(report["partitions"]):
+        output.note(sentence)
     if report["is_enabled"] is None:
         output.note("no broker runs here: this is what the files say")
     elif not report["is_enabled"]:
@@ -126,6 +127,7 @@ def status(
 @app.add(
     epilog=examples(
         "drumlin compaction run accounts --data /var/lib/drumlin",
+        "drumlin compaction run accounts --data /var/lib/drumlin --roll",
         "drumlin compaction run accounts --partition 3 --data /var/lib/drumlin --json",
     )
 )
@@ -133,6 +135,9 @@ def run(
     topic: Annotated[str, Argument("TOPIC", help="A compacted topic.")],
     data: DataDirectory,
     partition: Partition = None,
+    roll: Annotated[
+        bool, Option("--roll", help="Close the active segment first, to clean that as well.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Have a running broker clean a topic now, however little of it is dirty; waits for it.
@@ -144,7 +149,7 @@ def run(
         raise output.Failure(f"no broker runs on {data}, and a cleaning needs one")
 
     def clean(**where: object) -> Any:
-        return broker.post("/compaction/run", where)
+        return broker.post("/compaction/run", {**where, "roll": roll})
 
     results = _each(broker, topic, partition, clean, "cleaning")
     _show(results, [_run_row(each) for each in results], _RUN_COLUMNS, as_json)
@@ -217,6 +222,7 @@ def _size_bytes(row: Row) -> int:
 
 def _status_of_files(path: Path, topic: str | None) -> Row:
     from drumlin.cli.data_directory import DataDirectory as Files
+    from drumlin.compaction.active_segment import active_segment
     from drumlin.compaction.cleaner import find_cleanable
     from drumlin.compaction.pool import LogStatus
     from drumlin.compaction.report import describe_error, describe_status
@@ -232,7 +238,7 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
             rows.append(describe_error(name, partition, str(files.path), error))
             continue
         status = LogStatus(found, None, False, None)
-        rows.append(describe_status(name, partition, str(files.path), status))
+        rows.append(describe_status(name, partition, str(files.path), status, active_segment(log)))
     if not rows and topic is not None:
         raise output.Failure(f"no compacted partitions of {topic} lie in {path}")
     return {"is_enabled": None, "totals": None, "partitions": rows}
@@ -241,6 +247,7 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
 def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> list[Row]:
     from drumlin.broker.log_cleaner import cleaner_settings
     from drumlin.cli.data_directory import DataDirectory as Files
+    from drumlin.compaction.active_segment import why_nothing
     from drumlin.compaction.cleaner import Cleaner
     from drumlin.compaction.errors import CleaningFailed
     from drumlin.compaction.report import describe_result
@@ -266,7 +273,9 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
             try:
                 if isinstance(log, Exception):
                     raise log
-                results.append(describe_result(name, index, cleaner.simulate(log)))
+                done = cleaner.simulate(log)
+                reason = why_nothing(log, files.clock.wall_ms()) if done is None else None
+                results.append(describe_result(name, index, done, reason))
             except (CleaningFailed, KafkaError, OSError, ValueError) as error:
                 results.append(describe_result(name, index, None, str(error), is_failed=True))
     if not results and topic is not None:
@@ -288,8 +297,21 @@ def _status_row(row: Row) -> Row:
     }
 
 
-def _is_all_active(row: Row) -> bool:
-    return "error" not in row and not row["tail_bytes"] and not row["head_bytes"]
+def _about_active_segments(rows: Sequence[Row]) -> Iterator[str]:
+    """Where everything is in the active segment, and so nothing is clean or dirty: until when."""
+    by_closing: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.get("active_records") and not row["tail_bytes"] and not row["head_bytes"]:
+            by_closing.setdefault(row["active_closes"], []).append(row)
+    for closes, alike in by_closing.items():
+        names = [f"{row['topic']}-{row['partition']}" for row in alike]
+        more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+        count = sum(row["active_records"] for row in alike)
+        records = "the only record is" if count == 1 else f"all {count} records are"
+        yield (
+            f"{', '.join(names[:_NAMED_MAX])}{more}: {records} in the active segment, "
+            f"which closes {closes}, or by `drumlin compaction run --roll`"
+        )
 
 
 def _state(row: Row) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from drumlin.compaction.active_segment import ActiveSegment
 from drumlin.compaction.pool import LogStatus, Totals
 from drumlin.compaction.statistics import CleaningStatistics
 
@@ -27,7 +28,9 @@ def describe_cleaning(done: CleaningStatistics) -> Fields:
     return fields
 
 
-def describe_status(topic: str, partition: int, log_dir: str, status: LogStatus) -> Fields:
+def describe_status(
+    topic: str, partition: int, log_dir: str, status: LogStatus, active: ActiveSegment
+) -> Fields:
     """The status of one compacted log."""
     cleanable = status.cleanable
     return {
@@ -40,6 +43,9 @@ def describe_status(topic: str, partition: int, log_dir: str, status: LogStatus)
         "first_dirty_offset": cleanable.first_dirty_offset,
         "first_uncleanable_offset": cleanable.first_uncleanable_offset,
         "overdue_ms": cleanable.overdue_ms,
+        "active_bytes": active.size,
+        "active_records": active.records,
+        "active_closes": active.closes,
         "is_being_cleaned": status.is_being_cleaned,
         "uncleanable_because": status.uncleanable_because,
         "last_cleaning": None if status.last is None else describe_cleaning(status.last),
@@ -55,11 +61,11 @@ def describe_result(
     topic: str,
     partition: int,
     done: CleaningStatistics | None,
-    reason: str = "nothing in it can be cleaned now",
+    reason: str | None = None,
     *,
     is_failed: bool = False,
 ) -> Fields:
-    """The result of a requested cleaning, made or simulated."""
+    """The result of a requested cleaning, made or simulated; `reason`, if there was none."""
     return {
         "topic": topic,
         "partition": partition,
