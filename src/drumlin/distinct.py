@@ -102,7 +102,7 @@ def each_once(items: Iterable[Item], do: Callable[[Item], Work[T]]) -> Work[list
 
 
 class Growing(Generic[Item, Value]):
-    """Something of each item, in the order in which they came first."""
+    """A value for each item, in the order in which the items were first added."""
 
     __slots__ = ("_parts",)
 

@@ -99,7 +99,7 @@ async def _flush(broker: Kept) -> None:
             await broker.threads.syncing(log.flush)
         except KafkaError:
             continue  # deleted meanwhile; or its dir has failed, which was said there
-        except Exception:  # noqa: BLE001  the others are owed theirs all the same
+        except Exception:  # noqa: BLE001  one failure must not stop the others
             _log.exception("%s could not be flushed", log.name)
 
 

@@ -59,8 +59,8 @@ def reachable(broker: BrokerData) -> Reachable:
 def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Leadership:
     """The leadership of a partition as clients are told.
 
-    One of ours whose log is not available has no leader, as in Apache Kafka. Clients then ask
-    again until it has one, rather than send requests that we must refuse.
+    A partition of this broker whose log is offline has no leader, as in Apache Kafka. Clients then
+    ask again until it has one, rather than send requests that we must refuse.
     """
     is_without_log = broker.partitions.is_offline(topic, partition.index)
     offline = tuple(

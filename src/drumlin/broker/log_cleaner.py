@@ -172,7 +172,7 @@ class Cleaning:
     async def _reconfigure(self) -> None:
         async with self._turn:
             if self._is_running:
-                _log.info("the cleaner goes on with %s", self._settings)
+                _log.info("cleaner reconfigured: %s", self._settings)
                 await asyncio.to_thread(self.pool.reconfigure, self._settings)
 
     def begin_to_stop(self) -> None:

@@ -107,7 +107,7 @@ class Outbox:
         return not self._parts
 
     def _flush_only(self, part: bytes) -> bool:
-        """As `flush`, for what is one answer in memory, as most are; what is left of it waits."""
+        """Like `flush`, for a single answer in memory (the usual case); the unsent rest waits."""
         try:
             sent = self._channel.send((part,), more=False)
         except (BlockingIOError, InterruptedError):

@@ -219,7 +219,7 @@ class Router:
         frame: memoryview,
         holder: list[Any],
     ) -> Parts | None:
-        """As above; the request that was read is in `holder` then."""
+        """Like the method above, with the request in `holder`."""
         header = context.header
         async with self._large if len(frame) > _LARGE_BYTES else nullcontext():
             if context.connection.closed:

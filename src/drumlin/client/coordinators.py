@@ -83,7 +83,7 @@ async def known_transaction_coordinator(
 async def known_transaction_coordinators(
     connections: BrokerConnections, transactional_ids: Collection[str]
 ) -> dict[str, int]:
-    """As `find_transaction_coordinators`, from memory as far as they are there."""
+    """Like `find_transaction_coordinators`, using cached results where there are any."""
     known = connections.view.coordinators
     found = {
         each: known[_TRANSACTION, each]

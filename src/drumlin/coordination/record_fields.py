@@ -142,8 +142,8 @@ def compact_string(value: str | None) -> bytes:
     """The string as flexible versions have it.
 
     Raises:
-        KafkaError: INVALID_REQUEST, as it is longer than records can tell: the protocol's
-            flexible versions let clients send such names.
+        KafkaError: INVALID_REQUEST, it is longer than a record's length field allows: the
+            protocol's flexible versions let clients send such names.
     """
     if value is None:
         return _SMALL[0]

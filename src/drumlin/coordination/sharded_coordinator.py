@@ -114,7 +114,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         """
         if self._topic.partition_count() is None:
             await self._topic.create()
-            # It is empty: to wait is cheaper for clients than to come again.
+            # It is empty: waiting is cheaper for clients than retrying.
             await self._partitions.when_ready(self._partition_for(key))
         return self._partition_for(key)
 

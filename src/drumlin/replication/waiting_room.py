@@ -62,7 +62,7 @@ class Waiter:
             self._on_done()
 
     def note(self) -> None:
-        """Ignored: it does not wait for that."""
+        """Do nothing: this waiter does not wait for that event."""
 
 
 class Room(Protocol):

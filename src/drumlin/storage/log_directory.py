@@ -102,7 +102,7 @@ class LogDirectory:
         return any(map(parse_directory_name, self.files.list_directory(self.path)))
 
     def release(self) -> None:
-        """Let another server have it."""
+        """Release the directory's lock."""
         self._lock.release()
         self.is_claimed = False
 

@@ -94,7 +94,7 @@ class SegmentSwap:
     # -- the steps ---------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make it so that a crash leads to the new log. Blocks.
+        """Make the swap durable: after a crash the new log is used. Blocks.
 
         Raises:
             SegmentsChanged, KafkaError, OSError: see `__enter__`; to be followed by `abandon`.

@@ -139,7 +139,7 @@ class ShareDelivery:
             self._drop(live)
 
     def _drop(self, live: SharePartitionLeader) -> None:
-        """Another may have taken its place already: that one stays."""
+        """Remove it, unless it was replaced already."""
         if self._find(live.key) is live:
             of_group = self._partitions[live.key.group_id]
             del of_group[live.key]

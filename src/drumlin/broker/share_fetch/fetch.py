@@ -302,10 +302,10 @@ class ShareFetch:
     # -- waiting -----------------------------------------------------------------------
 
     async def _wait(self) -> None:
-        """Until there may be something to get, if there has not come anything meanwhile.
+        """Wait for records, unless some have arrived meanwhile.
 
-        Of what comes while others have their turn it is told, as it is in the room already, or it
-        sees it, as it looks afterwards.
+        While this yields, an arrival either wakes it, as it is in the room already, or is seen by
+        the check afterwards.
         """
         stay = Stay(1, for_stable=self._isolation_level == READ_COMMITTED)
         try:

@@ -96,7 +96,7 @@ class SharePartitionLeader:
     async def _load(self) -> None:
         """
         Raises:
-            KafkaError: with what members are to be told.
+            KafkaError: the error to answer members with.
         """
         try:
             state = await self._broker.share_state.read(*self.key, self.leader_epoch)

@@ -3,8 +3,8 @@
 A session belongs to one member of one group, and ends with the connection that began it. Its
 epoch counts the member's requests, fetches and acknowledgements alike, so that none is taken
 twice or out of order. There is room for a number of sessions, and for a number of partitions in all
-of them together. Whoever comes too late is refused: unlike fetch sessions none is thrown out, as
-its records are locked.
+of them together. When it is full, new sessions are refused: unlike a fetch session none is evicted,
+as its records are locked.
 """
 
 from __future__ import annotations

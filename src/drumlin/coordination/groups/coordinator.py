@@ -408,7 +408,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         return self._shard_of(group_id).group(group_id)
 
     def classic_group(self, group_id: str) -> Group:
-        """DescribeGroups, which knows no other kind.
+        """The group, for DescribeGroups: classic groups only.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.

@@ -1,10 +1,10 @@
 """Lets go of groups that are coordinated elsewhere from now on, in turns: there may be very many.
 
-Whoever loads them here again has to wait, as the deadlines of those that were would be taken for
-those of the ones that are loaded.
+Loading them again must wait until this is done: otherwise the deadlines of the old groups would be
+applied to the new ones.
 
-To free all that is in a shard would take a turn and more, too. So what is in it is held here until
-the shard has gone, and then freed piece by piece. A reader of the shard still finds it as it was.
+Freeing a whole shard at once would hold up the loop. So its contents are held here until the shard
+is gone, and then freed piece by piece. A reader of the shard still finds it as it was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unloading(shard: GroupShard, tell: Tell) -> Work[None]:
 
 
 def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:
-    """All hear of it. What is to be let go of: first what is in the shard, then what is in that."""
+    """Notify every group. Returns what to free: the shard's contents, then theirs."""
     containers: list[Any] = []
     parts: list[Any] = []
     for group in list(shard.groups.values()):

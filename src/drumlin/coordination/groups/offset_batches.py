@@ -104,7 +104,8 @@ class OffsetPacker:
     def add(self, positions: TopicOffsets) -> None:
         """
         Raises:
-            KafkaError: INVALID_REQUEST, a name or metadata is longer than records can tell.
+            KafkaError: INVALID_REQUEST, a name or metadata is longer than a record's length field
+                allows.
         """
         if len(self._topics) >= _TOPICS_MAX:
             self._end()

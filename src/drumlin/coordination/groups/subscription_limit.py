@@ -1,7 +1,7 @@
 """How many topics one member of a group may name.
 
-What a group looks up of its topics, with each change of a subscription, is done in one turn of the
-loop. Whoever reads more than that subscribes by a pattern, or as several members.
+A group looks up all its topics in one turn of the loop whenever a subscription changes. A member
+that needs more topics uses a pattern, or several members.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class TransactionalOffsets:
         *,
         is_superseded: bool = False,
     ) -> None:
-        """It was written in the producer's transaction, after all that was put before."""
+        """Add an offset of the producer's transaction; it is newer than all added before."""
         group_id, topic, partition = key
         self.put_all(producer_id, group_id, topic, (partition,), (value,))
         if is_superseded:

@@ -1,10 +1,10 @@
-"""Makes consumer groups of classic ones: at once, or, of very many members, in turns of the loop.
+"""Makes consumer groups of classic ones: at once, or in turns of the loop if it has many members.
 
-In turns, another group is made beside the classic one, which serves its members until then.
-When all is ready, the records are appended, and the new group takes the place of the old one
-in the step in which they come to count. If the classic group has changed by then, all begins anew.
-If that happens again and again, its members are told to retry later, so that it ends. A member that
-is not heard of meanwhile stays: in the new group it has the time of a session to send a heartbeat.
+For large groups, the new group is built step by step while the classic one serves its members. Then
+the records are appended, and the new group replaces the classic one in the step in which they come
+to count. If the classic group changed meanwhile, the conversion starts again. If that happens
+repeatedly, its members are told to retry later, so that the conversion ends. A member that sends no
+heartbeat meanwhile stays: in the new group it has a whole session timeout to send one.
 """
 
 from __future__ import annotations

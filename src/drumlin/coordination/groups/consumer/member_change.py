@@ -211,7 +211,7 @@ class MemberChange:
         return progress
 
     def follow(self, member: Member, owned: Partitions | None) -> Progress:
-        """As `reconcile`, for a member that has said what it had to say.
+        """Like `reconcile`, for a member whose subscription stays as it is.
 
         Raises:
             KafkaError: FENCED_MEMBER_EPOCH.

@@ -124,7 +124,7 @@ class Runs:
         return self._runs[self._reaching(first_offset) : self._index_behind(last_offset)]
 
     def some_from(self, first_offset: int, last_offset: int, most: int) -> Sequence[Run]:
-        """The first ones that have offsets of the range: a copy, too."""
+        """The first `most` runs that overlap the range: a copy, too."""
         start = self._reaching(first_offset)
         end = self._index_behind(last_offset)
         return self._runs[start : min(end, start + most)]

@@ -195,7 +195,8 @@ class ShareShard:
     def cold_snapshots(self, older_than_ms: int, now_ms: int) -> Iterator[list[ShareRecord]]:
         """New snapshots of states that have not changed for long, as these keep the log long.
 
-        None if all states are such: the log would only move. Some at a time, as `orphans`.
+        Yields none if every state's last record is such a snapshot already: rewriting all of them
+        would free nothing. Yields some at a time, like `orphans`.
         """
         for some in self._some_at_a_time():
             if not all(_is_cold(self.states[key]) for key in some):

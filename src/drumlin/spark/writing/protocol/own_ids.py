@@ -85,4 +85,4 @@ def _forget() -> None:
     _owned = None
 
 
-os.register_at_fork(after_in_child=_forget)  # the process's number would not do: it comes again
+os.register_at_fork(after_in_child=_forget)  # a process id would not do: ids are reused

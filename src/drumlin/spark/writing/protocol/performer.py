@@ -103,7 +103,7 @@ class Performer:
         self._transactions[opened] = transaction
 
     def hand_over(self, opened: Opened) -> Transaction:
-        """Give away a transaction, which `close` then leaves open."""
+        """Detach a transaction; `close` then leaves it open."""
         return self._transactions.pop(opened)
 
     def close(self) -> None:
@@ -325,7 +325,7 @@ def _right(request: ask.Request, error: NotAuthorized) -> str:
 
 
 def _outcome(error: ClientError | None) -> ask.Outcome:
-    """What has become of a transaction that was to be committed."""
+    """The outcome of a commit."""
     if error is None:
         return "committed"
     if isinstance(error, UnknownTransaction):
