@@ -19,7 +19,7 @@ from rig.waiting import wait_until
 
 _OFFSET_COMMIT, _FIND_COORDINATOR = 8, 4
 _PARTITIONS = 10
-#: Of each client: groups for which it commits, and requests until it begins anew.
+#: Of each client: groups for which it commits, and requests until it starts again.
 _GROUPS, _TURNS = 7, 64
 _TARGET = 2.0
 #: The coordinator loads, or Kafka's broker has not heard of the topic yet.

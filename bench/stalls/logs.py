@@ -56,7 +56,7 @@ def fetch_fields(topic: str, partition: int, offset: int, **fields: Any) -> dict
 
 
 def forget_pages(place: Place) -> None:
-    """Have the kernel drop what it holds of the broker's files, so that they are read anew."""
+    """Have the kernel drop what it holds of the broker's files, so that they are read again."""
     for path in place.data.rglob("*"):
         if not path.is_file():
             continue

@@ -33,7 +33,7 @@ def rolling_topic(place: Place, **configs: str) -> str:
 
 
 def keep_segment(place: Place, topic: str) -> None:
-    """What comes now goes to the last segment, which is begun anew."""
+    """New records go to the last segment, which is new."""
     _write(place, topic, iter([time.time_ns() // 1_000_000]))
     place.alter(TOPIC_RESOURCE, topic, segment_ms=str(_WEEK_MS))
 

@@ -1,4 +1,4 @@
-"""The broker of `turns`: one that tells of its turns, with topics and groups to ask for."""
+"""The broker of `turns`: one that reports its turns, with topics and groups to ask for."""
 
 from __future__ import annotations
 

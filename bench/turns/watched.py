@@ -3,8 +3,8 @@
     python -m bench.turns.watched FILE server --data DIR ...
 
 Processor time, as on a busy machine a turn lasts long because others have the processor. A thread
-looks every millisecond where a turn is that goes on, and appends a line of JSON to FILE for each
-that took more than two: its milliseconds, those in the look for garbage, and its places.
+looks every millisecond where the running turn is, and appends a line of JSON to FILE for each that
+took more than two: its milliseconds, those in the look for garbage, and its places.
 """
 
 from __future__ import annotations

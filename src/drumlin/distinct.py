@@ -26,7 +26,7 @@ _LOOKED_AT_TOGETHER: Final = 500
 #: taken out of what is looked at, and put back as new with the next tuple that comes into it: so
 #: each look would walk along all of them. This key has them stay, and be frozen.
 _SEEN: Final = type("_Seen", (), {})()
-#: Of one dictionary: to lay it out anew takes two milliseconds then.
+#: Entries of one dictionary: resizing one of this size takes two milliseconds.
 _TOGETHER_MAX: Final = 40_000
 
 

@@ -143,7 +143,7 @@ class Turns:
         return done
 
     def _take_turn(self) -> None:
-        # It stays in front meanwhile: what it begins in its turn shall not call the loop.
+        # It stays the first one meanwhile: what it begins in its turn shall not call the loop.
         work, done = self._waiting[0]
         has_ended = True
         try:

@@ -62,7 +62,7 @@ class Dispatcher(Protocol):
         """Start one request; None if it is not answered.
 
         Raises:
-            MalformedMessage: the connection cannot go on.
+            MalformedMessage: the connection has to be closed.
         """
 
     def finish_woken(self) -> None:

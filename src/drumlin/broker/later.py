@@ -75,7 +75,7 @@ class Later:
             give_up()
 
     def unwanted(self) -> Callable[[], object] | None:
-        """As `cancel`, but the work of giving up is left to the function returned."""
+        """Like `cancel`, but the work of giving up is left to the function returned."""
         give_up, self._give_up = self._give_up, None
         self._is_unwanted, self._take = True, None
         return give_up
@@ -114,7 +114,7 @@ class GivingUp:
         for _ in range(self._number):
             try:
                 self._left.popleft()()
-            except Exception:  # noqa: BLE001  the others would go on for no client
+            except Exception:  # noqa: BLE001  the others must still be given up
                 _log.exception("a request of a connection that has ended could not be given up")
 
 

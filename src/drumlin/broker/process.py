@@ -122,7 +122,7 @@ async def _start(
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         # Recovery may take long and cannot be interrupted. Nothing has been acknowledged that
-        # a clean stop would have to keep; the next start begins the recovery anew.
+        # a clean stop would have to keep; the next start begins the recovery again.
         _log.info("stopped before it was ready")
         logging.shutdown()
         os._exit(0)

@@ -113,7 +113,7 @@ class ProduceAppends:
         return self._answer()
 
     async def append_in_turns(self) -> Parts | None:
-        """As `start`, for a request whose partitions take more than a turn."""
+        """Like `start`, for a request whose partitions take more than a turn."""
         refusal = await self._broker.turns.run(self._refusal())
         if refusal is not None:
             return await self._broker.threads.making(self._refuse_all, refusal)

@@ -129,7 +129,7 @@ class RequestMemory:
         return self._total <= self._limit // 2
 
     def _resume_one(self) -> None:
-        # One at a time: each that goes on reports what it holds, and that lets the next go on.
+        # One at a time: each reports what it holds when it resumes, and then the next may resume.
         for waiting, is_ordinary in ((self._waiting_ordinary, True), (self._waiting, False)):
             if waiting and (self._has_room(is_ordinary) or self._exempt is None):
                 holder = next(iter(waiting))

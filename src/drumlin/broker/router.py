@@ -109,7 +109,7 @@ class Router:
         """Start one request; None if it is not answered (produce with acks=0).
 
         Raises:
-            MalformedMessage: the connection cannot go on.
+            MalformedMessage: the connection has to be closed.
         """
         header = parse_request_header(frame)
         api = _NAMES.get(header.api_key)
@@ -197,7 +197,7 @@ class Router:
     async def _parse_and_finish(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
     ) -> Parts | None:
-        """A large request is read in a thread, which lets the loop go on beside it.
+        """A large request is read in a thread, so that the loop serves others meanwhile.
 
         Read, it takes many times the memory of its frame: so of very large ones few are worked on
         at a time.

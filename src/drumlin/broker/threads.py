@@ -45,7 +45,7 @@ class Threads:
         return await _run(self._computing, function, *args)
 
     async def making(self, function: Callable[..., T], *args: Any) -> T:
-        """As `computing`, for what makes or frees thousands of objects: messages."""
+        """Like `computing`, for what makes or frees thousands of objects: messages."""
         return await _run(self._computing, _make, function, *args)
 
     async def syncing(self, function: Callable[..., T], *args: Any) -> T:
@@ -57,7 +57,7 @@ class Threads:
         return await _run(self._administering, function, *args)
 
     def make_later(self, function: Callable[..., object], *args: Any) -> None:
-        """As `making`, for work that is not awaited and may be left undone at the end."""
+        """Like `making`, for work that is not awaited and may be left undone at the end."""
         with contextlib.suppress(RuntimeError):  # it was closed
             self._computing.submit(_make, function, *args)
 

@@ -202,7 +202,7 @@ class Growth(NamedTuple):
 
 
 def check_added_total(broker: BrokerData, wishes: Iterable[Growth]) -> Work[None]:
-    """As `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
+    """Like `check_partition_total`; what `plan_partitions` refuses for its numbers does not count.
 
     Raises:
         KafkaError: POLICY_VIOLATION.

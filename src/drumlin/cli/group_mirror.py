@@ -47,7 +47,7 @@ _OPTIONS: Final = PeerOptions(
     client_id="drumlin-mirror", request_timeout_ms=_TIMEOUT_MS, connect_timeout_ms=_TIMEOUT_MS
 )
 _SESSION_TIMEOUT_MS: Final = 10_000
-#: Watches tell of all that changes; now and then they are not trusted.
+#: Watches report all changes; now and then everything is read in spite of that.
 _READ_ALL_S: Final = 60.0
 _CHOOSE_S: Final = 10.0
 _GATHER_S: Final = 0.05

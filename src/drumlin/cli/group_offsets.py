@@ -67,7 +67,7 @@ def positions_of(
 def move(
     cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
-    """Have the group go on from these positions.
+    """Have the group continue from these positions.
 
     Raises:
         KafkaError: a partition was refused.
@@ -96,7 +96,7 @@ def _check_all(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
 
 
 def check_at_rest(group: GroupDescription, what: str) -> None:
-    """Say what to do about a group whose members would go on from where they are.
+    """Say what to do about a group whose members would continue from where they are.
 
     Raises:
         output.Failure: the group has members, or is of a kind that has no committed offsets.

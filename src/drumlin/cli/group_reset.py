@@ -1,7 +1,7 @@
-"""`drumlin groups reset`: have a group go on from somewhere else.
+"""`drumlin groups reset`: have a group continue from somewhere else.
 
 Decides what each partition's offset becomes, shows it, and commits it. Refuses groups with
-members: they would go on from where they are, and commit that.
+members: they would continue from where they are, and commit that.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to go on; `kind` says which of the others counts."""
+    """Where to continue; `kind` says which of the others counts."""
 
     kind: str  # "earliest", "latest", "current", "offset", "shift", "time"
     number: int = 0

@@ -78,7 +78,7 @@ async def describe_topics(
 async def look_up_topics(
     connections: BrokerConnections, names: Collection[str] | None
 ) -> TopicLookup:
-    """As `describe_topics`, but a missing topic does not make the call fail."""
+    """Like `describe_topics`, but a missing topic does not make the call fail."""
 
     async def attempt() -> dict[str, ErrorCode]:
         refused = await connections.look_up(names)

@@ -155,7 +155,7 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
         raise TypeError("a Client holds sockets and a thread: connect anew in the other process")
 
     def refresh(self) -> None:
-        """Ask the cluster anew which brokers it has."""
+        """Ask the cluster again which brokers it has."""
         self._run(self._connections.refresh(()))
 
     # -- topics --------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
         return self._run(admin.describe_topics(self._connections, names))
 
     def look_up_topics(self, names: Collection[str] | None = None) -> admin.TopicLookup:
-        """As `topics`, but a topic that is not there is reported beside those that are."""
+        """Like `topics`, but a topic that is not there is reported beside those that are."""
         return self._run(admin.look_up_topics(self._connections, names))
 
     def is_topic_id_unknown(self, topic_id: str) -> bool:

@@ -41,7 +41,7 @@ async def find_coordinator(connections: BrokerConnections, group_id: str) -> int
 
 
 async def known_coordinator(connections: BrokerConnections, group_id: str) -> int:
-    """As `find_coordinator`, from memory if it is there."""
+    """Like `find_coordinator`, from memory if it is there."""
     known = connections.view.coordinators.get((_GROUP, group_id))
     return await find_coordinator(connections, group_id) if known is None else known
 
@@ -73,7 +73,7 @@ async def find_transaction_coordinator(
 async def known_transaction_coordinator(
     connections: BrokerConnections, transactional_id: str
 ) -> int:
-    """As `find_transaction_coordinator`, from memory if it is there."""
+    """Like `find_transaction_coordinator`, from memory if it is there."""
     known = connections.view.coordinators.get((_TRANSACTION, transactional_id))
     if known is not None:
         return known

@@ -113,7 +113,7 @@ async def list_offsets_or_ends(
     wanted: Mapping[TopicPartition, OffsetSpec],
     isolation: Isolation,
 ) -> dict[TopicPartition, int]:
-    """As `list_offsets`; the end of a partition where no record is that young."""
+    """Like `list_offsets`; the end of a partition where no record is that young."""
     found = await list_offsets(connections, wanted, isolation)
     young = [each for each, place in found.items() if place.offset < 0]
     if young:

@@ -372,7 +372,7 @@ class PartitionSender:
             self._begin_epoch()
 
     def _close_gap(self) -> None:
-        """Go on under the next epoch, unless what is left may be in the log under this one."""
+        """Continue under the next epoch, unless what is left may be in the log under this one."""
         if self._gap_ordinal is None or self._in_flight or self._failed:
             return
         if not any(each.may_be_written for each in self._queue):

@@ -74,7 +74,7 @@ class ReadingCalls(Calls):
         end: Place | Mapping[int, Place] = "latest",
         **options: Unpack[ReadOptions],
     ) -> Iterator[pa.RecordBatch]:
-        """As `read`, piece by piece: only a few fetches are in memory at a time.
+        """Like `read`, piece by piece: only a few fetches are in memory at a time.
 
         Arguments and errors are those of `read`. With decode="json" each batch has the type that
         its own values have.
@@ -125,7 +125,7 @@ class ReadingCalls(Calls):
     def read_ranges(
         self, ranges: Sequence[OffsetRange], **options: Unpack[ReadOptions]
     ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
-        """As `read_range`, for many ranges, fetching ahead from one to the next.
+        """Like `read_range`, for many ranges, fetching ahead from one to the next.
 
         Each comes with its batches, which are to be read before the next range is asked for:
         then they raise a ClientError.

@@ -331,7 +331,7 @@ class Writer:
             self._looking = asyncio.ensure_future(self._look_for_partitions())
 
     async def _look_for_partitions(self) -> None:
-        """Look for added partitions; a topic that was created anew may have fewer."""
+        """Look for added partitions; a topic that was deleted and created again may have fewer."""
         # Without an answer the known partitions stay: a sender notices if one is gone.
         with contextlib.suppress(KafkaError, PeerError):
             found = await self._producer.partitions(self._topic, max_age_s=0)
@@ -379,5 +379,5 @@ class Writer:
     ) -> None:
         try:
             on_delivery(delivered, failure)
-        except BaseException:  # noqa: BLE001 - user code; other records and waiting callers go on
+        except BaseException:  # noqa: BLE001 - user code; other records and waiting callers are served all the same
             _log.exception("on_delivery of the writer to topic %r", self._topic)

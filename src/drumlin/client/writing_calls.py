@@ -47,7 +47,7 @@ class WritingCalls(Calls):
             batch_bytes: the largest record batch, 1,000,000 by default; a broker refuses more
                 than `max.message.bytes`, 1 MiB by default.
             buffer_bytes: how much may be encoded and not acknowledged, 32 MiB by default.
-            delivery_timeout_ms: how long to go on trying, two minutes by default.
+            delivery_timeout_ms: how long to keep trying, two minutes by default.
             retries: how often a batch may be sent again; None: as often as there is time. With
                 0 a record is written once at most.
 
@@ -94,7 +94,7 @@ class WritingCalls(Calls):
                 default.
             max_block_ms: how long `send` waits then before it raises `BufferFull`, one minute by
                 default.
-            delivery_timeout_ms: how long to go on trying to write a batch, two minutes by default.
+            delivery_timeout_ms: how long to keep trying to write a batch, two minutes by default.
             metadata_refresh_ms: how often to look whether the topic has more partitions by now,
                 every five minutes by default.
             retries: how often a batch may be sent again; None, the default: as often as there is

@@ -1,4 +1,4 @@
-"""What an operator is told of the active segment, which is cleaned only once it is closed.
+"""What an operator should know about the active segment, which is cleaned only once it is closed.
 
 In a small topic that is all there is: nothing in it is cleaned, and no figure shows why.
 """

@@ -218,7 +218,7 @@ class Cleaner:
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:
     """Whether retention has taken all of these, and nothing else has happened to the log.
 
-    What is left of a group that it has taken only some of must be looked at anew.
+    If it has taken only some of them, the rest must be looked at again.
     """
     current = log.segments.snapshot()
     return not log.is_deleted and all(segment not in current for segment in group)

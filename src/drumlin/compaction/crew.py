@@ -113,7 +113,7 @@ class Crew:
                 self._is_done.wait()
 
     def close(self) -> None:
-        """As `give_up`, and end all threads."""
+        """Like `give_up`, and end all threads."""
         self.give_up()
         with self._lock:
             self._is_closed = True

@@ -343,7 +343,7 @@ class Rewriter:
     def _write_apart(self, batches: memoryview, output: Output) -> None:
         """Write into as many files as needed, batch by batch.
 
-        Records that are compressed anew, or get a delete horizon, may take more room than
+        Records that are compressed again, or get a delete horizon, may take more room than
         before. Or the segment may end far after its last batch, and only the batches have to fit
         the indexes.
         """

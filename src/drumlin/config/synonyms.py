@@ -10,7 +10,7 @@ from typing import Any, Final
 from drumlin.config.keys import topic_keys
 from drumlin.config.values import Value
 
-#: Broker keys for one thing, by precedence: what DescribeConfigs tells of each other.
+#: Broker keys for one thing, by precedence: DescribeConfigs lists them as synonyms of each other.
 SAME_THING: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),

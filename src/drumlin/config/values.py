@@ -97,7 +97,7 @@ def format_value(value: Value) -> str | None:
 
 
 def _format_double(value: float) -> str:
-    """As Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
+    """Like Java's Double.toString: 0.5, 1.0E-4, 1.7976931348623157E308."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == 0 or 1e-3 <= abs(value) < 1e7:

@@ -36,7 +36,7 @@ class Background:
         return task
 
     def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """As `spawn`; the caller may await the result, or the error, which is not logged.
+        """Like `spawn`; the caller may await the result, or the error, which is not logged.
 
         After `end`, the error is COORDINATOR_NOT_AVAILABLE.
         """

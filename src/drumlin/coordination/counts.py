@@ -18,7 +18,7 @@ def add(counts: dict[Name, int], name: Name, difference: int) -> None:
 
 
 def add_all(counts: dict[Name, int], names: Iterable[Name], difference: int) -> None:
-    """As `add`, for each name: there may be thousands."""
+    """Like `add`, for each name: there may be thousands."""
     get = counts.get
     for name in names:
         count = get(name, 0) + difference

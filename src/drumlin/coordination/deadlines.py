@@ -68,7 +68,7 @@ class DeadlineQueue(Generic[Key]):
         return (key for key in self.look(now) if key is not None)
 
     def look(self, now: float) -> Iterator[Key | None]:
-        """As `due`, for callers that give way: None for each place whose key has moved or is gone.
+        """Like `due`, for callers that give way: None for places whose key was moved or removed.
 
         There may be as many of these as there are keys. What is not taken is still there.
         """

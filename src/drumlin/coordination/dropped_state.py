@@ -23,7 +23,7 @@ class DroppedState:
         self._left.append(forgetting)
 
     def go_on(self) -> Work[None]:
-        """Work until nothing is left. Several tasks may: each goes on where another gave way."""
+        """Work until nothing is left. Several tasks may: each continues where another yielded."""
         while self._left:
             first = self._left[0]
             for _ in first:

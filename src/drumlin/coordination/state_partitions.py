@@ -31,7 +31,7 @@ Loaded = TypeVar("Loaded")
 #: Of a key whose hash is kept: clients ask for the same ones again and again.
 _KEPT_LENGTH_MAX: Final = 100
 
-#: Partitions that are loaded side by side. Mostly kernels work, which let others go on.
+#: Partitions that are loaded side by side. Mostly kernels work, which do not hold up others.
 _AT_A_TIME: Final = 4
 
 #: Of 31, modulo 2^32.

@@ -130,7 +130,7 @@ class ClusterImage:
         return topic is not None and topic.partition(index) is not None
 
     def has_partition_of(self, name: str, index: int) -> bool:
-        """As `has_partition`, for a topic's name."""
+        """Like `has_partition`, for a topic's name."""
         topic = self.topics.get(name)
         return topic is not None and topic.partition(index) is not None
 

@@ -1,6 +1,6 @@
 """`SqliteMetadata`: the embedded metadata store, for a cluster of one broker.
 
-A commit waits for the disk, so it runs in a thread of its own and the event loop goes on.
+A commit waits for the disk, so it runs in a thread of its own, and the event loop continues.
 While one is under way, further mutations gather, and the next commit takes them all with one
 fsync: a thousand topics asked for at once cost a handful of them.
 """

@@ -18,7 +18,7 @@ from drumlin.migration.errors import StoreError
 from drumlin.migration.reconcile import Agreement, Node
 
 _VERSION: Final = 1
-#: The file is written anew when it has this many times the lines that it needs.
+#: The file is rewritten when it has this many times the lines that it needs.
 _LINES_FOR_EACH: Final = 20
 _LINES_MIN: Final = 1_000
 

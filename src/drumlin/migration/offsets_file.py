@@ -1,7 +1,7 @@
 """Committed offsets in a file: CSV, or JSON where the name ends in `.json`.
 
 CSV has the header `group,topic,partition,offset,metadata`. What `kafka-consumer-groups --export`
-writes is read too: no header, and `topic,partition,offset` with or without the group in front.
+writes is read too: no header, and `topic,partition,offset` with or without the group before it.
 JSON is a list of objects with the same keys.
 """
 

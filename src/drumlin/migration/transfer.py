@@ -3,7 +3,7 @@
 An offset that the destination has already and that is greater is kept unless told otherwise;
 one that the destination's log does not hold is moved to the log's start, or refused where it
 lies beyond the end, since then it belongs to another log. Groups with live consumers are
-refused: they would go on from where they are.
+refused: they would continue from where they are.
 """
 
 from __future__ import annotations

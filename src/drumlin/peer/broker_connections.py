@@ -214,7 +214,7 @@ class BrokerConnections:
     ) -> T:
         """Retry `attempt` until it succeeds or fails for good, refreshing metadata of `topics`.
 
-        After a failure the next attempt looks up coordinators anew.
+        After a failure the next attempt looks up coordinators again.
         """
 
         async def try_once() -> T:

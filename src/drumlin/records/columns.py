@@ -68,7 +68,7 @@ def decode_to_arrow(
 
     Only offsets from `start_offset` up to, not including, `end_offset` come out. `aborted` are
     the (producer id, first offset) of a Fetch response. A batch cut off at the end of a buffer
-    is left out; `next_offset` tells where to go on.
+    is left out; `next_offset` tells where to continue.
 
     Raises:
         CorruptRecord: the bytes are no record batches.

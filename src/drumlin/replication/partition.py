@@ -377,7 +377,7 @@ class Partition:
         minimum_one_batch: bool,
         may_block: bool,
     ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
-        """As `read`, for READ_COMMITTED: with the aborted transactions among what was read.
+        """Like `read`, for READ_COMMITTED: with the aborted transactions among what was read.
 
         Where those are more than `aborted_max`, less is read, as long as that helps.
         """

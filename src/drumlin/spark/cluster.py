@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
-#: Brokers may go on disagreeing about a topic's id. They are not asked for ever.
+#: Brokers may keep disagreeing about a topic's id. They are not asked for ever.
 _CONFIRMATIONS_MAX: Final = 5
 
 

@@ -1,8 +1,8 @@
 """What happens when records that a query was to read are gone: `failOnDataLoss`.
 
 Records vanish by retention, by DeleteRecords, and with their topic. The default is to fail, as
-the result of a query that goes on would have a gap for ever; `failOnDataLoss=false` warns and
-goes on. Only records that are proven gone count as lost. A broker that is down, stale or slow is
+the result of a query that continues would have a gap for ever; `failOnDataLoss=false` warns and
+continues. Only records that are proven gone count as lost. A broker that is down, stale or slow is
 waited for; after that the query fails, whatever the option says.
 """
 

@@ -74,7 +74,7 @@ def map_stream(
     bootstrap_servers: str,
     **options: object,
 ) -> DataFrame:
-    """As `map_batches`, for a stream: the function runs once for each task of a micro-batch.
+    """Like `map_batches`, for a stream: the function runs once for each task of a micro-batch.
 
     The checkpoint holds the topic's offsets, as without a function. So the function may change
     from one start of the query to the next.

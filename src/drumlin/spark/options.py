@@ -60,7 +60,7 @@ _CLIENT_OPTIONS: Final = {
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
 }
 
-#: How long the driver and tasks go on trying by default.
+#: How long the driver and tasks keep trying by default.
 _PATIENCE_MS: Final = 60_000
 
 #: How much a task fetches and decodes at a time, and the size of the batches it hands to Spark.

@@ -155,7 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_first_batch(self, begin: Offsets, finish: Offsets) -> bool:
         """Whether this is the empty first batch, perhaps repeated after the query died in it.
 
-        Its end is in the journal. Its start is resolved anew, and may lie after that end by now.
+        Its end is in the journal. Its start is resolved again, and may lie after that end by now.
         """
         if self._must_journal_start(begin):
             self._first_batch = (begin, finish)
@@ -173,7 +173,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return row_count < smallest and waited_ms < self._options.max_trigger_delay_ms
 
     def _start_of_repeated(self, begin: Offsets, finish: Offsets) -> Offsets:
-        """The start of the first batch, resolved anew because the query died in that batch.
+        """The start of the first batch, resolved again because the query died in that batch.
 
         Partitions added since then belong to the next batch. Retention may have removed records.
         """

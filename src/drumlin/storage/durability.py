@@ -78,7 +78,7 @@ class Durability:
         self._names.note()
 
     def give_up(self) -> None:
-        """The folder is deleted, or its log is loaded anew: no file is put there any more."""
+        """The folder is deleted, or its log is loaded again: no file is put there any more."""
         with self._renaming:
             self._is_given_up = True
 
@@ -101,7 +101,7 @@ class Durability:
         is synced: recovery does not look below the recovery point for aborted transactions.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR, the log was deleted or is loaded anew.
+            KafkaError: KAFKA_STORAGE_ERROR, the log was deleted or is loaded again.
             OSError: the sync failed, and is to be tried again.
         """
         if not (end_offset or self._sealed or self._snapshots):

@@ -75,7 +75,7 @@ class LogDirectories:
         self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        # Left by a topic that was deleted while its dir was offline, and then made anew.
+        # Left by a topic that was deleted while its dir was offline, and then created again.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
         self.directories = [
@@ -200,7 +200,7 @@ class LogDirectories:
         *,
         is_new: bool = True,
     ) -> list[PartitionLog | KafkaError]:
-        """As `create`, for partitions of one topic. Blocks; one caller at a time."""
+        """Like `create`, for partitions of one topic. Blocks; one caller at a time."""
         counts = Counter(log.log_directory for log in self)
         created: list[PartitionLog | KafkaError] = []
         for partition in partitions:
@@ -275,7 +275,7 @@ class LogDirectories:
             self.delete_log(log)
 
     def delete_log(self, log: PartitionLog) -> None:
-        """As `delete`, for a log that may be its partition's second one."""
+        """Like `delete`, for a log that may be its partition's second one."""
         path = self._let_go(log, deleted_directory_name(log.topic, log.partition))
         if path is not None:
             self._doomed.add([path], log.config.file_delete_delay_ms)
@@ -355,7 +355,7 @@ class LogDirectories:
     def release_idle(self) -> Work[None]:
         """Give back what logs hold that were not appended to since the last call.
 
-        Those of a failed dir are left alone: a thread may be loading them anew.
+        Those of a failed dir are left alone: a thread may be loading them again.
         """
         for log in self:
             yield

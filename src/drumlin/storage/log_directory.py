@@ -154,7 +154,7 @@ class LogDirectory:
         return storage_error(f"{attempt}: {error}")
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
-        """As `fail`, unless the error concerns one file only: then the dir stays online."""
+        """Like `fail`, unless the error concerns one file only: then the dir stays online."""
         if error.errno not in OF_ONE_FILE:
             return self.fail(error, attempt)
         said = f"{attempt}: {error}"

@@ -84,7 +84,7 @@ def _prepare_appends(segment: Segment) -> None:
 
 
 def reload_log(log: PartitionLog) -> None:
-    """Load a log anew from what is on the device, as after a crash.
+    """Load a log again from what is on the device, as after a crash.
 
     Raises:
         OSError: the device still fails.
@@ -112,7 +112,7 @@ def reload_log(log: PartitionLog) -> None:
 
 
 def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Replace the state of a log by that of its folder loaded anew."""
+    """Replace the state of a log by what its folder holds, loaded again."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments
@@ -207,7 +207,7 @@ def _recover(log: PartitionLog, request: LoadRequest, unindexed: Sequence[Segmen
 
 
 def _note_mended(log: PartitionLog, recovered_from: int) -> None:
-    """Have sealed segments flushed again that were indexed anew."""
+    """Have sealed segments flushed again whose indexes were rebuilt."""
     active = log.segments.active
     for segment in log.segments.from_offset(recovered_from):
         if segment is not active and segment.base_offset >= recovered_from:

@@ -146,7 +146,7 @@ class SegmentList:
         return self.aborted_transactions(start_offset, end_offset, may_block)
 
     def _from(self, offset: int) -> Iterator[Segment]:
-        """As `from_offset`, one by one: a consumer that lags far behind needs few of them."""
+        """Like `from_offset`, one by one: a consumer that lags far behind needs few of them."""
         segments = self._segments
         for number in range(_number_of(segments, offset), len(segments)):
             yield segments[number]

@@ -110,7 +110,7 @@ class SoundBatches:
         self._end_offset = end_offset
 
     def _need(self, size: int) -> int:
-        """The start of the next batch in the chunk, read anew if it lacks `size` bytes of it."""
+        """The start of the next batch in the chunk, read again if it lacks `size` bytes of it."""
         start = self.position - self.chunk_position
         if len(self._chunk) - start >= size:
             return start

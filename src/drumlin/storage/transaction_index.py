@@ -137,7 +137,7 @@ class TransactionIndex:
                 self._unsynced.note()
 
     def clear(self) -> None:
-        """Remove the file: to be filled anew."""
+        """Remove the file, to fill it from scratch."""
         self.file.close()
         self._files.remove(self.file.path)
         self._packed = bytearray()

@@ -64,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Have the marker choose among brokers that are of the session.
 
     A fixture of a session cannot see the marker of a test. A parameter of the fixture does what
-    is wanted: fixtures that are built on the broker are set up anew when it changes.
+    is wanted: fixtures that are built on the broker are set up again when it changes.
     """
     if "drumlin_broker" not in metafunc.fixturenames:
         return

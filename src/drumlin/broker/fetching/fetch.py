@@ -131,7 +131,7 @@ class Fetch:
         raise NotImplementedError
 
     def prepare_now(self) -> None:
-        """As `prepare`, at once, if there is little to do."""
+        """Like `prepare`, at once, if there is little to do."""
         raise NotImplementedError
 
     def amount(self) -> int:
@@ -314,7 +314,7 @@ class Fetch:
         self.go_on()
 
     def go_on(self) -> None:
-        """As `start`, for a fetch whose answer is awaited already."""
+        """Like `start`, for a fetch whose answer is awaited already."""
         try:
             parts = self.start(self._later)
         except Exception as error:  # noqa: BLE001  whatever it is, the client is answered

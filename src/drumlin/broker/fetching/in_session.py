@@ -34,7 +34,7 @@ _AT_ONCE: Final = 128
 
 
 class SessionFetch(Fetch):
-    """One request of a session: the first one, which has no id yet, or one that goes on."""
+    """One request of a session: the first one, which has no id yet, or a later one."""
 
     __slots__ = (
         "_gained",
@@ -54,7 +54,7 @@ class SessionFetch(Fetch):
         created: Session | None,
         request_size: int,
     ) -> None:
-        """`created` is for this request; without it goes on in the session that it names.
+        """`created` is the session for this request; without it, the request names an existing one.
 
         request_size: how many partitions the request names or forgets.
         """

@@ -25,7 +25,8 @@ _READ_COMMITTED: Final = 1
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NULL_ID: Final = bytes(16)
-#: Told of one partition, a millisecond's worth to write: where there are more, fewer records go.
+#: Aborted transactions listed for one partition; they take a millisecond to write. If there are
+#: more, fewer records are sent.
 _ABORTED_MAX: Final = 1000
 
 

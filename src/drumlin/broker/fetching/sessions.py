@@ -76,7 +76,7 @@ class FetchSessions:
         return session
 
     def find(self, session_id: int, epoch: int, *, by_id: bool) -> Session:
-        """The session of a request that goes on in it.
+        """The existing session that a request names.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
@@ -92,7 +92,7 @@ class FetchSessions:
         return session
 
     def use(self, session: Session) -> None:
-        """A request goes on in it: the next one has the next epoch."""
+        """A request uses it: the next one has the next epoch."""
         session.epoch = _later_epoch(session.epoch, 1)
         session.used_at = self._clock.monotonic()
         if self._sessions.pop(session.id, None) is not None:

@@ -133,7 +133,7 @@ class ShareDelivery:
         self._holding.setdefault(member, set()).add(live.key)
 
     def forget(self, key: SharePartitionKey) -> None:
-        """The state was made anew, or deleted: the next fetch begins with reading it."""
+        """The state was initialized again, or deleted: the next fetch reads it first."""
         live = self._find(key)
         if live is not None:
             self._drop(live)

@@ -24,7 +24,7 @@ class _Known(NamedTuple):
 
 
 class GroupSettings:
-    """One group's settings; looked up anew when the group's configuration changes."""
+    """One group's settings; looked up again when the group's configuration changes."""
 
     def __init__(self, broker: BrokerData, group_id: str) -> None:
         self._broker = broker

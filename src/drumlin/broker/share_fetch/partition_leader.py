@@ -51,7 +51,7 @@ _TOLD: Final = {
 _EXPIRED_AT_ONCE: Final = 500
 #: Runs that a change is about; more are changed in turns.
 _CHANGED_AT_ONCE: Final = 500
-#: Another leader has the share partition, or it begins anew.
+#: Another leader has the share partition, or it starts from scratch.
 FENCED: Final = ErrorCode.not_leader_or_follower
 
 
@@ -118,7 +118,7 @@ class SharePartitionLeader:
         self._records = await self._broker.turns.run(loading) if loaded is None else loaded.result
         self._records.move_start(self.partition.log_start_offset)
         if is_first:
-            # Else `latest` would be chosen anew after a pause in which no member had acknowledged
+            # Else `latest` would be chosen again after a pause in which no member had acknowledged
             # anything yet, and what came meanwhile would never be delivered.
             try:
                 await self._write_state(())
@@ -226,7 +226,7 @@ class SharePartitionLeader:
         return None
 
     async def _write_much(self, change: Change) -> KafkaError | None:
-        """As `_write_change`, in turns."""
+        """Like `_write_change`, in turns."""
         records, turns = self._records, self._broker.turns
         try:
             await self._write(await turns.run(records.stating(change)), None)

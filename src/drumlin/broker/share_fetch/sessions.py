@@ -161,7 +161,7 @@ class ShareSessions:
         return {} if session is None else session.partitions
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether it goes on: it was not closed, and no other one took its place."""
+        """Whether it is open: it was not closed, and no other one has replaced it."""
         return self._sessions.get(session.member) is session
 
     def close(self, member: Member) -> ShareSession | None:

@@ -218,7 +218,7 @@ class Consumer:
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Return nothing of these (by default: of any) until `resume`; polling must go on."""
+        """Return nothing of these (by default: of any) until `resume`; keep polling meanwhile."""
         places = self.assignment if partitions is None else partitions
         self._call(lambda: self._background.pause(places))
 

@@ -122,7 +122,7 @@ class ConsumerEngine:
         """The next thing to do for the polling thread; None when nothing came in time.
 
         Raises:
-            ClientError: this consumer, or one of its partitions, cannot go on.
+            ClientError: this consumer, or one of its partitions, has failed for good.
         """
         if comes_back:
             self.positions.come_back()

@@ -1,4 +1,4 @@
-"""Work that goes on in the loop by itself, and what is done if it fails unexpectedly."""
+"""Background tasks in the loop, and what is done if one fails unexpectedly."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Transaction:
     # -- writing -------------------------------------------------------------------------
 
     def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
-        """As `Client.append`: returns when the brokers have acknowledged all records.
+        """Like `Client.append`: returns when the brokers have acknowledged all records.
 
         Several threads may append at a time; one of them ends the transaction when all are done.
 
@@ -121,7 +121,7 @@ class Transaction:
         encoding: EncodingRules | None = None,
         delivery: DeliveryRules | None = None,
     ) -> StreamAppender:
-        """As `Client.stream_appender`. Finish it before the transaction is committed or detached.
+        """Like `Client.stream_appender`. Finish it before the transaction is committed or detached.
 
         After an error abort the transaction: a part of the rows may be written.
 
@@ -140,7 +140,7 @@ class Transaction:
         return appender
 
     def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
-        """As `Client.writer`. The end of the transaction closes it, and a commit flushes it.
+        """Like `Client.writer`. The end of the transaction closes it, and a commit flushes it.
 
         Raises:
             TransactionOver: it has been ended.
@@ -168,7 +168,7 @@ class Transaction:
         """Commit offsets to a group as part of the transaction.
 
         Args:
-            offsets: where to go on reading, by (topic, partition).
+            offsets: where to continue reading, by (topic, partition).
             group: its name, or `Consumer.group_metadata()`: then the broker refuses offsets of a
                 consumer that is no longer a member.
 

@@ -67,7 +67,7 @@ class Fetching:
                 begins = False
 
     def _usual(self, topic: str, partitions: Sequence[int]) -> FetchedOffsets | None:
-        """As `_any`, if all positions are as usual."""
+        """Like `_any`, if all positions are as usual."""
         there = self._topics.by_name(topic)
         if there is None or self._is_unstable is not None:
             return None

@@ -252,7 +252,7 @@ def _records(
 
 
 def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iterator[bytes]:
-    """As `_records`, without values."""
+    """Like `_records`, without values."""
     pack = _PARTITION.pack
     key_begins = varint(len(key_start) + _PARTITION.size) + key_start
     around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_NO_VALUE) + len(_ENDS)

@@ -27,7 +27,7 @@ class CommittedOffsets:
     def put_all(
         self, group_id: str, topic: str, partitions: Iterable[int], values: Iterable[bytes]
     ) -> None:
-        """As `put`, for many of one topic."""
+        """Like `put`, for many of one topic."""
         topics = self._groups.setdefault(group_id, {})
         topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
 
@@ -47,7 +47,7 @@ class CommittedOffsets:
             del self._groups[key.group_id]
 
     def remove_all(self, group_id: str, topic: str, partitions: Sequence[int]) -> None:
-        """As `remove`, for many of one topic."""
+        """Like `remove`, for many of one topic."""
         topics = self._groups.get(group_id, {})
         known = topics.get(topic)
         if known is None:

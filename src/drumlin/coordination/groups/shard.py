@@ -287,7 +287,7 @@ class GroupShard:
     def apply_offsets(
         self, group_id: str, committed: Iterable[TopicValues], producer: Producer | None = None
     ) -> None:
-        """As `apply`, for offsets of one group."""
+        """Like `apply`, for offsets of one group."""
         self._group_for_offsets(group_id)
         transactional = self.transactional
         for topic, _, partitions, values in committed:
@@ -299,7 +299,7 @@ class GroupShard:
                 transactional.supersede(group_id, topic, partitions)
 
     def remove_offsets(self, group_id: str, removed: Iterable[TopicValues]) -> None:
-        """As `apply`, for tombstones of offsets of one group."""
+        """Like `apply`, for tombstones of offsets of one group."""
         transactional = self.transactional
         for topic, _, partitions, _ in removed:
             self.offsets.remove_all(group_id, topic, partitions)

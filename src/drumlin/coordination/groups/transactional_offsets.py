@@ -61,7 +61,7 @@ class TransactionalOffsets:
         partitions: Sequence[int],
         values: Sequence[bytes],
     ) -> None:
-        """As `put`, for many of one topic."""
+        """Like `put`, for many of one topic."""
         self._order += 1
         place = group_id, topic
         producers = self._by_place.setdefault(place, {})

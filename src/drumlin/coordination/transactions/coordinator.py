@@ -325,7 +325,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     # -- small things ----------------------------------------------------------------------
 
     async def _decide(self, decide: Callable[[], T]) -> T:
-        """Decide at once; if a producer id is missing for that, anew when there is one."""
+        """Decide at once; if a producer id is missing for that, decide again when there is one."""
         while True:
             try:
                 return decide()

@@ -46,7 +46,7 @@ class StateWriter:
             raise
 
     async def append_again(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """As `write`, but after a failure the state stays pending, to be written once more.
+        """Like `write`, but after a failure the state stays pending, to be written once more.
 
         Raises:
             KafkaError: as `write`.

@@ -39,7 +39,7 @@ class TransactionState(Enum):
 
     @property
     def is_at_rest(self) -> bool:
-        """No transaction is going on: another may begin, or the id may expire."""
+        """No transaction is open: another may begin, or the id may expire."""
         return self in AT_REST
 
 

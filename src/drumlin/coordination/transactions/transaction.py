@@ -269,7 +269,7 @@ class Transaction:
             raise KafkaError(code)
 
     def fence(self, now_ms: int, new_id: NewProducerId) -> TransactionMetadata:
-        """Abort an ongoing transaction with an epoch above the producer's: it may not go on."""
+        """Abort an ongoing transaction with an epoch above the producer's, which fences it."""
         assert self.metadata.state is TransactionState.ONGOING
         assert self.pending is None
         return self._prepare_end(False, EPOCH_BUMP_VERSION, now_ms, new_id)
@@ -315,7 +315,7 @@ class Transaction:
     # -- time ------------------------------------------------------------------------------
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Whether a transaction goes on longer than its producer has allowed."""
+        """Whether a transaction has been open for longer than its producer allows."""
         current = self.metadata
         return (
             current.state is TransactionState.ONGOING

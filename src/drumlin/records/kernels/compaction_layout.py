@@ -117,7 +117,7 @@ FILTER_NEXT_OFFSET: Final = FILTER_BLOCK + FILTER_BLOCK_ROWS * FILTER_ROW_WIDTH
 FILTER_END_OFFSET: Final = FILTER_NEXT_OFFSET + 1
 FILTER_STATE_WIDTH: Final = FILTER_END_OFFSET + 1
 
-#: Bytes that a record may take more when its timestamp delta is written anew; it has seven at
+#: Bytes that a record may take more when its timestamp delta is rewritten; it has seven at
 #: least, so that a body becomes less than three times as large.
 REBASED_RECORD_GROWTH_MAX: Final = 10
 REBASED_BODY_GROWTH_MAX: Final = 3

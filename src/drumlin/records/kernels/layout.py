@@ -56,7 +56,7 @@ BYTES: Final = 1
 VALIDITY: Final = 2
 
 # The state of `decode`: how much of each column is written, which offsets are wanted, how much
-# there is room for, and where it goes on. Room for bytes counts whole records.
+# there is room for, and where it continues. Room for bytes counts whole records.
 ROWS: Final = 0
 KEY_BYTES: Final = 1
 VALUE_BYTES: Final = 2

@@ -51,7 +51,7 @@ def kernels_if_ready() -> Kernels | None:
 
 
 def kernels_for(record_count: int) -> Kernels | None:
-    """As `kernels_if_ready`, for a batch; enough of them, and loading begins."""
+    """Like `kernels_if_ready`, for a batch; enough of them, and loading begins."""
     global _records_seen
     if _kernels is None:
         _records_seen += record_count
@@ -92,7 +92,7 @@ def compaction_kernels_if_ready() -> CompactionKernels | None:
 
 
 def require_for_compaction() -> CompactionKernels | None:
-    """As `require`, those of compaction."""
+    """Like `require`, for the kernels of compaction."""
     global _compaction_kernels, _compaction_failed
     with _compaction_lock:
         if _compaction_kernels is None and not _compaction_failed:
@@ -117,7 +117,7 @@ def load_for_compaction_in_background() -> None:
 
 
 def compaction_kernels_soon() -> CompactionKernels | None:
-    """As `compaction_kernels_if_ready`; waits while they are loaded, but not for a compiler.
+    """Like `compaction_kernels_if_ready`; waits while they are loaded, but not for a compiler.
 
     For threads with so much to do that plain Python would hold others up for longer.
     """

@@ -67,7 +67,7 @@ _CLIENT_OPTIONS: Final = {
     "kafka.retry.backoff.max.ms": "retry_backoff_max_ms",
 }
 
-#: How long a call other than a delivery goes on trying by default.
+#: How long a call other than a delivery keeps trying by default.
 _PATIENCE_MS: Final = 60_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000
 _BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes

@@ -1,6 +1,6 @@
 """The writers that PySpark asks for: one for batches and one for streams.
 
-Spark pickles a writer for the tasks. It creates a stream's writer anew for every micro-batch, and
+Spark pickles a writer for the tasks. It creates a new writer of a stream for every micro-batch, and
 once more for its commit, so a writer must not rely on state beyond its options and messages.
 """
 

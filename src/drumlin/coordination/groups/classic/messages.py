@@ -112,7 +112,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The last member is gone. The group goes on; if this cannot be stored, it is tried again."""
+    """The last member is gone. The group continues; if this cannot be stored, it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,8 +382,8 @@ class ConsumerGroup:
         self.context.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
     def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
-        """The group is no more. Its members' sessions go on in another one, or are left to end:
-        a group of that name will have set its own.
+        """The group is gone. Its members' sessions continue in the group that replaces it, or are
+        left to expire.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):

@@ -58,7 +58,7 @@ class MemberChange:
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
         self.assigning: Work[NextTarget] | None = None
-        """To be gone on with."""
+        """To be continued."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))

@@ -87,9 +87,9 @@ def applying(
 ) -> Work[None]:
     """Note the new state of the records; those before the start offset are passed over.
 
-    It gives way within a batch of very many records, and looks at the runs anew afterwards.
+    It gives way within a batch of very many records, and looks at the runs again afterwards.
 
-    change: gets what is to be written; renewed: the runs whose locks are to begin anew.
+    change: gets what is to be written; renewed: the runs whose locks are to be restarted.
 
     Raises:
         KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; some may have been noted by then.

@@ -10,7 +10,7 @@ class Settings(NamedTuple):
     delivery_count_limit: how often a record is delivered before it is archived.
     max_record_locks: how many offsets may be in flight.
     lock_duration_s: how long a member has a record before others get it.
-    may_renew: whether a member may ask for its locks to begin anew (KIP-1222).
+    may_renew: whether a member may restart its locks (KIP-1222).
     """
 
     delivery_count_limit: int = 5

@@ -60,7 +60,7 @@ class SharePartition:
         batches: Iterable[StateBatch],
         log_end_offset: int = _OFFSET_MAX,
     ) -> SharePartition:
-        """As `loading`, in one go."""
+        """Like `loading`, in one go."""
         return to_end(cls.loading(settings, start_offset, batches, log_end_offset))
 
     @classmethod
@@ -130,7 +130,7 @@ class SharePartition:
         return to_end(self.stating(change))
 
     def stating(self, change: Change) -> Work[StateBatches]:
-        """As `state`, in turns."""
+        """Like `state`, in turns."""
         batches: list[StateBatch] = []
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
@@ -228,7 +228,7 @@ class SharePartition:
     # -- acknowledging -----------------------------------------------------------------
 
     def acknowledge(self, member: str, batches: Sequence[Acknowledgement], now: float) -> Change:
-        """Note a member's acknowledgements; renewed locks begin anew at once.
+        """Note a member's acknowledgements; renewed locks restart at once.
 
         Raises:
             KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST; then nothing changes.
@@ -238,7 +238,7 @@ class SharePartition:
     def acknowledging(
         self, member: str, batches: Sequence[Acknowledgement], now: Callable[[], float]
     ) -> Work[Change]:
-        """As `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
+        """Like `acknowledge`, in turns: there may be thousands. Each batch is judged in its turn;
         if the work is broken off, nothing is changed.
         """
         settings = self._settings()
@@ -268,7 +268,7 @@ class SharePartition:
         return to_end(self.releasing(member))
 
     def releasing(self, member: str) -> Work[Change]:
-        """As `release`, in turns."""
+        """Like `release`, in turns."""
         change, settings, offset = Change(), self._settings(), self.start_offset
         while some := self._runs.some_from(offset, _OFFSET_MAX, _AT_ONCE):
             for run in some:
@@ -285,7 +285,7 @@ class SharePartition:
         to_end(self.committing(change))
 
     def committing(self, change: Change) -> Work[None]:
-        """As `commit`, in turns: each record has its new state from its turn on."""
+        """Like `commit`, in turns: each record has its new state from its turn on."""
         done = 0
         while some := change.runs[done : done + _AT_ONCE]:
             done += len(some)
@@ -304,7 +304,7 @@ class SharePartition:
         to_end(self.rolling_back(change, now))
 
     def rolling_back(self, change: Change, now: float) -> Work[None]:
-        """As `roll_back`, in turns; if it is broken off, the rest is rolled back at once."""
+        """Like `roll_back`, in turns; if it is broken off, the rest is rolled back at once."""
         try:
             while change.runs:
                 self._leave_as_was(change, now, _AT_ONCE)

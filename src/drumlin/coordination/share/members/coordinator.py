@@ -164,7 +164,7 @@ class ShareGroupMembership:
             is_same = shard is self._groups.shard_of(group_id)
             is_same = is_same and shard.groups.get(group_id) is known
             if not (is_same and considered.is_current()):
-                continue  # others had their turn before this went on
+                continue  # others had their turn before this continued
             is_large = len(considered.next_target.records) > _WRITTEN_AT_ONCE
             if not (is_large and tries_left):
                 confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
@@ -270,7 +270,7 @@ class ShareGroupMembership:
     async def alter_offsets(
         self, group_id: str, wanted: Sequence[tuple[str, Mapping[int, int]]]
     ) -> list[TopicOutcome]:
-        """AlterShareGroupOffsets: partitions begin anew at an offset; their state is dropped.
+        """AlterShareGroupOffsets: partitions restart at an offset; their state is dropped.
 
         Raises:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.

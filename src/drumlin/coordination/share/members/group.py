@@ -147,7 +147,7 @@ class ShareGroup:
     ) -> Work[Considered]:
         """Decide on a heartbeat. `at_once`: however young the target assignment is.
 
-        An assignment gives way. If the group has changed afterwards, all is decided anew; after
+        An assignment gives way. If the group has changed afterwards, all is decided again; after
         `tries` times without giving way, where the assignment of a large group is left to be
         made late.
 
@@ -224,7 +224,7 @@ class ShareGroup:
         return lambda: self._changes == changes and member.current is had
 
     def keep_alive(self, member_id: str) -> None:
-        """A heartbeat has come: the member's session begins anew."""
+        """A heartbeat has come: the member's session restarts."""
         timeout_ms = self._setting("share.session.timeout.ms")
         deadline = self._context.clock.monotonic() + timeout_ms / 1000
         self._context.deadlines.schedule(self._session(member_id), deadline)

@@ -1,6 +1,6 @@
 """The target assignment of a large share group that changes all the time.
 
-Mostly an assignment is made by a heartbeat, of the group as it is then, and begins anew if the
+Usually a heartbeat computes an assignment for the group as it is then, and starts again if the
 group changes meanwhile. A group that changes all the time would never have one. So in the end it
 is assigned as it was at some time, whatever has changed since: that is left to the next
 assignment. No member waits for it, and former members get nothing.

@@ -87,7 +87,7 @@ class ShareMemberMetadata:
 class ShareGroupMetadata:
     epoch: int
     metadata_hash: int
-    """A hash of the subscribed topics; if it changes, the group is assigned anew."""
+    """A hash of the subscribed topics; if it changes, the group is assigned again."""
 
 
 @dataclass(frozen=True, slots=True)

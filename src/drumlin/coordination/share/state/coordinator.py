@@ -82,7 +82,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         turns: of the loop.
 
     A component that keeps states in memory registers with `when_renewed` a function to call
-    when one of them is initialized anew or deleted.
+    when one of them is initialized again or deleted.
 
     Requests raise `KafkaError` with the error for the client.
     """
@@ -119,7 +119,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._pace = Pace()
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
-        """Call `tell` for each state that begins anew, or is deleted, from now on."""
+        """Call `tell` for each state that is initialized again, or deleted, from now on."""
         self._renewed.append(tell)
 
     # -- life ------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         return await self._shard(await self.find_partition(key.coordinator_key))
 
     async def _shard_if_any(self, key: SharePartitionKey) -> ShareShard:
-        """As `_shard_of`; an empty one while there is no topic, as then there is no state."""
+        """Like `_shard_of`; an empty one while there is no topic, as then there is no state."""
         self._check(key)
         if self._topic.partition_count() is None:
             return ShareShard(_NO_PARTITION)
@@ -249,7 +249,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._log.confirmed(self._write_checked(shard, key, state, merged))
 
     def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
-        """As `write`, without awaiting; it holds once all replicas have it. None: it takes longer.
+        """Like `write`, without awaiting; it counts once all replicas have it. None: it is slow.
 
         Raises:
             KafkaError: as `write`.

@@ -116,7 +116,7 @@ class ShareShard:
             KafkaError: as `check_write`.
         """
         state = self.check_write(key, change)
-        # Only reading tells of a new leader, which it does before it can write.
+        # A new leader is noted when it reads, which it does before it can write.
         return merging(state, change._replace(leader_epoch=state.leader_epoch))
 
     def write(
@@ -154,7 +154,7 @@ class ShareShard:
     def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int
     ) -> ShareRecord:
-        """The record that makes the state anew.
+        """The record that initializes the state.
 
         Raises:
             KafkaError: FENCED_STATE_EPOCH.

@@ -74,7 +74,7 @@ def decode(
 ) -> int:
     """Append the records of `body_count` uncompressed bodies within `data[:size]` to columns.
 
-    `state` holds how far they are filled, where to go on, and which offsets are wanted. It ends
+    `state` holds how far they are filled, where to continue, and which offsets are wanted. It ends
     at the record that finds no room, or that its body does not hold whole. On malformed input:
     `~position`.
     """

@@ -81,7 +81,7 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
         before, anchor = anchor, (yield look)
         if anchor == before:
             raise _lost(sink, settings, note)
-        # Another driver has fenced us and goes on; our decision would not go through.
+        # Another driver has fenced us and continues; our decision would not go through.
     if settings.is_for_once:
         return None
     value = yield FindRecord(topic, sink)

@@ -56,7 +56,7 @@ class WinnersLost(SinkError):
 class NotRepairable(SinkError):
     """Rows of a decided batch are missing, and cannot safely be written again.
 
-    The query has to stop: going on would lose these rows, and writing the batch anew would
+    The query has to stop: continuing would lose these rows, and writing the batch again would
     duplicate others.
     """
 
