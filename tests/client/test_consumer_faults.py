@@ -275,7 +275,7 @@ def test_a_log_that_lost_its_end_is_read_on_if_wanted(
                 assert consumer.poll(WAIT_MS) is not None
         assert resets[0][0] == PLACE
         assert resets[0][2] == 15
-        assert "is not in the log, going on at 15" in caplog.text
+        assert "is not in the log, continuing at 15" in caplog.text
 
 
 def test_a_committed_epoch_is_checked_before_reading(

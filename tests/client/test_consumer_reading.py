@@ -212,7 +212,7 @@ def test_an_offset_that_is_gone_is_told(
             while not resets:
                 assert consumer.poll(100) is None
         assert resets == [(place, 1_000, 100)]
-        assert "offset 1000 is not in the log, going on at 100" in caplog.text
+        assert "offset 1000 is not in the log, continuing at 100" in caplog.text
         append(group_client, single, [100])
         assert values(consumer.poll(WAIT_MS)) == [100]
 

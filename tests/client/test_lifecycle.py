@@ -90,7 +90,7 @@ def test_a_client_is_not_pickled() -> None:
     with (
         ScriptedBroker({"t": 1}) as broker,
         drumlin.connect(broker.address) as client,
-        pytest.raises(TypeError, match="connect anew"),
+        pytest.raises(TypeError, match="connect again"),
     ):
         pickle.dumps(client)
 

@@ -148,7 +148,7 @@ def test_a_topic_that_was_made_anew_between_two_runs(
     topic.delete()
     again = Topic(topic.address, 1, topic.name).create()
     again.fill(4)
-    with pytest.raises(StreamingQueryException, match=f"created anew: {topic.name}-0"):
+    with pytest.raises(StreamingQueryException, match=f"created again: {topic.name}-0"):
         pipeline.run()
     assert pipeline.journal() == [{topic.name: {"0": 10}}]
     pipeline.options["failOnDataLoss"] = "false"

@@ -262,7 +262,7 @@ def test_a_topic_that_was_made_anew_between_two_runs(scripted: Scripted, fail: b
     reader = scripted.reader(fail=fail)
     start: Ends = {"t": {"0": 100}, "u": {"0": 10}}
     if fail:
-        with pytest.raises(DataLoss, match="created anew: t-0"):
+        with pytest.raises(DataLoss, match="created again: t-0"):
             latest(reader, start)
     else:
         end = latest(reader, start)

@@ -190,7 +190,7 @@ def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:
         except OSError as error:
             if is_new:
                 raise StartFailed(
-                    f"there is no metadata in {paths[0]}, and to begin anew all log dirs are "
+                    f"there is no metadata in {paths[0]}, and to start afresh all log dirs are "
                     f"needed, but {path} can't be used: {error.strerror}"
                 ) from error
             continue

@@ -80,7 +80,7 @@ def mirror(
     ] = None,
     once: Annotated[bool, Option("--once", help="Make both equal, and end.")] = False,
     quiet: Annotated[
-        bool, Option("--quiet", "-q", help="Do not tell of each offset that is copied.")
+        bool, Option("--quiet", "-q", help="Do not print each offset that is copied.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -152,7 +152,7 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
         return f"<drumlin.Client of {self.bootstrap}{state}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Client holds sockets and a thread: connect anew in the other process")
+        raise TypeError("a Client holds sockets and a thread: connect again in the other process")
 
     def refresh(self) -> None:
         """Ask the cluster again which brokers it has."""

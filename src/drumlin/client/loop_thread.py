@@ -50,7 +50,7 @@ class LoopThread:
         if not self.may_wait:
             raise ClientError(
                 "a callback in the client's own thread must not wait for the client: "
-                "nothing would go on meanwhile"
+                "it would wait for itself"
             )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -98,7 +98,7 @@ class LoopThread:
 
     def _check_process(self) -> None:
         if os.getpid() != self._process_id:
-            raise ClientError("this client was opened before a fork: connect anew in the child")
+            raise ClientError("this client was opened before a fork: connect again in the child")
 
     def _check(self) -> None:
         if self._is_stopping:

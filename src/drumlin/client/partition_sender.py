@@ -346,7 +346,7 @@ class PartitionSender:
 
     def _missing(self) -> ClientError:
         count = len(self._connections.view.topics[self._topic].partitions)
-        why = "was it deleted and made anew?"
+        why = "was it deleted and created again?"
         return ClientError(f"there is no such partition, the topic has {count} in all: {why}")
 
     def _sort_failed(self) -> None:

@@ -194,7 +194,7 @@ class Mirror:
             if commits is not None:
                 commit = commits.get(place)
                 if commit is not None and commit.offset != committed:
-                    group.held[place] = "committed anew while we looked"
+                    group.held[place] = "committed again while we looked"
                     continue
                 timestamp_ms = _NEVER_SINCE if commit is None else commit.timestamp_ms
             decision = later(node.offset, node.modified_timestamp_ms, committed, timestamp_ms)

@@ -142,13 +142,13 @@ class Advance:
                 findings.away -= gone
                 findings.gone |= gone
         self._report("partitions are gone", findings.gone)
-        self._report("topics were deleted and created anew", findings.made_anew.keys())
+        self._report("topics were deleted and created again", findings.made_anew.keys())
 
         def shorter(key: TopicPartition) -> str:
             return f"{key} ends at {shown[key].end_offset}, the query is at {begin[key]}"
 
-        kept = "with failOnDataLoss=false it would go on with all others and keep that position"
-        advice = f"Nothing was written to the checkpoint: a restart goes on from there; {kept}."
+        kept = "with failOnDataLoss=false it would continue with all others and keep that position"
+        advice = f"Nothing was written to the checkpoint: a restart continues from there; {kept}."
         self._report("a log ends before its position", findings.shorter, shorter, advice)
 
         def away(key: TopicPartition) -> str:

@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 _REMOVED: Final = (
     "Records may have been removed, by retention or with their topic, before this query has read "
-    "them; the option failOnDataLoss=false would go on without them."
+    "them; the option failOnDataLoss=false would continue without them."
 )
 
 
@@ -35,4 +35,4 @@ def report_data_loss(what: str, *, fail: bool, advice: str = _REMOVED) -> None:
     """
     if fail:
         raise DataLoss(f"{what}. {advice}")
-    _logger.warning("%s; going on, as failOnDataLoss is false", what)
+    _logger.warning("%s; continuing, as failOnDataLoss is false", what)

@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report_data_loss("partitions are gone", gone)
         anew = set(begins_anew(begin, finish))
         if anew:
-            self._report_data_loss("topics were deleted and created anew", anew)
+            self._report_data_loss("topics were deleted and created again", anew)
         begin |= self._start_of_new((finish.keys() - begin.keys()) | anew, finish)
         finish = {key: offset for key, offset in finish.items() if key in begin}
         if self._advance.latest is None and not self._options.fail_on_data_loss:
@@ -203,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report_data_loss("partitions of a batch that was begun are gone", gone)
         anew = self._advance.made_anew({key: wanted[key] for key in wanted.keys() - gone})
         if anew:
-            self._report_data_loss("topics of a batch that was begun were created anew", anew)
+            self._report_data_loss("topics of a batch that was begun were created again", anew)
         return {key: offset for key, offset in finish.items() if key not in gone | anew}
 
     def _report_data_loss(self, what: str, partitions: set[TopicPartition]) -> None:

@@ -153,7 +153,7 @@ class Durability:
                 self._files.rename(temporary, path)
         if self._is_given_up:
             self._files.remove(temporary)
-            raise storage_error(f"{self._path} was deleted, or is loaded anew")
+            raise storage_error(f"{self._path} was deleted, or is loaded again")
         self._files.sync_directory(self._path)
 
 

@@ -91,7 +91,7 @@ class LogDirectory:
         directory_id = meta.directory_id or meta_properties.new_directory_id()
         ours = MetaProperties(cluster_id, node_id, directory_id)
         if is_known and None in (meta.cluster_id, meta.node_id):
-            _logger.warning("%s does not say whose log dir it is, and is written anew", path)
+            _logger.warning("%s does not say whose log dir it is, and is rewritten", path)
         if ours != meta:
             self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
         self.in_disorder.update(self.unclean_logs.read())

@@ -144,7 +144,7 @@ def _end_of(log: PartitionLog, segment: Segment) -> tuple[int, int]:
     anew = segment.end_of_batches(0)
     if anew[1] < segment.size:
         return max(found, anew)
-    _logger.warning("%s: its index is wrong and built anew", segment.log_file.path)
+    _logger.warning("%s: its index is wrong and is rebuilt", segment.log_file.path)
     segment.start_indexes_anew()
     for place in segment.walk(0):
         segment.index_batch(place, place.header.size, log.config.index_interval_bytes)

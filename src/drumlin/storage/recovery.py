@@ -146,7 +146,7 @@ def _open_segments(
             segment.transaction_index.know(())
         indexes = (segment.offset_index, segment.time_index)
         if any(index.file.path.rpartition("/")[2] not in names for index in indexes):
-            _logger.warning("%s: an index is missing and built anew", segment.log_file.path)
+            _logger.warning("%s: an index is missing and is rebuilt", segment.log_file.path)
             unindexed.append(segment)
         segments.append(segment)
     if not segments:

@@ -144,7 +144,7 @@ class SegmentSwap:
         """
         swaps = self.log.swaps
         if not swaps.lock.acquire(blocking=False):
-            raise SegmentsChanged(f"{self.log.name} is being loaded anew")
+            raise SegmentsChanged(f"{self.log.name} is being loaded again")
         try:
             self._check()
             if swaps.pending is not self or self.is_applied:
@@ -190,7 +190,7 @@ class SegmentSwap:
             self.log.swaps.pending = None
             return
         if self._is_torn:
-            raise OSError(errno.EIO, f"{path} has to be loaded anew")
+            raise OSError(errno.EIO, f"{path} has to be loaded again")
         if self.is_applied:
             self._rename_old()
             if self.log.is_deleted:

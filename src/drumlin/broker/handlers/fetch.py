@@ -66,7 +66,7 @@ def _fetch(context: RequestContext, request: FetchRequest, size: tuple[int, int]
 
 
 class _LargeFetch:
-    """A request that is read in a thread, so that the loop can go on meanwhile.
+    """A request that is read in a thread, so that the loop can serve others meanwhile.
 
     Once read, it takes many times the memory of its frame: so only few are read at a time.
     """

@@ -17,7 +17,7 @@ _TOTALS: Final = {
     "cleanings": ("cleanings", "Cleanings that were completed."),
     "failures": ("failures", "Cleanings that failed."),
     "read_bytes": ("bytes_read", "Bytes that were read to be rewritten."),
-    "written_bytes": ("bytes_written", "Bytes that were kept, and written anew."),
+    "written_bytes": ("bytes_written", "Bytes that were kept, and rewritten."),
     "read_records": ("records_read", "Records that were read to be rewritten."),
     "written_records": ("records_written", "Records that were kept."),
     "seconds": (

@@ -174,7 +174,7 @@ class Starter:
     def _move(self, state: PartitionState, offset: int) -> None:
         old = state.position
         where = f"topic {state.place[0]!r} partition {state.place[1]}"
-        _log.warning("%s: offset %d is not in the log, going on at %d", where, old, offset)
+        _log.warning("%s: offset %d is not in the log, continuing at %d", where, old, offset)
         state.go_to(offset)
         self.resets.append(Reset(state.place, old, offset))
         self._on_change()

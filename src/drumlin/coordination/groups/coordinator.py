@@ -235,7 +235,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             shard = self._shard_with_members(group_id)
         except KafkaError as refusal:
             if refusal.code is ErrorCode.coordinator_load_in_progress:
-                return  # whether it is a member is not known yet: it may go on
+                return  # whether it is a member is not known yet: it may pass
             raise
         self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 

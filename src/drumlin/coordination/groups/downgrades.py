@@ -1,6 +1,6 @@
 """Turns large consumer groups that have classic members only into classic groups, step by step.
 
-The last member of the consumer protocol has left; the others go on in the consumer group, as
+The last member of the consumer protocol has left; the others stay in the consumer group, as
 `consumer/classic_members.py` has it. A classic group is made beside it, and takes its place in one
 step, as in `upgrades.py`. If that fails, the consumer group stays.
 """

@@ -297,7 +297,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 _log.info("the transaction of %r timed out", transaction.transactional_id)
         except KafkaError as error:
             _log.warning(
-                "the transaction of %r timed out, but goes on: %s",
+                "the transaction of %r timed out, but is still open: %s",
                 transaction.transactional_id,
                 error,
             )

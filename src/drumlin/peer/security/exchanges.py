@@ -41,7 +41,7 @@ class PlainExchange:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise AuthenticationFailed("the broker goes on where PLAIN is over")
+            raise AuthenticationFailed("the broker continues after the end of PLAIN")
         return None
 
 

@@ -99,7 +99,7 @@ class TokenRequest:
         sock = self._socket or self._connection.sock
         if sock is not None:
             with contextlib.suppress(OSError):
-                # Not SSLSocket's own, which would go on in plain text with what is read meanwhile.
+                # Not SSLSocket's own: what is read meanwhile would then be taken as plain text.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def _body(self) -> str:

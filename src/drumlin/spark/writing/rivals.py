@@ -31,7 +31,7 @@ def check_alone(identity: TaskIdentity, *, was_decided: bool) -> None:
     if was_decided and before is not None and before < identity.batch:
         raise Superseded(
             f"sink {identity.sink!r}: another run has decided batch {identity.batch}, while this "
-            f"one, which has written up to batch {before}, was going on. Two queries have one "
+            f"one, which has written up to batch {before}, was running. Two queries have one "
             "checkpoint, or copies of it: their batches may differ, so compare the topic with the "
             "input, keep one of the two, and give the other a checkpoint of its own"
         )

@@ -1,7 +1,7 @@
 """Groups that change their protocol while members are live: to the consumer protocol and back.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins;
-its members go on by JoinGroup, SyncGroup and Heartbeat, see `classic_members.py`. When the last
+its members keep using JoinGroup, SyncGroup and Heartbeat, see `classic_members.py`. When the last
 member of the consumer protocol is gone, the group becomes a classic one again.
 """
 

@@ -129,7 +129,7 @@ def _removed(sink: str, settings: SinkSettings) -> StateLost:
     return StateLost(
         f"sink {sink!r}: a batch was decided, and topic {settings.decision_topic!r} knows nothing "
         "of it: its records were deleted, or the option decisionTopic was another. See which "
-        f"batches are in the topics; then `drumlin sinks forget {sink}` lets the query go on"
+        f"batches are in the topics; then `drumlin sinks forget {sink}` lets the query continue"
     )
 
 
@@ -137,5 +137,5 @@ def _lost(sink: str, settings: SinkSettings, note: Note) -> StateLost:
     return StateLost(
         f"sink {sink!r}: batch {note.batch} is decided, and the record of it is not in topic "
         f"{settings.decision_topic!r} any more. See whether the batch's rows are in the topics; "
-        f"then `drumlin sinks forget {sink}` lets the query go on"
+        f"then `drumlin sinks forget {sink}` lets the query continue"
     )

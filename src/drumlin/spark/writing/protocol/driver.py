@@ -172,7 +172,7 @@ def commit(
         if isinstance(error, Fenced):
             raise Fenced(
                 f"sink {job.sink!r}: batch {batch} is written by another driver at the same "
-                "time, which has come later and goes on. This commit decides nothing; the next run "
+                "time, which came later and continues. This commit decides nothing; the next run "
                 f"of the batch finds out what is decided ({error})"
             ) from error
         raise

@@ -47,7 +47,7 @@ class WinnersLost(SinkError):
         super().__init__(
             f"sink {sink!r}: batch {batch} is decided, and the transactions of {_named(lost)} were "
             "aborted before they could be committed. Run the batch again: its tasks write these "
-            "rows anew"
+            "rows again"
         )
         self.batch = batch
         self.lost = tuple(lost)
@@ -64,7 +64,7 @@ class NotRepairable(SinkError):
         super().__init__(
             f"sink {sink!r}: batch {batch} is decided, and the rows of {_named(lost)} {why}. "
             f"Compare the topics with the batch's input; then "
-            f"`drumlin sinks forget {sink}` lets the query go on"
+            f"`drumlin sinks forget {sink}` lets the query continue"
         )
         self.batch = batch
         self.lost = tuple(lost)

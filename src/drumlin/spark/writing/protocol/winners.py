@@ -46,7 +46,7 @@ def finish(sink: str, batch: int, winners: tuple[Winner, ...]) -> Steps[Fates]:
     if waiting:
         raise Unfinished(
             f"sink {sink!r}: batch {batch} is decided, and {len(waiting)} of its {len(winners)} "
-            "transactions could not be committed in time. Run the batch again: that goes on"
+            "transactions could not be committed in time. Run the batch again: that continues"
         )
     unknown = [each for each, outcome in found.items() if outcome == "unknown"]
     if unknown:
