@@ -134,6 +134,7 @@ def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "the last flight of every aircraft is there" in run.stdout
+    assert "incubator" not in run.stderr  # Java's warning, which is of no use to anyone
     results = {path.name for path in (home / "build" / "demo").iterdir()}
     assert results == {"delays.parquet", "delays.png", "compaction.png"}
     assert not list(scratch.glob("drumlin-demo-*"))
