@@ -19,6 +19,8 @@ import pytest
 import drumlin
 import test_tidy
 from differential.allowed import ALLOWED
+from drumlin import turns
+from drumlin.broker import loop_watch, router, threads
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
 from drumlin.compaction import pieces, rewriter
@@ -26,6 +28,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
 from drumlin.version import __version__
+from drumlin.wire import messages
 from drumlin.wire.messages import API_KEYS
 from rig.drumlin_server import DrumlinServer
 
@@ -60,7 +63,7 @@ def default_of(option: str) -> int:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tables_are_true(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert text == doc_tables.with_tables(text), "write them anew: python script/doc_tables.py"
+    assert text == doc_tables.with_tables(text), "write them again: python script/doc_tables.py"
 
 
 def test_every_table_is_shown() -> None:
@@ -104,6 +107,13 @@ QUOTED: list[tuple[str, str, object]] = [
     ("CONTRIBUTING.md", "**Functions up to {} lines", test_tidy.FUNCTION_LINES_MAX),
     ("CONTRIBUTING.md", "lines, files up to {}.**", test_tidy.FILE_LINES_MAX),
     ("docs/troubleshooting.md", "one before {}. `ensure_java()`", MINIMUM_JAVA),
+    ("docs/architecture.md", "holds, runs for {} ms", round(turns.TURN_S * 1000)),
+    ("docs/architecture.md", "and then for {} ms at a time", round(turns.TURN_S * 1000 / 2)),
+    ("docs/architecture.md", "has more than {} elements, is encoded", messages._LONG),
+    ("docs/architecture.md", "request above {} KiB is read", router._PARSED_APART_BYTES >> 10),
+    ("docs/architecture.md", "data, {} at a time, and not the broker", threads._READING),
+    ("CHANGELOG.md", "turns of the event loop above {} ms", round(loop_watch.SLOW_S * 1000)),
+    ("docs/operations.md", "A turn above {} ms is also logged", round(loop_watch.SLOW_S * 1000)),
 ]
 
 
