@@ -100,7 +100,7 @@ def test_a_cluster_that_is_not_there(run: Run) -> None:
 def test_a_reader_that_has_seen_enough_ends_us_in_silence(tmp_path: Path) -> None:
     for number in range(2000):
         (tmp_path / f"{number:020}.log").touch()
-    command = f"{sys.executable} -m drumlin dump-log --verify {tmp_path} | head -1"
+    command = f"{sys.executable} -m drumlin dump-log --verify -v {tmp_path} | head -1"
     shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert (shown.stdout.count("\n"), shown.stderr) == (1, "")
 

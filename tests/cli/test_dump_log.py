@@ -52,8 +52,11 @@ def overwrite(path: Path, position: int, data: bytes) -> None:
 
 
 def test_a_healthy_directory_verifies(run: Run, partition: Path) -> None:
-    result = run("dump-log", "--verify", str(partition))
-    assert (result.code, result.err) == (0, "6 files, 0 problems\n")
+    summary = run("dump-log", "--verify", str(partition))
+    assert (summary.code, summary.out) == (0, "")
+    assert summary.err == "6 files, 4 records, 0 problems\n"
+    result = run("dump-log", "--verify", "--verbose", str(partition))
+    assert (result.code, result.err) == (0, summary.err)
     assert [row[0].rpartition("/")[2] for row in result.rows] == [
         f"{NAME}.index",
         f"{NAME}.log",
@@ -137,6 +140,9 @@ def test_damage_is_named_with_its_file(
 ) -> None:
     damaged = partition / f"{NAME}.{suffix}"
     overwrite(damaged, position, data)
+    verified = run("dump-log", "--verify", str(partition))
+    assert str(damaged) in [row[0] for row in verified.rows if int(row[4]) > 0]
+    assert "0" not in [row[4] for row in verified.rows]
     for arguments in (["--verify"], [], ["--json"]):
         result = run("dump-log", *arguments, str(partition))
         assert result.code == 1

@@ -8,12 +8,16 @@ import sys
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import drumlin
 from cli.conftest import Run
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
 from rig.drumlin_server import DrumlinServer
+from rig.scripted_broker import ScriptedBroker
 
 
 @pytest.fixture
@@ -150,7 +154,7 @@ def test_the_cluster_is_described(cluster: DrumlinServer, run: Run) -> None:
 
 def test_what_verify_found_is_told(tmp_path: Path, run: Run) -> None:
     (tmp_path / f"{0:020}.log").touch()
-    assert run("dump-log", "--verify", str(tmp_path)).err == "1 files, 0 problems\n"
+    assert run("dump-log", "--verify", str(tmp_path)).err == "1 files, 0 records, 0 problems\n"
 
 
 def test_headings_of_lines(topic: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,3 +167,41 @@ def test_headings_of_lines(topic: str, run: Run, monkeypatch: pytest.MonkeyPatch
 def test_json_is_json(topic: str, run: Run) -> None:
     for command in (["topics", "list"], ["groups", "list"], ["cluster", "log-dirs"]):
         assert isinstance(json.loads(run(*command, "--json").out), list)
+
+
+def test_a_topic_that_was_created_before_an_error(tmp_path: Path, run: Run) -> None:
+    """It waits for leaders, which do not come; that the topic is there must not get lost."""
+
+    def created(shape: Shape, request: Any) -> Any:
+        (topic,) = request.topics
+        result = shape(
+            "CreatableTopicResult", name=topic.name, error_code=ErrorCode.none, error_message=None
+        )
+        return shape("CreateTopicsResponse", throttle_time=ZERO, topics=(result,))
+
+    config = tmp_path / "client.properties"
+    config.write_text("request.timeout.ms=300\n")
+    with ScriptedBroker() as broker:
+        broker.versions["create_topics"] = (4, 4)
+        broker.script("create_topics", created)
+        where = ("-b", broker.address, "--command-config", str(config))
+        failed = run("topics", "create", "leaderless", *where)
+    assert failed.code == 1
+    assert failed.err.endswith("; topic leaderless was created\n")
+
+
+def test_the_brokers_of_each_partition_are_given(cluster: DrumlinServer, run: Run) -> None:
+    assert run("topics", "create", "placed", "--replica-assignment", "1,1,1").code == 0
+    (described,) = run("topics", "describe", "placed", "--json").json
+    assert [each["replicas"] for each in described["partitions"]] == [[1], [1], [1]]
+    refused = run("topics", "create", "misplaced", "--replica-assignment", "1:99")
+    assert (refused.code, "99" in refused.err) == (1, True)
+    for wrong in (["--replica-assignment", "1;2"], ["--replica-assignment", "1", "-p", "1"]):
+        assert run("topics", "create", "misplaced", *wrong).code == 2
+
+
+def test_numbers_have_limits_that_help_does_not_repeat(topic: str, run: Run) -> None:
+    refused = run("consume", topic, "-n", "-1")
+    assert refused.code == 2
+    assert "must be at least 0" in refused.err
+    assert "RANGE" not in run("consume", "--help").out

@@ -108,9 +108,9 @@ def test_a_dry_run_changes_nothing(run: Run, address: str, topic: str, group: st
     before = offsets(run, address, group)
     dry = run("groups", "reset", group, "--to", "shift:-6", "--dry-run", "-b", address)
     assert dry.rows == [
-        [group, topic, "0", "9", "4", "6", "3 is outside the log: its start"],
-        [group, topic, "1", "9", "3", "7", ""],
-        [group, topic, "2", "0", "0", "0", "-6 is outside the log: its start"],
+        [group, topic, "0", "9", "4", "6", "dry run", "3 is outside the log: its start"],
+        [group, topic, "1", "9", "3", "7", "dry run", ""],
+        [group, topic, "2", "0", "0", "0", "dry run", "-6 is outside the log: its start"],
     ]
     assert offsets(run, address, group) == before
 

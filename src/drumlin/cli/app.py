@@ -99,7 +99,7 @@ def _is_expected(error: Exception) -> bool:
 
 
 def _sentence(error: Exception) -> str:
-    from drumlin.cli.outcomes import sentence
+    from drumlin.cli.outcomes import sentence, with_notes
     from drumlin.client.errors import RequestRefused
     from drumlin.wire.errors import KafkaError
 
@@ -108,7 +108,7 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, RequestRefused) and isinstance(error.__context__, KafkaError):
         return sentence(error.__context__)
     if _is_expected(error):
-        return str(error)
+        return with_notes(str(error), error)
     return f"{type(error).__name__}: {error} (unexpected)"
 
 

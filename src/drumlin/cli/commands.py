@@ -120,8 +120,9 @@ def _declared(
     if kind is bool:
         how["is_flag"] = True
     else:
-        how["type"] = _type(element, declared.min, declared.max)
+        how["type"] = _type(element)
         how["multiple"] = is_list
+        how["callback"] = _limits(declared.min, declared.max)
     return click.Option(
         [parameter.name, *names],
         help=declared.help,
@@ -133,9 +134,25 @@ def _declared(
     )
 
 
-def _type(kind: Any, least: int | None = None, most: int | None = None) -> click.ParamType[Any]:
+def _limits(least: int | None, most: int | None) -> Callable[..., Any] | None:
+    """Refuses other numbers. Click's own type for ranges would also show them in the help."""
+    if least is None and most is None:
+        return None
+
+    def check(_: click.Context, __: click.Parameter, value: Any) -> Any:
+        for each in value if isinstance(value, tuple) else (value,):
+            if each is not None and least is not None and each < least:
+                raise click.BadParameter(f"must be at least {least}")
+            if each is not None and most is not None and each > most:
+                raise click.BadParameter(f"must be at most {most}")
+        return value
+
+    return check
+
+
+def _type(kind: Any) -> click.ParamType[Any]:
     if kind is int:
-        return click.INT if least is None and most is None else click.IntRange(least, most)
+        return click.INT
     if kind is float:
         return click.FLOAT
     if kind is Path:

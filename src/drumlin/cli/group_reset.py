@@ -49,7 +49,7 @@ _TARGET_HELP: Final = (
     "offset:4711), shift:-100 or shift:+100 from what is committed, or a time: "
     "2013-07-04T12:00 (local unless it says otherwise), 15m, 2h, 3d (ago), @MILLISECONDS."
 )
-_COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "remark")
+_COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "state", "remark")
 _SHIFT: Final = re.compile(r"shift:([+-]?\d{1,19})")
 _OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
 
@@ -284,7 +284,7 @@ def _carry_out(
     group = described.group
     asks = not dry_run and not yes and can_ask()
     if dry_run or asks:
-        _show(group, rows, as_json and dry_run, is_done=False)
+        _show(group, rows, as_json and dry_run, "dry run" if dry_run else "to be reset")
     if dry_run:
         output.note(f"dry run: {len(rows)} offsets of {group} stay as they are")
         return
@@ -307,10 +307,10 @@ def _carry_out(
     if asks and not as_json:
         print(f"{group}: {len(rows)} offsets reset")
     else:
-        _show(group, rows, as_json, is_done=True)
+        _show(group, rows, as_json, "reset")
         output.note(f"{group}: {len(rows)} offsets reset")
 
 
-def _show(group: str, rows: list[dict[str, Any]], as_json: bool, *, is_done: bool) -> None:
-    full = [{"group": group, **row, "reset": is_done} for row in rows]
+def _show(group: str, rows: list[dict[str, Any]], as_json: bool, state: str) -> None:
+    full = [{"group": group, **row, "state": state, "reset": state == "reset"} for row in rows]
     output.show_rows(full, _COLUMNS, as_json=as_json, title=group, plain_first="group")

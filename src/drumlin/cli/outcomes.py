@@ -31,17 +31,19 @@ def for_each(
     """
     rows: list[dict[str, object]] = []
     refusals = []
-    for name in names:
-        try:
-            is_done = act(name)
-        except KafkaError as error:
-            refusals.append(sentence(error))
-            continue
-        rows.append({kind: name, done: is_done})
-        if not as_json:
-            print(f"{name}: {done if is_done else otherwise}", flush=True)
-    if as_json and rows:
-        output.show_json(rows)
+    try:
+        for name in names:
+            try:
+                is_done = act(name)
+            except KafkaError as error:
+                refusals.append(sentence(error))
+                continue
+            rows.append({kind: name, done: is_done})
+            if not as_json:
+                print(f"{name}: {done if is_done else otherwise}", flush=True)
+    finally:
+        if as_json and rows:  # these are done, whatever became of the others
+            output.show_json(rows)
     fail(refusals)
 
 
@@ -62,4 +64,10 @@ def sentence(error: KafkaError) -> str:
     if isinstance(error, Denied):
         return str(error)
     reason = error.code.name.replace("_", " ")
-    return f"{error.message.rstrip('.')} ({reason})" if error.message else reason
+    said = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
+    return with_notes(said, error)
+
+
+def with_notes(said: str, error: Exception) -> str:
+    """The sentence about an error, and what is noted with it, such as what was done before it."""
+    return "; ".join([said, *getattr(error, "__notes__", ())])

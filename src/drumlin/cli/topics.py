@@ -230,6 +230,7 @@ def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int],
     epilog=examples(
         "drumlin topics create flights --partitions 4",
         "drumlin topics create users -c cleanup.policy=compact -c retention.ms=-1",
+        "drumlin topics create spread --replica-assignment 1:2,2:3,3:1",
     )
 )
 def create(
@@ -240,6 +241,14 @@ def create(
     replication_factor: Annotated[
         int, Option("--replicas", "-r", help="How many; -1 takes the broker's default.")
     ] = -1,
+    replica_assignment: Annotated[
+        str | None,
+        Option(
+            "--replica-assignment",
+            metavar="BROKERS",
+            help="The brokers of each partition, such as 1:2,2:1, instead of the two numbers.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None, Option("--config", "-c", metavar="KEY=VALUE", help="Repeatable.")
     ] = None,
@@ -257,10 +266,13 @@ def create(
     """Create topics."""
     configs = read_properties(config_file) if config_file else {}
     configs |= parse_assignments(config or [])
+    brokers = _brokers(replica_assignment) if replica_assignment is not None else ()
+    if brokers and (partitions, replication_factor) != (-1, -1):
+        raise click.BadParameter("--replica-assignment says how many partitions and replicas")
     with connect(bootstrap, command_config) as cluster:
 
         def create_one(topic: str) -> bool:
-            wanted = admin.NewTopic(topic, partitions, replication_factor, configs)
+            wanted = admin.NewTopic(topic, partitions, replication_factor, configs, brokers)
             try:
                 cluster.run(admin.create_topic(cluster.connections, wanted))
             except KafkaError as error:
@@ -270,6 +282,14 @@ def create(
             return True
 
         for_each("topic", topics, create_one, done="created", otherwise="exists", as_json=as_json)
+
+
+def _brokers(text: str) -> list[list[int]]:
+    """The brokers of each partition, as kafka-topics takes them: 1:2,2:1."""
+    try:
+        return [[int(each) for each in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not BROKER:BROKER,… for each partition") from None
 
 
 @app.add(

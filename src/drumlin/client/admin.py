@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -33,6 +34,8 @@ class NewTopic:
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+    """The brokers of each partition, in place of the two numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +154,41 @@ async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
             shape("CreatableTopicConfig", name=key, value=value)
             for key, value in topic.configs.items()
         ]
+        assignments = (
+            shape("CreatableReplicaAssignment", partition_index=index, broker_ids=tuple(brokers))
+            for index, brokers in enumerate(topic.assignments)
+        )
         creatable = shape(
             "CreatableTopic",
             name=topic.name,
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor,
-            assignments=(),
+            assignments=tuple(assignments),
             configs=tuple(configs),
         )
         return shape("CreateTopicsRequest", topics=(creatable,), timeout=_timeout(connections))
 
     response = await _ask_controller(connections, "create_topics", build, deadline)
     _check(response.topics, topic.name)
-    await _await_leaders(connections, topic.name, 0, max(topic.partitions, 1), deadline)
+    count = max(topic.partitions, len(topic.assignments), 1)
+    with _noting(f"topic {topic.name} was created"):
+        await _await_leaders(connections, topic.name, 0, count, deadline)
+
+
+@contextmanager
+def _noting(what_is_done: str) -> Iterator[None]:
+    """Note with an error what was done before it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what_is_done)
+        raise
 
 
 async def _await_leaders(
     connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
 ) -> None:
-    """Wait until a broker knows `count` partitions, and a leader of each from `first` on.
+    """Wait until a broker knows `partition_count` partitions, with leaders from `first` on.
 
     Brokers hear of a change from the controller some time after it was confirmed.
     """
@@ -218,7 +237,8 @@ async def add_partitions(connections: BrokerConnections, topic: str, count: int)
 
     response = await _ask_controller(connections, "create_partitions", build, deadline)
     _check(response.results, topic)
-    await _await_leaders(connections, topic, count - 1, count, deadline)
+    with _noting(f"topic {topic} has {count} partitions now"):
+        await _await_leaders(connections, topic, count - 1, count, deadline)
 
 
 async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:

@@ -86,7 +86,10 @@ def dump_log(
     ] = False,
     verify: Annotated[
         bool,
-        Option("--verify", help="Check everything, records too, and print a summary only."),
+        Option("--verify", help="Check everything, records too; show only files with problems."),
+    ] = False,
+    verbose: Annotated[
+        bool, Option("--verbose", "-v", help="With --verify: show the other files too.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +98,7 @@ def dump_log(
     Every problem is named with its file and position on standard error, and the exit code is 1.
     """
     files = list(_find(paths))
-    problems = _verify(files, as_json) if verify else _dump(files, deep, as_json)
+    problems = _verify(files, as_json, verbose) if verify else _dump(files, deep, as_json)
     if not as_json:
         for problem in problems:
             output.note(f"drumlin: {problem}")
@@ -187,7 +190,7 @@ def _cell(name: str, value: Any) -> Any:
     return value
 
 
-def _verify(files: list[tuple[Path, Reader]], as_json: bool) -> list[Problem]:
+def _verify(files: list[tuple[Path, Reader]], as_json: bool, verbose: bool) -> list[Problem]:
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
     with output.progress() as progress:
@@ -201,8 +204,11 @@ def _verify(files: list[tuple[Path, Reader]], as_json: bool) -> list[Problem]:
         output.show_json({"files": rows, "problems": [_as_json(p.path, p) for p in problems]})
     else:
         columns = ("file", "size_bytes", "entries", "records", "problems")
-        output.show_rows(rows, columns, as_json=False, empty="no log files found")
-        output.note(f"{len(rows):,} files, {len(problems):,} problems")
+        shown = [row for row in rows if verbose or row["problems"]]
+        if shown:
+            output.show_rows(shown, columns, as_json=False)
+        records = sum(row["records"] for row in rows)
+        output.note(f"{len(rows):,} files, {records:,} records, {len(problems):,} problems")
     return problems
 
 
