@@ -22,7 +22,7 @@ _TOTALS: Final = {
     "written_records": ("records_written", "Records that were kept."),
     "seconds": (
         "seconds",
-        "Time that completed cleanings worked, without waiting for the disk to sync.",
+        "Time that completed cleanings took, with waiting for the disk to sync.",
     ),
 }
 #: Gauge of a partition -> key of its row, factor, documentation.
@@ -47,7 +47,7 @@ _LAST_CLEANING_GAUGES: Final = {
     "last_cleaning_bytes_per_second": (
         "bytes_per_second",
         1,
-        "Speed of the last cleaning, without waiting for the disk to sync.",
+        "Speed of the last cleaning, with waiting for the disk to sync.",
     ),
     "last_cleaning_freed_bytes": ("bytes_freed", 1, "What the last cleaning gained."),
     "last_cleaning_map_utilisation": (
