@@ -63,7 +63,7 @@ def default_of(option: str) -> int:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_tables_are_true(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert text == doc_tables.with_tables(text), "write them again: python script/doc_tables.py"
+    assert text == doc_tables.with_tables(text), "run python script/doc_tables.py"
 
 
 def test_every_table_is_shown() -> None:

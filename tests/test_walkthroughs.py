@@ -103,7 +103,7 @@ def test_what_starts_a_service_parses() -> None:
 
 
 def server_options(words: list[str]) -> dict[str, Any]:
-    """As `drumlin` reads its command line, from the name of the command on."""
+    """Like `drumlin` reads its command line, from the name of the command on."""
     name, *arguments = words
     root = click.Context(app, info_name="drumlin")
     command = app.get_command(root, name)

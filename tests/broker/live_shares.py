@@ -36,7 +36,7 @@ def written_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until(condition: Callable[[], object], what: str) -> None:
     async def wait() -> None:
-        while not condition():  # noqa: ASYNC110  nothing tells of what it waits for
+        while not condition():  # noqa: ASYNC110  nothing reports what it waits for
             await asyncio.sleep(0.002)
 
     try:

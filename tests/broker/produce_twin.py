@@ -48,7 +48,7 @@ def answer(broker: Broker, frame: bytes) -> bytes | None:
                 outcomes.append(_append(broker, header, request.acks, topic, part))
     if request.acks == 0:
         if any(isinstance(outcome, KafkaError) for outcome, _ in outcomes):
-            raise MalformedMessage("an error, and nobody to tell")
+            raise MalformedMessage("an error, and no client to answer")
         return None
     response = _response(shape, request, outcomes)
     return b"".join(encode_response("produce", version, header.correlation_id, response))

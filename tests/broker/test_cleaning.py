@@ -170,7 +170,7 @@ def test_a_policy_may_change(server: DrumlinServer) -> None:
 
 
 def test_keys_of_the_cleaner_take_effect_at_once(server: DrumlinServer) -> None:
-    """A cleaning that would take for ever is begun anew with more room."""
+    """A cleaning that would take for ever is begun again with more room."""
     alter(server.address, None, NEARLY_NOTHING)
     create(server.address, "slow")
     produce(server.address, "slow")

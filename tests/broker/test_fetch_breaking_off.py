@@ -154,7 +154,7 @@ def test_a_session_ends_with_a_request_that_nobody_waits_for(tmp_path: Path) -> 
 def test_what_a_large_request_names_is_forgotten_in_turns(
     tmp_path: Path, epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also what it wants forgotten, and where there is no session in which it could go on."""
+    """Also what it wants forgotten, and where there is no session in which it could continue."""
     forgetting, count = fetch._forget, 5_000
     left: list[tuple[int, int]] = []
 

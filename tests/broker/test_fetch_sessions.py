@@ -64,7 +64,7 @@ def is_known(sessions: FetchSessions, session: Session) -> bool:
 
 
 def test_no_two_collections_of_a_large_session_grow_in_one_step(clock: ManualClock) -> None:
-    """Each is laid out anew, as a whole, whenever it has become too small: a turn's work."""
+    """Each is laid out again, as a whole, whenever it has become too small: a turn's work."""
     session = Session(1, clock.monotonic(), by_id=False)
     count = 30_000
     work = session.follow([(b"t", [(each, -1, 0, -1, 1000) for each in range(count)])], [])

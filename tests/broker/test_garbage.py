@@ -86,7 +86,7 @@ assert max(young) < 8_000, max(young)
 
 @pytest.mark.parametrize("phase", ["start", "stop"])
 def test_what_the_loop_makes_while_a_thread_collects_is_not_looked_at(phase: str) -> None:
-    """It goes on where Python tells the thread of it, and what it makes begins no collection."""
+    """It resumes where Python notifies the thread, and what it makes begins no collection."""
     _run(f"""
 import threading
 

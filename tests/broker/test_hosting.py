@@ -56,7 +56,7 @@ class Gate:
         def make_directory(files: Files, path: str) -> None:
             if word in path:
                 self.reached.set()
-                assert self.is_open.wait(LIMIT_S), "nobody opened the gate"
+                assert self.is_open.wait(LIMIT_S), "the gate was not opened"
             original(files, path)
 
         monkeypatch.setattr(Files, "make_directory", make_directory)

@@ -1,4 +1,4 @@
-"""Share partitions at work: what is written when they begin anew, are left, or cannot be read."""
+"""Share partitions at work: what is written when they start again, are left, or cannot be read."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_who_stalls_while_others_wait_is_closed() -> None:
     a, b = Holder(memory), Holder(memory)
     a.hold(150)
     looks.look(60)
-    assert not a.closed  # it holds nobody up
+    assert not a.closed  # it holds up no one
     b.hold(20)
     looks.look(1)
     assert not a.closed

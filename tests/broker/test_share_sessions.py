@@ -44,7 +44,7 @@ def test_nobody_adds_partitions_for_ever(sessions: ShareSessions) -> None:
         assert not _is_refused(sessions, member, epoch, epoch)
     assert _is_refused(sessions, member, 10, 10)
     assert len(sessions.get(member).partitions) == 10
-    # It is as before, so it goes on in the same epoch, with what it has.
+    # It is as before, so it continues in the same epoch, with what it has.
     assert not _is_refused(sessions, member, 10, 3, 3)
     to_end(sessions.go_on(member, 11, (), _partitions(0, 0, 99)))
     assert not _is_refused(sessions, member, 12, 10)
@@ -79,7 +79,7 @@ def test_very_many_are_added_and_forgotten_in_steps() -> None:
 
 
 def test_of_two_requests_at_the_same_time_one_is_out_of_order(sessions: ShareSessions) -> None:
-    """Others have their turn while partitions are added: the session goes on once."""
+    """Others have their turn while partitions are added: the session advances once."""
     member = _open(sessions, "m", 0)
     first = sessions.go_on(member, 1, _partitions(1))
     next(first)

@@ -61,7 +61,7 @@ def answered(coordinator: Coordinator, version: int, patience_ms: int = 1000) ->
 def produced(
     broker: Any, state: ProducerState, version: int = 12, producer_id: int = 5, sequence: int = 0
 ) -> ErrorCode:
-    """As `answered`, in a log of which this is the state."""
+    """Like `answered`, in a log of which this is the state."""
     names = {"topic": "t", "partition": 0, "name": "t-0"}
     log: Any = SimpleNamespace(producer_state=state, size_bytes=0, **names)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}

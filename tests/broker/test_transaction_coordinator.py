@@ -83,7 +83,7 @@ def new_idempotent_id(server: DrumlinServer) -> int:
 
 
 def test_nobody_holds_readers_up_for_ever(server: DrumlinServer) -> None:
-    """A transaction whose time is over is aborted, and its producer may not go on."""
+    """A transaction whose time is over is aborted, and its producer is fenced."""
     create(server, "t")
     producer = RawProducer(server.connect(), "slow", version=12)
     producer.ask("find_coordinator", 4, key_type=1, coordinator_keys=["slow"])
@@ -111,7 +111,7 @@ def test_an_id_that_nobody_uses_is_forgotten(server: DrumlinServer) -> None:
 
 
 def test_the_data_of_another_cluster(server: DrumlinServer) -> None:
-    """Its transactions go on, and no producer id in its logs is given out again."""
+    """Its transactions stay open, and no producer id in its logs is given out again."""
     create(server, "t")
     producer = new_producer(server, "id")
     assert producer.send("t", 0)["error_code"] == "none"

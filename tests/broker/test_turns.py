@@ -87,7 +87,7 @@ def test_requests_without_an_answer_do_not_all_start_in_one_turn() -> None:
 
 
 def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other() -> None:
-    """Each has hundreds of requests waiting: not all of them go on in the same turn."""
+    """Each has hundreds of requests waiting: not all of them are served in the same turn."""
 
     async def run() -> None:
         router = CountingRouter()

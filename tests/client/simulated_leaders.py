@@ -120,7 +120,7 @@ class Connection:
             raise ConnectionLost("not sent")
         loop = asyncio.get_running_loop()
         request = build(request_shape("produce", _VERSION))
-        # As bytes: a sender stamps its batch anew, perhaps, once it is answered.
+        # As bytes: a sender stamps its batch again, perhaps, once it is answered.
         (topic,) = request.topic_data
         batches = [(each.index, bytes(each.records)) for each in topic.partition_data]
         self._leaders.sizes.append(len(batches))

@@ -107,7 +107,7 @@ def test_no_retries(proxy: CuttingProxy, client: Client, topic: str, acks: Any, 
 
 @pytest.mark.parametrize("retries", [None, 0, 3])
 def test_no_acks(proxy: CuttingProxy, client: Client, topic: str, retries: int | None) -> None:
-    """Nothing tells of what was lost, and whatever the retries, nothing is sent again."""
+    """Nothing reports what was lost, and whatever the retries, nothing is sent again."""
     before = proxy.produce_count
     proxy.cuts = random_cuts(1)
     outcomes = one_by_one(client, topic, acks=0, retries=retries)

@@ -1,4 +1,4 @@
-"""Answers that no healthy broker gives, or gives seldom: the consumer goes on, or says why not."""
+"""Answers that healthy brokers give seldom or never: the consumer continues, or says why not."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_group_with_another_kind_of_member(
     wait_until(lambda: len(readers[1].assignment) == 4, "the second to have all")
     feeder.feed()
     counts = all_seen(readers, feeder)
-    if other is not KafkaPython:  # which goes on where such a commit fails
+    if other is not KafkaPython:  # which continues where such a commit fails
         assert set(counts.values()) == {1}, "something was read twice"
 
 
@@ -286,7 +286,7 @@ def test_partitions_that_are_added_are_read(
 def test_a_rebalance_waits_for_who_works(
     group_client: Client, group_topic: str, group: str, run: Any
 ) -> None:
-    """Heartbeats go on while a batch is worked on, and what is done is committed before."""
+    """Heartbeats are sent while a batch is worked on, and what is done is committed before."""
     feeder = Feeder(group_client, group_topic)
     feeder.feed()
     options = {"session_timeout_ms": 6_000, "commit_interval_ms": None, "max_records": 10}

@@ -1,7 +1,7 @@
 """Memberships in random sequences: several members and a coordinator that is simulated.
 
 What must hold at every step: no partition is had by two members that the group knows, and
-nobody asks to be called again at once. When the world becomes quiet, everything is assigned.
+no member asks to be called again at once. When the world becomes quiet, everything is assigned.
 """
 
 from __future__ import annotations

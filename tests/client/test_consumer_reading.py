@@ -168,7 +168,7 @@ def test_places_to_start(group_client: Client, single: str, group: str) -> None:
     start = soon - timedelta(minutes=10)
     with group_client.consumer(single, start=start) as consumer:
         assert values(consumer.poll(WAIT_MS)) == [100]
-    with group_client.consumer(single, group=group) as consumer:  # goes on at what is committed
+    with group_client.consumer(single, group=group) as consumer:  # continues at what is committed
         assert values(consumer.poll(WAIT_MS)) == [100]
 
 

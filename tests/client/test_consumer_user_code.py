@@ -65,7 +65,7 @@ def test_listeners_that_raise(group_client: Client, group_topic: str, protocol: 
     with pytest.raises(Broken):
         consumer.close()
     consumer.close()
-    # It has left: another one gets everything at once, and goes on where the first one was.
+    # It has left: another one gets everything at once, and continues where the first one was.
     fill(group_client, group_topic, 10)
     with group_client.consumer(group_topic, group=options["group"], protocol=protocol) as other:
         assert len(read_all(other, 10)[0]) == 10
@@ -81,7 +81,7 @@ def test_a_reset_listener_that_raises(group_client: Client, group_topic: str) ->
         for partition in range(4):
             consumer.seek(group_topic, partition, 10_000)
         values, raised = read_all(consumer)
-        while raised < 4:  # partitions without records may be told of last
+        while raised < 4:  # partitions without records may be reported last
             with pytest.raises(Broken):
                 consumer.poll(WAIT_MS)
             raised += 1

@@ -1,4 +1,4 @@
-"""What administrators are told of groups' offsets when a broker tells only a part."""
+"""What administrators learn about groups' offsets when a broker answers only in part."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 
 def _report(batch: Batch) -> DeliveryFailed | int:
-    assert batch.done.done(), "nobody is told what became of it"
+    assert batch.done.done(), "its outcome was never reported"
     failure = batch.done.exception()
     if failure is None:
         return batch.done.result().base_offset
@@ -93,7 +93,7 @@ def deliver(
     first_epoch: int = 0,
     transactional_id: str | None = None,
 ) -> Outcome:
-    """Put batches, and wait until something is told of each."""
+    """Put batches, and wait until something is reported of each."""
 
     async def run() -> Outcome:
         clock = asyncio.get_running_loop().time
@@ -147,7 +147,7 @@ def test_an_outage_that_only_the_oldest_batch_does_not_survive() -> None:
 
 
 def test_an_outage_in_which_the_oldest_batch_is_lost() -> None:
-    """Its successors are refused under their old sequences, and so go on under the next epoch."""
+    """Its successors are refused under their old sequences, and continue under the next epoch."""
     puts = [Put(0, 5_000), Put(100, 300), *[Put(0, 1_300)] * 3, Put(1_000, 5_000)]
     outcome = deliver(puts, [WELL, DROPPED], [(0.105, 0.7)])
     check_exactly_once(outcome)
@@ -156,7 +156,7 @@ def test_an_outage_in_which_the_oldest_batch_is_lost() -> None:
 
 
 def test_all_expire_and_new_ones_come() -> None:
-    """It is unknown what the broker has: what comes anew is not taken for any of it."""
+    """It is unknown what the broker has: what comes again is not taken for any of it."""
     puts = [Put(0, 5_000), *[Put(100, 200)] * 3, Put(2_000, 5_000)]
     for fate in (LOST, DROPPED):
         outcome = deliver(puts, [WELL, fate, fate, fate], [(0.105, 1.5)])

@@ -72,7 +72,7 @@ def test_each_thread_has_its_own(client: Client, topic: str, name: str) -> None:
 def test_threads_that_begin_under_one_id_fence_each_other(
     client: Client, topic: str, name: str
 ) -> None:
-    """A thread that is told of a commit has committed, and one that is fenced has not."""
+    """A thread whose commit succeeds has committed, and one that is fenced has not."""
     barrier = threading.Barrier(8)
 
     def write(thread: int) -> str | None:
@@ -257,7 +257,7 @@ for number in range(10_000):
 def test_a_process_that_is_killed_leaves_whole_transactions(
     address: str, client: Client, topic: str, name: str
 ) -> None:
-    """At any moment, and again under the same id: what it was told of is there, and no part."""
+    """At any moment, and again under the same id: what was acknowledged is there, all of it."""
     told = Counter[str]()
     for run in range(2):
         arguments = [sys.executable, "-c", _PROGRAM, address, name, topic]
@@ -275,6 +275,6 @@ def test_a_process_that_is_killed_leaves_whole_transactions(
         there.update(each.split()[1] for each in committed(client, topic))
         return all(there[number] >= 3 * count for number, count in told.items())
 
-    wait_until(are_all_there, "what the processes were told of", 20)
+    wait_until(are_all_there, "what was acknowledged", 20)
     assert all(count % 3 == 0 for count in there.values()), there
-    assert sum(there.values()) <= 3 * (sum(told.values()) + 2), "one that nobody was told of, each"
+    assert sum(there.values()) <= 3 * (sum(told.values()) + 2), "one unacknowledged, each"

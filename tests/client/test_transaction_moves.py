@@ -1,4 +1,4 @@
-"""A coordinator that falls silent, and leaders that do: the transaction goes on with others."""
+"""A coordinator that falls silent, and leaders that do: the transaction continues with others."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_partitions_are_not_asked_for_without_end(broker: ScriptedBroker, log: F
 def test_a_topic_that_is_made_anew_with_fewer_partitions(
     broker: ScriptedBroker, log: FlakyLog, lone_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was for the others fails soon, and the writer goes on with those that there are."""
+    """What was for the others fails soon, and the writer continues with those that exist."""
     monkeypatch.setattr(partition_sender, "_MISSING_MAX_S", 0.05)
 
     def produce(shape: Any, request: Any) -> Any:

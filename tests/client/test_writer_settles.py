@@ -82,7 +82,7 @@ def test_header_names_that_take_four_bytes_a_character(
 def test_a_loop_that_is_quicker_than_the_caller(
     log: FlakyLog, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch has lingered before the call that opened it goes on."""
+    """A batch has lingered before the call that opened it continues."""
     call_soon = LoopThread.call_soon
 
     def slowly(thread: LoopThread, function: Callable[..., object], *arguments: object) -> None:
@@ -271,7 +271,7 @@ def test_a_client_that_is_closed_while_somebody_waits(
 
 
 def test_a_flush_does_not_wait_for_what_comes_later(log: FlakyLog, client: Client) -> None:
-    """It ends although another thread goes on sending."""
+    """It ends although another thread keeps sending."""
     stop = threading.Event()
     with client.writer("t", linger_ms=0) as writer:
 

@@ -138,7 +138,7 @@ def test_offsets_for_times(bootstrap: str, topic: str, consumers: Callable[..., 
 def test_group(
     bootstrap: str, topic: str, unique: Name, consumers: Callable[..., Any], strategy: str
 ) -> None:
-    """Two members share, one leaves, and another consumer goes on from what was committed."""
+    """Two members share, one leaves, and another consumer continues from what was committed."""
     produce(bootstrap, topic, 300)
     settings = {
         "group_id": unique("group"),

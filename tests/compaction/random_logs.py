@@ -100,7 +100,7 @@ class RandomLog:
         self._append(-1, [Record(0, self.now_ms, b"filler", b"value")])
 
     def bump_epoch(self) -> None:
-        """A producer begins anew."""
+        """A producer starts again."""
         self._start_epoch(self.random.choice(_IDEMPOTENT))
 
     def _start_epoch(self, producer_id: int) -> None:

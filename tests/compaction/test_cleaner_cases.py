@@ -185,7 +185,7 @@ def test_offsets_far_apart(folder: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "zstd", "gzip"])
 def test_no_segment_outgrows_its_size(folder: Path, codec: str) -> None:
-    """Tombstones grow when they get their delete horizon, batches when compressed anew."""
+    """Tombstones grow when they get their delete horizon, batches when compressed again."""
     config = dataclasses.replace(CONFIG, segment_bytes=3000, index_interval_bytes=0)
     world = new_world(folder, config)
     log = world.log
@@ -255,7 +255,7 @@ def test_compact_and_delete(folder: Path) -> None:
 
 
 def test_a_record_larger_than_what_is_read_at_once(folder: Path) -> None:
-    """Whether it goes, stays as it is, or stays in a batch that is written anew."""
+    """Whether it goes, stays as it is, or stays in a batch that is rewritten."""
     world = new_world(folder, dataclasses.replace(CONFIG, segment_bytes=64 << 20))
     log = world.log
     large = [b"%d" % n * (3 << 20) for n in range(3)]

@@ -1,4 +1,4 @@
-"""Cleaner threads beside all that goes on in a log: readers see what was promised."""
+"""Cleaner threads beside all else that happens to a log: readers see what was promised."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_the_last_value_of_a_key_outlives_those_before_it(folder: Path) -> None:
     ],
 )
 def test_a_device_that_fails_at_any_step(folder: Path, code: int, only_once: bool) -> None:
-    """Nothing is lost, the log goes on, and the next cleaning does what this one could not."""
+    """Nothing is lost, the log is usable, and the next cleaning does what this one could not."""
     source = folder / "source"
     world = dirty_log(source, 5)
     for after in itertools.count():

@@ -159,7 +159,7 @@ def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def begin(world: World) -> asyncio.Task[HeartbeatAnswer]:
-    """A member that comes, after which all is to be assigned anew; it is under way."""
+    """A member that comes, after which all is to be assigned again; it is under way."""
     world.clock.advance_ms(NEXT_ASSIGNMENT_MS)
     task = asyncio.create_task(world.beat("new", 0, "t"))
     for _ in range(5):
@@ -239,7 +239,7 @@ def test_a_static_member_that_comes_back_meanwhile_gets_what_was_its_own() -> No
         epoch = world.group.epoch
         await task
         world.check_log()
-        assert world.group.epoch == epoch  # nothing is to be assigned anew
+        assert world.group.epoch == epoch  # nothing is to be assigned again
         assert "m3" not in world.group.targets
         kept = world.group.targets["m3-again"]
         (topic_id,) = before
@@ -306,7 +306,7 @@ def test_a_silent_member_is_out_although_its_group_is_being_assigned() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("change", ["more partitions", "deleted", "created anew"])
+@pytest.mark.parametrize("change", ["more partitions", "deleted", "created again"])
 def test_topics_may_change_meanwhile(change: str) -> None:
     async def scenario(world: World) -> None:
         task = await begin(world)
@@ -314,13 +314,13 @@ def test_topics_may_change_meanwhile(change: str) -> None:
             world.topics.put("t", 65)
         else:
             world.topics.remove("t")
-            if change == "created anew":
+            if change == "created again":
                 world.topics.put("t", 3, world.topics.put("other", 1).topic_id)
         world.coordinator.topic_changed("t", is_new=False)
         await task
         world.check_log()
         await world.rest()
-        count = {"more partitions": 65, "deleted": 0, "created anew": 3}[change]
+        count = {"more partitions": 65, "deleted": 0, "created again": 3}[change]
         held = [each for some in world.assigned().values() for each in some.get("t", ())]
         assert sorted(held) == list(range(count))
 

@@ -1,8 +1,8 @@
 """What a classic group decides for all of its members, and what comes in between as that is done.
 
 Here every step is a turn, and all that may happen in between does: when the leader's assignment is
-made a record, when that is encoded, and when the members are told. Whatever it is, nobody is left
-waiting, and the log says what the memory does.
+made a record, when that is encoded, and when the members are told. Whatever it is, no member is
+left waiting, and the log agrees with the memory.
 """
 
 from __future__ import annotations

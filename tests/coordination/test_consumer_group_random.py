@@ -1,8 +1,8 @@
 """Random members of a consumer group over a log in memory: what must hold, whatever they do.
 
-Members of both protocols join, go on, lose answers, leave, come back as static members, fall
+Members of both protocols join, continue, lose answers, leave, come back as static members, fall
 silent and change what they read; topics come, go and grow; writes fail; time passes. After each
-step nobody owns what another one owns, and now and then a second coordinator reads the log and
+step no two members own the same partition, and now and then a second coordinator reads the log and
 must find the group as the first has it: the slow twin. In the end all is assigned, evenly.
 """
 
@@ -381,7 +381,7 @@ class Simulation:
                 assert {(each, n) for each, some in told.items() for n in some} <= has
 
     def check_counts(self, group: ConsumerGroup) -> None:
-        """What the group counts, counted anew."""
+        """What the group counts, counted again."""
         members = group.members.values()
         names = Counter(name for each in members for name in each.subscription.topics)
         assert group.subscribers == names

@@ -58,7 +58,7 @@ def test_what_is_scheduled_on_the_way_is_due_at_once() -> None:
 
 
 def test_what_was_cancelled_is_not_looked_for() -> None:
-    """Ten thousand locks that ended in time, and one that goes on."""
+    """Ten thousand locks that ended in time, and one that is still held."""
     queue: DeadlineQueue[int] = DeadlineQueue()
     for key in range(10_000):
         queue.schedule(key, key)

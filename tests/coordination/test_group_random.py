@@ -3,8 +3,8 @@
 Clients join, sync, beat, commit, leave, restart under their instance id and fall silent; writes
 succeed at once, late or not at all; time passes. What is decided for all members is told to them,
 and made a record, at once or step by step, with all of that in between. Counters that the group
-keeps for speed are compared with a slow twin that counts anew. In the end everybody falls silent:
-nobody may be left waiting, and the group must be empty.
+keeps for speed are compared with a slow twin that counts again. In the end all members fall
+silent: none may be left waiting, and the group must be empty.
 """
 
 from __future__ import annotations

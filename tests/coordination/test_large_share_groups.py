@@ -364,7 +364,7 @@ def test_a_large_group_that_changes_all_the_time_is_not_assigned_in_one_turn(
         assert group.target.epoch == epoch
         await restless.go_on_until(lambda: beat.done() and not group.is_assigning)
         check_log(world)
-        for _ in range(3):  # it goes on like this, and everybody has what there is
+        for _ in range(3):  # it stays like this, and all have what there is
             world.pass_time(3_000)
             beat = asyncio.create_task(world.beat("a", (await beat).member_epoch))
             await restless.go_on_until(lambda beat=beat: beat.done() and not group.is_assigning)

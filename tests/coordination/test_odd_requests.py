@@ -61,7 +61,7 @@ def test_an_instance_is_free_when_its_member_calls_itself_another() -> None:
 
 def test_who_waits_for_a_partition_hears_of_any_failure() -> None:
     def read(partition: int, is_cancelled: object) -> None:
-        raise LookupError("nobody has thought of this")
+        raise LookupError("an error that was not foreseen")
 
     async def main() -> None:
         partitions: StatePartitions[object, None] = StatePartitions(
@@ -145,7 +145,7 @@ def test_a_state_of_records_that_means_nothing_holds_nothing_up(kept: int) -> No
 
 
 def test_what_a_member_says_of_itself_is_bounded() -> None:
-    """It would stay in memory for as long as its session lasts, whoever has sent it."""
+    """It would stay in memory for as long as the session lasts, and anyone can send it."""
 
     async def main() -> None:
         log = MemoryLog()

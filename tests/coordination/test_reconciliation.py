@@ -20,7 +20,7 @@ STABLE = MemberState.STABLE
 UNREVOKED = MemberState.UNREVOKED_PARTITIONS
 UNRELEASED = MemberState.UNRELEASED_PARTITIONS
 
-#: Without another target a member only waits, or goes on.
+#: Without another target a member only waits, or continues.
 LEGAL_IN_THE_SAME_EPOCH = {
     STABLE: {STABLE},
     UNREVOKED: {UNREVOKED, UNRELEASED, STABLE},
@@ -129,7 +129,7 @@ def test_other_topics_are_given_up_at_once(state: MemberState) -> None:
 
 
 def test_a_state_that_is_not_known() -> None:
-    """As a newer broker may leave it: the member has to begin anew."""
+    """As a newer broker may leave it: the member has to start again."""
     member = Member("m", progress=Progress(5, 4, MemberState.UNKNOWN, {TOPIC: {0: 3}}))
     for owned in (None, {TOPIC: frozenset({0})}):
         aim = Goal(7, {}, frozenset({TOPIC}), {}, owned)

@@ -141,7 +141,7 @@ def test_a_state_of_very_many_batches_is_written_in_turns(
             await asyncio.sleep(0)
             count += 1
         await writing
-        assert count > 2 * _BATCHES, "nobody else had a turn"
+        assert count > 2 * _BATCHES, "no one else had a turn"
         state = await world.states.read("g", topic_id, 0)
         assert state.batches == tuple(sorted((*many, between)))
         await world.restart()

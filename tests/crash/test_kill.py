@@ -105,7 +105,7 @@ def test_librdkafka_through_kills(make_server: MakeServer) -> None:
 
 
 def test_clean_restart_under_load(make_server: MakeServer) -> None:
-    """SIGTERM ends it well while clients write, and they go on with the next server."""
+    """SIGTERM ends it well while clients write, and they continue with the next server."""
     server = make_server()
     with server.connect() as client:
         create_topic(client, "t", 1, _SMALL_SEGMENTS)

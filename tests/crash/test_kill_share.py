@@ -251,7 +251,7 @@ class Play:
         return {each: chance.choice(_TYPES) for each in held if chance.random() < 0.8}
 
     def kill(self) -> None:
-        """Whatever is on its way gets no answer; everybody begins anew."""
+        """Whatever is on its way gets no answer; all start again."""
         self._server.kill()
         self.leave()
         self._server.start()

@@ -366,7 +366,7 @@ def classic_beat(peer: Peer, group: str, joined: Any, **fields: Any) -> Any:
 
 @differential("consumer_group_heartbeat", versions=[1])
 def test_a_classic_member_joins(peer: Peer) -> None:
-    """It goes on by the requests that it knows; with it alone the group is a classic one again."""
+    """It keeps using the requests that it knows; with it alone the group is a classic one again."""
     group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
     peer.await_coordinator(group)
     epoch = join(peer, group, "a-1", topic).member_epoch

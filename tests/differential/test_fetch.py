@@ -311,7 +311,7 @@ def test_session_of_a_deleted_topic(peer: Peer) -> None:
 
 @differential("fetch", versions=[12, 13])
 def test_session_changes_between_names_and_ids(peer: Peer) -> None:
-    """KIP-516: a session that began with names cannot go on with ids, nor the other way."""
+    """KIP-516: a session that began with names cannot continue with ids, nor the other way."""
     topic = peer.topic()
     limits = {"max_wait": 0, "min_bytes": 0, "max_bytes": _PLENTY}
     made = fetch(peer, of(peer, topic, wanted()), session_epoch=0)

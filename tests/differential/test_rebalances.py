@@ -180,7 +180,7 @@ def test_the_leader_leaves(peer: Peer) -> None:
 
 @differential("join_group", versions=[_JOIN])
 def test_the_leader_leaves_before_it_syncs(peer: Peer) -> None:
-    """Whoever waits for an assignment is told to join again."""
+    """Members that wait for an assignment are told to join again."""
     group = _Group(peer)
     group.start()
     leader, follower = group.members

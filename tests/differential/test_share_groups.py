@@ -322,7 +322,7 @@ def test_states(peer: Peer) -> None:
 
 @differential("write_share_group_state", [1])
 def test_states_that_mean_nothing(peer: Peer) -> None:
-    """Whoever writes is believed. A batch that ends before it begins is never sent to Kafka: its
+    """A writer is believed. A batch that ends before it begins is never sent to Kafka: its
     coordinator may not come back from that."""
     state = State(peer)
     state.find()

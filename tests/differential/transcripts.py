@@ -2,7 +2,7 @@
 
 One compressed text a test module: what it was recorded of, then a line for each test. Where a
 module, or what it is run by, has changed since, the comparison refuses to be made; documentation
-and comments may change. `pytest tests/differential --record-kafka` asks Kafka anew,
+and comments may change. `pytest tests/differential --record-kafka` asks Kafka again,
 with `-m "not deep"`: what a test says depends on which others have run on the same broker.
 
 Timestamps that scripts count from now are kept as such: `NOW`, and how far from it.

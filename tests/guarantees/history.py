@@ -83,7 +83,7 @@ class Poll(NamedTuple):
 
 
 class Jump(NamedTuple):
-    """Positions are set anew, so what follows need not follow what was read before."""
+    """Positions are set again, so what follows need not follow what was read before."""
 
     positions: Mapping[str, int | None]
 

@@ -27,7 +27,7 @@ class Bug(StrEnum):
     HIDES_THE_END = "the last records cannot be read"
     OVERWRITES = "a record is replaced after it was acknowledged"
     APPENDS_TWICE = "a repeated record is appended again"
-    INVENTS = "a reader is given what nobody wrote"
+    INVENTS = "a reader is given what was never written"
     SKIPS_IN_POLL = "a record is left out in the midst of a poll"
     SKIPS_BETWEEN_POLLS = "a record is left out between two polls"
     REPEATS_IN_POLL = "a record is given twice in a poll"
@@ -35,7 +35,7 @@ class Bug(StrEnum):
     SWAPS_IN_TRANSACTION = "records of a transaction change places"
     LATE_RECORD = "a record of a transaction arrives in the midst of the next one"
     FORGETS_THE_WRITER = "a record of a transaction arrives after the next one"
-    COMMITS_THE_ABANDONED = "a transaction is committed that nobody asked for"
+    COMMITS_THE_ABANDONED = "a transaction is committed without a request"
 
 
 CAUGHT_AS: dict[Bug, set[Kind]] = {

@@ -81,7 +81,7 @@ _CASES: dict[str, tuple[set[Kind], list[list[Any]]]] = {
         {Kind.LOST_WRITE, Kind.INTERNAL_SKIPPED_POLL},
         _committed("w", 1, *_THREE) + _polls("r", [_ALL[0], _ALL[2]]),
     ),
-    "lost write, whoever looks": (
+    "lost write, whatever the reader": (
         {Kind.LOST_WRITE},
         [
             *_committed("w", 1, *_THREE),

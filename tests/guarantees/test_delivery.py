@@ -132,7 +132,7 @@ class Processing(threading.Thread):
 def _processing(
     broker: DrumlinServer, commits_first: bool, **settings: object
 ) -> Iterator[tuple[Producing, Counter[int]]]:
-    """Producer and two consumers beside faults; both go on when the block begins."""
+    """Producer and two consumers beside faults; both are running when the block begins."""
     create_topics(broker, {_TOPIC: 3})
     processed: Counter[int] = Counter()
     producing = Producing(address(broker), **settings)

@@ -1,7 +1,7 @@
 """High-level consumers as the first ones were: a group that shares partitions out by itself.
 
-`offsets.storage` says where a consumer commits and goes on; with `dual.commit.enabled` it
-commits to both stores, and goes on from the greater offset. A consumer that ends, or loses a
+`offsets.storage` says where a consumer commits and continues; with `dual.commit.enabled` it
+commits to both stores, and continues from the greater offset. A consumer that ends, or loses a
 partition, commits first; one that is killed does not.
 """
 
@@ -51,7 +51,7 @@ class Consumer:
         self._group = stores.topic
 
     def committed(self) -> dict[int, int]:
-        """Where it would go on."""
+        """Where it would continue."""
         found: dict[int, int] = {}
         if self.settings.uses_zookeeper:
             found = self._stores.old.committed(self._group, self._stores.topic)

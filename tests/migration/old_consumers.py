@@ -47,7 +47,7 @@ class OldStore:
             self.client.create(path, data, makepath=True)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """As `commit`."""
+        """Like `commit`."""
         found: dict[int, int] = self.client.retry(
             self._committed, f"/consumers/{group}/offsets/{topic}"
         )

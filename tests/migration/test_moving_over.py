@@ -110,7 +110,7 @@ def test_two_rolling_restarts_and_the_way_back(move: Move, mortal: MortalServers
     move.await_equal()
 
     # An operator has the group read again from offset 10: in both stores, or consumers with dual
-    # commits would go on from the greater offset on the way back.
+    # commits would continue from the greater offset on the way back.
     for name in NAMES:
         move.group.stop(name)
     reset = ("groups", "reset", move.stores.topic, "--to", "10", "--yes")

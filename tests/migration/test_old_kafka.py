@@ -1,4 +1,4 @@
-"""A real consumer of old: what it commits is read, and it goes on from what is written for it."""
+"""A real consumer of old: what it commits is read, and it continues from what is written for it."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
 
 
 def test_kernels_run_without_the_gil() -> None:
-    """Other threads, such as the broker's loop, go on: a cleaning is nothing but such calls."""
+    """Other threads, as the broker's loop, keep running: a cleaning is nothing but such calls."""
     count = 10_000_000
     body = bytes([12, 0, 0, 0, 1, 1, 0]) * count
     assert kernels.require() is not None

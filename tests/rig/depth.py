@@ -1,4 +1,4 @@
-"""How much of what could go on for ever is done: a little at each commit, more by script/assure.
+"""How long tests that could run for ever do run: a little at each commit, more by script/assure.
 
 Tests that are left out at each commit are marked `deep`; what differs in nothing but its number
 of examples, seeds or steps asks here.

@@ -27,7 +27,7 @@ def spark_environment() -> dict[str, str]:
 def _home() -> tempfile.TemporaryDirectory[str]:
     """Spark's home without its `python` folder.
 
-    Spark's Python processes load PySpark from the archive there, which Python compiles anew in
+    Spark's Python processes load PySpark from the archive there, which Python compiles again in
     each of them; it takes longer than all else that they do. Without it they take the installed
     one.
     """

@@ -2,7 +2,7 @@
 
 Of the topics "open" may be read by all, "locked" may be seen by alice and read by no user,
 and "hidden" may not even be seen; alice may be a member of the group "readers". The plain
-listener is the administrator's: nobody else uses it.
+listener is the administrator's: no one else uses it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise AssertionError("nothing will ever happen again, and somebody waits for it")
+            raise AssertionError("nothing will ever happen again, and a task waits for it")
         self.now += max(timeout, 0.0)
         return super().select(0)
 
@@ -34,6 +34,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    """As `asyncio.run`."""
+    """Like `asyncio.run`."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)

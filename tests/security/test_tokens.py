@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: from functions and endpoints, had once, had anew, and not had."""
+"""Tokens for OAUTHBEARER: from functions and endpoints, had once, had again, and not had."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_function_is_asked_when_its_token_gets_old() -> None:
     had(OAuthBearer(token), times=3)
     assert calls == [False], "never in the loop, which it may keep waiting"
     had(OAuthBearer(lambda: calls.append(False) or "opaque"), times=3)
-    assert len(calls) == 4, "nobody knows how long this one is good for"
+    assert len(calls) == 4, "it is unknown how long this one is good for"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_an_endpoint_without_an_end_keeps_nobody(drip: bytes) -> None:
 
 
 def test_a_function_that_takes_long_is_waited_for_and_not_called_twice() -> None:
-    """Nobody waits for longer than for a connection; what it gives in the end is not lost."""
+    """No caller waits for longer than for a connection; what it gives in the end is not lost."""
     calls = []
     is_ready = threading.Event()
 

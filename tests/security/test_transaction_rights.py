@@ -172,7 +172,7 @@ def test_what_partitions_and_the_cluster_tell(
         (found,) = alice.open_producers([("open", 0)])["open", 0]
         assert [each.transactional_id for each in alice.list_transactions()] == [name]
         cluster = lacks("CLUSTER_ACTION on the cluster", "cluster_authorization_failed")
-        withdraw(secured_kafka, write_id)  # nobody that alice may see has it: it seems to hang
+        withdraw(secured_kafka, write_id)  # no id that alice may see has it: it seems to hang
         with pytest.raises(NotAuthorized, match=cluster):
             alice.abort_hanging_transaction("open", 0, found.producer_id)
         with granted(secured_kafka, write_id):

@@ -42,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _jvm_lives() -> Iterator[None]:
-    """Whoever the JVM ends with is told of it, and how it ended, not only those that come after."""
+    """The test during which the JVM ends fails and says how, not only the tests after it."""
     yield
     gateway = SparkContext._gateway
     code = None if gateway is None else gateway.proc.poll()

@@ -74,7 +74,7 @@ def test_a_stream_goes_on_after_its_broker_was_killed(
         query.processAllAvailable()
         server.kill()
         query.stop()
-        query = pipeline.start(CONTINUALLY)  # from the checkpoint, and nobody is there
+        query = pipeline.start(CONTINUALLY)  # from the checkpoint, and no broker is there
         server.start()
         topic.fill(100)
         query.processAllAvailable()

@@ -72,7 +72,7 @@ class Scripted:
         return StreamReader(options, Cluster(options))
 
     def make_anew(self, end: int) -> None:
-        """Topic t, deleted and created anew, with one partition."""
+        """Topic t, deleted and created again, with one partition."""
         self.broker.topics["t"] = 1
         self.broker.topic_ids["t"] = uuid.uuid4()
         self.ends["t"] = {"0": end}
@@ -451,7 +451,7 @@ def test_a_batch_begun_before_a_restart_whose_topic_is_gone(
 
 
 def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None:
-    """A new process has no connection yet; nobody listens for a second and a half."""
+    """A new process has no connection yet; no broker listens for a second and a half."""
     port = free_ports(1)[0]
     options = {
         "kafka.bootstrap.servers": f"127.0.0.1:{port}",

@@ -1,7 +1,7 @@
 """The stream's reader against clusters that give wrong answers and lose topics, by chance.
 
 A small Spark of our own (as in test_stream_twin) drives the reader; the cluster leaves partitions
-out, tells lower ends than it has told before, deletes topics and makes them anew, with ids or
+out, tells lower ends than it has told before, deletes topics and makes them again, with ids or
 without. Beside it goes a model that knows which log every record is of. Whatever happens, no
 record comes twice, and what is missing was reported.
 """

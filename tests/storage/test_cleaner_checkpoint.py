@@ -131,7 +131,7 @@ def test_what_can_not_be_written_is_known_and_written_later(tmp_path: Path) -> N
 
 
 def test_a_recovery_point_that_was_raised_stays(logs: LogDirectories, log: PartitionLog) -> None:
-    """Whoever writes the whole checkpoint meanwhile does not bring back an older one."""
+    """Writing the whole checkpoint meanwhile does not bring back an older recovery point."""
     recovery_points = log.log_directory.recovery_points
     workers = Workers()
     workers.add(logs.write_checkpoints)

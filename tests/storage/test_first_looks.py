@@ -1,6 +1,6 @@
 """What is read from files at the first request: by a thread, while the log changes.
 
-Each test has a thread look at a file and stop in the midst of it; meanwhile the log goes on.
+Each test has a thread look at a file and stop in the midst of it; meanwhile the log is written to.
 """
 
 from __future__ import annotations

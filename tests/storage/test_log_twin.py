@@ -69,7 +69,7 @@ class Twin:
         )
 
     def produce(self, count: int, size: int) -> None:
-        """By an idempotent producer, which begins anew where the log has forgotten it."""
+        """By an idempotent producer, which starts again where the log has forgotten it."""
         entry = self.log.producer_state.get(7)
         sequence = 0 if entry is None else entry.last_sequence + 1
         self.append(count, size, producer_id=7, producer_epoch=0, base_sequence=sequence)

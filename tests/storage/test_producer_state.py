@@ -312,7 +312,7 @@ def test_snapshots_are_read_as_written(log: PartitionLog) -> None:
 
 
 def test_a_roll_keeps_the_producers_of_its_offset(tmp_path: Path, logs: LogDirectories) -> None:
-    """They are written later, in a thread, and go on meanwhile."""
+    """They are written later, in a thread, and change meanwhile."""
     log = create(logs, LogConfig(segment_bytes=10_000))
     for producer_id in range(2000):
         log.producer_state.update(

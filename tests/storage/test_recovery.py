@@ -243,7 +243,7 @@ def aborted_then_flushed(path: Path, files: Files) -> PartitionLog:
 
 
 def test_what_was_aborted_survives_two_crashes(tmp_path: Path) -> None:
-    """The first one has it written anew, below the recovery point; a segment ends there."""
+    """The first one has it rewritten, below the recovery point; a segment ends there."""
     files = ForgetfulFiles()
     aborted_then_flushed(tmp_path, files).log_directory.release()
     logs = open_logs(tmp_path, files=files)

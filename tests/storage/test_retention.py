@@ -81,7 +81,7 @@ def test_an_expired_active_segment_rolls_and_goes(logs: LogDirectories) -> None:
 
 
 def test_what_comes_meanwhile_waits_for_the_next_time(logs: LogDirectories) -> None:
-    """Somebody who sends nothing but old records does not keep retention busy for ever."""
+    """A producer that sends only old records does not keep retention busy for ever."""
     log = create(logs, LogConfig(retention_ms=DAY_MS))
     other = create(logs, LogConfig(retention_ms=DAY_MS), "other")
     for each in (log, other):

@@ -127,7 +127,7 @@ def test_after_a_failure_nothing_of_the_new_segments_is_left(tmp_path: Path) -> 
     logs.abandon()
 
 
-# -- what goes on beside it --------------------------------------------------------------------
+# -- what happens meanwhile ----------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def outcomes_of(source: Path, do: Work, chance: random.Random) -> Iterator[list[
 
 
 def reloaded(root: Path) -> Content:
-    """What a start finds; all is in order then, and the log goes on."""
+    """What a start finds; all is in order then, and the log is usable."""
     logs = open_logs(root, config=CONFIG)
     log = logs.get("t", 0)
     assert log is not None

@@ -82,7 +82,7 @@ def seen(partition: Partition, chance: Random) -> list[int]:
             (each.first_offset, each.producer_id)
             for each in log.aborted_in(pieces[0], offset, end_offset)
         ]
-        if chance.random() < 0.5:  # as clients get it where nobody bounds it
+        if chance.random() < 0.5:  # as clients get it, without a bound
             aborted = [
                 (each.first_offset, each.producer_id)
                 for each in log.aborted_transactions(offset, end_offset)

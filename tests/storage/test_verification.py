@@ -190,7 +190,7 @@ def test_a_marker_of_v2_has_an_epoch_of_its_own(log: PartitionLog) -> None:
     assert log.producer_state.first_undecided_offset == 0
     end(log, epoch=5, version=2)
     assert log.producer_state.first_undecided_offset is None
-    end(log, epoch=5, version=2)  # whoever sends it again has missed the answer
+    end(log, epoch=5, version=2)  # a client that sends it again has missed the answer
     assert end_refusal(log, epoch=4, version=2) is ErrorCode.invalid_producer_epoch
     send(log, 0, ask(log, epoch=5, v2=True), epoch=5)
 

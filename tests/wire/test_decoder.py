@@ -93,7 +93,7 @@ def test_unknown_tagged_fields_are_passed_over(
 
 
 def _without_tags(message: Any) -> Any:
-    """The message with its tagged fields as they are when nobody sends them."""
+    """The message with its tagged fields as they are when they are not sent."""
     if isinstance(message, tuple):
         return tuple(_without_tags(each) for each in message)
     if not is_dataclass(message):

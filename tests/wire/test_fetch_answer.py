@@ -27,7 +27,7 @@ _TOPICS = st.lists(
 
 
 class Slice:
-    """Records that nobody has copied."""
+    """Records that were not copied."""
 
     def __init__(self, content: bytes) -> None:
         self.content = content

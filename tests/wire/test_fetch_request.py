@@ -160,7 +160,7 @@ def test_what_is_cut_off_or_changed_is_refused_or_read_alike(
     try:
         wanted = expected(version, bytes(frame))
     except MalformedMessage:
-        # Here names need not be text, and of tags that nobody asks for only the size counts.
+        # Here names need not be text, and of tags that are not known only the size counts.
         return
     assert read(version, bytes(frame)) == wanted
 

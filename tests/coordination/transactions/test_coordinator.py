@@ -341,7 +341,7 @@ def test_the_longest_id() -> None:
 
 
 def test_a_transaction_that_becomes_too_large_for_a_record() -> None:
-    """It is refused, and what it has so far goes on."""
+    """It is refused, and its transaction stays open."""
 
     async def test(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
         producer = await coordinator.init_producer("x", TIMEOUT_MS, None)

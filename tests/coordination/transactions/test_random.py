@@ -3,7 +3,7 @@
 The twin is a dictionary for each transactional id, and the rules in as few words as possible.
 Requests come one after the other; now and then writes wait, or fail, markers are refused,
 transactions time out, and the coordinator is replaced by another that reads the log.
-In the end the partitions must have been told of each transaction what its producer was told.
+In the end each transaction must have ended in the partitions as its producer was told.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It takes every record that it reads into an output record of the same partition, with ` copied`
 after its value. It stops at nothing that can be tried again, and ends with an error at all else:
-whoever runs it starts it again.
+its caller starts it again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Copier:
             if error.fatal() or not (error.txn_requires_abort() or error.retriable()):
                 raise
             if len(self._producer) > 0:
-                raise  # see `Writer._abort` of the torture: it must not go on with this producer
+                raise  # see `Writer._abort` of the torture: it must not continue with this producer
             self._abort()
 
     def _produce(self, message: Message) -> None:

@@ -148,7 +148,7 @@ class JavaProducer:
 
 
 class JavaWriter(Writer):
-    """As `Writer`."""
+    """Like `Writer`."""
 
     def __init__(self, name: str, bootstrap: str, *others: Any, output: Path) -> None:
         super().__init__(name, bootstrap, *others)

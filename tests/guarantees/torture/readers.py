@@ -65,7 +65,7 @@ class _Reader(threading.Thread):
 
 
 class AssignedReader(_Reader):
-    """Reads all partitions by itself, and now and then goes back, or is made anew."""
+    """Reads all partitions by itself, and now and then goes back, or is made again."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _TESTS = Path(__file__).parents[2]
 
 @dataclass
 class Outcome:
-    """What is told of a run."""
+    """The report of a run."""
 
     committed: int = 0
     #: Of them, transactions v2 (KIP-890).

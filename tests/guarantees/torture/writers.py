@@ -30,7 +30,7 @@ class Stuck(Exception):
 
 
 class Gone(Exception):
-    """This incarnation cannot go on."""
+    """This incarnation has failed for good."""
 
 
 class Writer(threading.Thread):
@@ -57,7 +57,7 @@ class Writer(threading.Thread):
         self._stopping = threading.Event()
         self._number = 0
         self._zombie: Producer | None = None
-        #: Incarnations before, which are not closed but given up: they go on trying.
+        #: Incarnations before, which are not closed but given up: they keep trying.
         self._given_up: deque[Producer] = deque(maxlen=_GIVEN_UP_MAX)
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class Writer(threading.Thread):
             self._zombie = producer
 
     def _wake_zombie(self) -> None:
-        """The incarnation before goes on with its transaction, and must not get through."""
+        """The incarnation before continues its transaction, and must not get through."""
         zombie, self._zombie = self._zombie, None
         if zombie is None:
             return
@@ -244,7 +244,7 @@ class Writer(threading.Thread):
         self._abort(producer)
 
     def _abort(self, producer: Producer) -> None:
-        """Abort; the producer goes on only if all that it sent was acknowledged.
+        """Abort; the producer continues only if all that it sent was acknowledged.
 
         librdkafka (2.16) gives the sequence numbers of records that it has to send again, and that
         an abort throws away, to the records of the next transaction. If the broker has had the

@@ -1,4 +1,4 @@
-"""Over Spark Connect a stream is written once; what cannot be is refused, by whoever knows."""
+"""Over Spark Connect a stream is written once; the rest is refused, by the side that knows."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_the_sources_offsets_go_with_the_decision(
 def test_a_group_with_members_is_refused(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """Brokers would take the offsets: the members go on from where they are all the same."""
+    """Brokers would take the offsets: the members continue from where they are all the same."""
     source, target = new_topic(1), new_topic(1)
     source.fill(6)
     group = f"group-of-{target.name}"

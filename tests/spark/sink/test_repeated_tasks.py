@@ -26,7 +26,7 @@ NewTopic = Callable[[int], Topic]
 def losing_its_shuffle(folder: str, address: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Rows as they are. In batch 1 the first task deletes what the others are to fetch.
 
-    It goes on when it was run again in the repeated stage, so that its own end is denied. The
+    It continues when it was run again in the repeated stage, so that its own end is denied. The
     last task waits until both of them, and all others, have transactions.
     """
 

@@ -44,7 +44,7 @@ def open_transactions(broker: Broker, states: Sequence[str] = ("Ongoing",)) -> l
 def has_lost_a_marker(broker: Broker) -> bool:
     """Whether no coordinator knows of a transaction that could still end, and it is Kafka's.
 
-    Apache Kafka 4.3 that is killed between a decision and its markers may go on without
+    Apache Kafka 4.3 that is killed between a decision and its markers may continue without
     having written one: with any client, and readers wait for ever.
     """
     is_kafka = not isinstance(broker, DrumlinServer)
@@ -52,7 +52,7 @@ def has_lost_a_marker(broker: Broker) -> bool:
 
 
 def pause(broker: Broker, seconds: float) -> bool:
-    """Nobody is answered for a while."""
+    """No request is answered for a while."""
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         time.sleep(seconds)

@@ -116,7 +116,7 @@ class Driver:
         return any(stopped)
 
     def wake(self) -> None:
-        """The one that was replaced goes on where it was."""
+        """The one that was replaced continues where it was."""
         for each in self._asleep:
             each.send(signal.SIGCONT)
 

@@ -1,4 +1,4 @@
-"""What happens within the processes of a proof: a line each, from whoever it befalls.
+"""What happens within the processes of a proof: a line each, from the process concerned.
 
 It tells whether a proof has met what it set out to meet: a commit that was cut in two, a twin that
 wrote as well. It says nothing about the rows: those are read from the topic.
@@ -120,7 +120,7 @@ def _commits(entries: list[Entry]) -> list[_Commit]:
 
 
 def _twins(entries: list[Entry]) -> int:
-    """Tasks that hang have written, and whoever writes meanwhile is Spark's second attempt."""
+    """Tasks that hang have written, and what writes meanwhile is Spark's second attempt."""
     hanging: dict[tuple[Any, ...], float] = {}
     twins = set()
     for each in entries:

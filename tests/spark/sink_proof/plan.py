@@ -34,7 +34,7 @@ class Plan:
     batches: int = 50
     rows_per_batch: int = 200
     tasks: int = 4
-    #: What is done from outside, one after the other while the stream goes on: see `striking`.
+    #: What is done from outside, one after the other while the stream runs: see `striking`.
     faults: tuple[str, ...] = ()
     #: How many of the tasks, and of the commits and aborts, fail from within: see `sabotage`.
     failing_tasks: float = 0.0

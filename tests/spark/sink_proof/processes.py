@@ -65,7 +65,7 @@ def kill_another_executor() -> bool:
 
 
 def kill_own_session() -> None:
-    """All that runs on this machine of ours, as it were; whoever calls it goes last."""
+    """Kill all processes of this session, as if the machine had stopped; the caller goes last."""
     for each in living({os.getsid(0)}):
         if each.process_id != os.getpid():
             each.kill()

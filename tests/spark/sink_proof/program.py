@@ -1,8 +1,8 @@
 """The driver under proof, a process of its own.
 
 `python -m spark.sink_proof.program PLAN ADDRESS FOLDER` runs the stream to the end of its
-source. A query that fails, as it is made to, is started again from its checkpoint, as whoever
-looks after it would do: unless that one has started another driver meanwhile.
+source. A query that fails, as it is made to, is started again from its checkpoint, as an operator
+would do, unless the operator has started another driver meanwhile.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Result:
     seconds: float = 0.0
     rows: int = 0
     tally: Tally = field(default_factory=lambda: tally([]))
-    #: Transactions that nobody had ended when the stream had come to its end.
+    #: Transactions that were not ended when the stream had come to its end.
     left_open: list[str] = field(default_factory=list)
     #: Why the run proves nothing, if the broker itself was at fault.
     void: str = ""

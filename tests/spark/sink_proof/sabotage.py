@@ -91,7 +91,7 @@ class Sabotage(NamedTuple):
             return None
         more = (_HANGING if self.zombies else ()) + (_LOSING if self.shuffles else ())
         chosen = chance.choice((*_TASK_FAULTS, *more))
-        # A stage that is repeated counts its attempts anew, and would be repeated for ever.
+        # A stage that is repeated counts its attempts again, and would be repeated for ever.
         return chosen if chosen not in _LOSING or self._is_first(f"lost-{batch}") else None
 
     def of_driver(self, call: str, batch: int | None) -> Fault | None:

@@ -1,7 +1,7 @@
 """Spark's own cluster on two hosts of the loopback.
 
 Spark puts no twin of a task on the host where the first attempt runs, and the workers of
-`local-cluster` are all on one host. So whoever wants to see speculation needs two.
+`local-cluster` are all on one host. So speculation needs two.
 """
 
 from __future__ import annotations

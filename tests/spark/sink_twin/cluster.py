@@ -144,13 +144,13 @@ class Cluster:
         return int(self.now * 1000)
 
     def delete_topic(self) -> None:
-        """Somebody deletes the decision topic, and offsets in it with it."""
+        """The decision topic is deleted, and the offsets in it too."""
         self.log.clear()
         self.end_offset = 0
         self.delete_group()
 
     def delete_group(self) -> None:
-        """Somebody deletes the sinks' groups: what was decided last is only in the topic then."""
+        """The sinks' groups are deleted: what was decided last is only in the topic then."""
         for key in [each for each in self.groups if each[0].startswith("drumlin.")]:
             del self.groups[key]
 

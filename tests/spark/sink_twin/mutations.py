@@ -101,13 +101,13 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
     "lost rows are written again unproven": Mutation(
         driver, "_replacements", "mine.has_the_rows_of(lost)", "True"
     ),
-    "a batch that is lost in part is written anew": Mutation(
+    "a batch that is lost in part is rewritten": Mutation(
         driver, "_decided_before", "if fates.is_void:", "if fates.lost:"
     ),
     "winners are listed among losers": Mutation(
         driver, "open_besides", "if each not in kept\n", "if True\n"
     ),
-    "tasks that found the batch decided are no hindrance to deciding it anew": Mutation(
+    "tasks that found the batch decided are no hindrance to deciding it again": Mutation(
         driver,
         "_decided_before",
         "        if any(message.found_decided for message in job.messages):\n            raise",
@@ -198,9 +198,9 @@ FOUND_BY = {
     "done is marked before all is committed": 0,
     "done is marked under a new fence, without looking again": 16,
     "lost rows are written again unproven": 198,
-    "a batch that is lost in part is written anew": 107,
+    "a batch that is lost in part is rewritten": 107,
     "winners are listed among losers": 0,
-    "tasks that found the batch decided are no hindrance to deciding it anew": 326,
+    "tasks that found the batch decided are no hindrance to deciding it again": 326,
     "without an offset nothing was decided": 9,
     "a task of a lost winner writes nothing": 107,
     "a task that writes what was lost takes it back": 0,

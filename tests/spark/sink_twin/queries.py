@@ -1,7 +1,7 @@
 """A model of Spark: a query's runs, its batches, their tasks; and everything that goes wrong.
 
 A run's driver may die, or be taken for dead and live on beside the next run. Tasks are retried,
-run twice by speculation or by a repeated stage, and taken for lost while they go on.
+run twice by speculation or by a repeated stage, and taken for lost while they are running.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Query:
     # -- runs ------------------------------------------------------------------------------
 
     def keep_running(self) -> Generator[Any, Any, None]:
-        """Whoever restarts a query that has failed or is not heard of; an operator."""
+        """An operator, who restarts a query that has failed or is silent."""
         random = self.world.random
         while not self.is_through and self.stopped is None:
             number = len(self.runs)

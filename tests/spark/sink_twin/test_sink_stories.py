@@ -160,7 +160,7 @@ def a_deleted_decision_is_missed() -> None:
     assert cluster.visible == {0: 1}
     Program(cluster, abort_steps.forget(SINK, SETTINGS)).run()
     assert not is_open(cluster)
-    cluster.batches.clear()  # somebody has said that it may be decided again
+    cluster.batches.clear()  # an operator has said that it may be decided again
     committed(cluster, wrote(cluster, 9, "run9"))
     assert cluster.visible == {0: 2}
 
@@ -206,7 +206,7 @@ def test_where_the_decision_cannot_be_read_all_is_aborted() -> None:
     cluster = Cluster()
     decided(cluster, wrote(cluster, 1))
     cluster.log.clear()
-    cluster.decided, cluster.undone, cluster.batches = set(), set(), {}  # nobody knows of them
+    cluster.decided, cluster.undone, cluster.batches = set(), set(), {}  # nothing remembers them
     with pytest.raises(StateLost):
         committed(cluster, wrote(cluster, 2, "run2"))
     Program(cluster, abort_steps.forget(SINK, SETTINGS)).run()

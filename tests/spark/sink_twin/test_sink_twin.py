@@ -209,7 +209,7 @@ def test_a_commit_that_is_asked_for_twice_aborts_nothing_that_won() -> None:
 
 
 def commit_twice(cluster: Cluster) -> None:
-    """Somebody has decided a batch and not marked it done, when who is in office comes to it."""
+    """Another driver has decided a batch, and not marked it done when its successor comes."""
     first = Program(cluster, driver.commit([one_task(cluster)], 0, SETTINGS, None, lambda: 0))
     office = first.run().office
     messages = [one_task(cluster, batch=1)]

@@ -134,7 +134,7 @@ class World:
             self._idle()
 
     def _idle(self) -> None:
-        """Nobody can do anything now: markers are written, or somebody wakes."""
+        """No process can do anything now: markers are written, or one wakes."""
         self.cluster.settle()
         wakes = [p.asleep_until for p in self.processes if p.asleep_until > self.cluster.now]
         wakes += [p.request.at for p in self.processes if isinstance(p.request, Wait)]
@@ -192,7 +192,7 @@ class World:
         process.proceed(answer)
 
     def _failed(self, request: Any) -> tuple[Any, Exception | None]:
-        """What a program is told of a request without an answer. Of many, some may have one."""
+        """The outcome of a request without an answer. Of many, some may have one."""
         if isinstance(request, ask.CommitAll):
             answered = [each for each in request.opened if self.random.random() < 0.3]
             outcomes = {e: self.cluster.perform(ask.CommitAll((e,))) for e in answered}
@@ -203,11 +203,11 @@ class World:
                 if self.random.random() < 0.3:
                     self.cluster.perform(ask.FenceAll((each,)))
             return 0, None
-        return None, RequestFailed("nobody has answered")
+        return None, RequestFailed("there was no answer")
 
     def _haunt(self, request: Any) -> None:
         """What a dead process has sent arrives."""
-        self.trace.append(f"{self.cluster.now:9.2f} somebody dead does {request}")
+        self.trace.append(f"{self.cluster.now:9.2f} a dead process does {request}")
         try:
             if self.cluster.perform(request) is LATER:
                 self._ghosts.append(request)

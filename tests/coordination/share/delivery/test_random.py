@@ -117,7 +117,7 @@ class Life:
             assert count <= limits.max_records
         archived = self._archived(fetched)
         if any(each.first_offset <= offset <= each.last_offset for each in found):
-            assert given or archived, "what is available was fetched, and nobody got it"
+            assert given or archived, "what is available was fetched, and no member got it"
         self.twin.acquired(member, fetched, given, archived, self.subject.end_offset, self.now)
         for each in given:
             for at in range(each.first_offset, each.last_offset + 1):
@@ -208,7 +208,7 @@ class Life:
             assert all(
                 record.deadline > self.now or record.state != ACQUIRED or record.target is not None
                 for record in self.twin.records.values()
-            ), "a lock that nobody looks after"
+            ), "a lock without a deadline"
         self.twin.expire(self.now)
 
     def _keep(self, batches: Sequence[StateBatch]) -> None:
