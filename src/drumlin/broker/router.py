@@ -181,7 +181,7 @@ class Router:
     async def _finish_in_turns(
         self, api: str, header: RequestHeader, work: Work[Answer]
     ) -> Parts | None:
-        """As `_finish`, for what may take longer than a turn: so will its encoding."""
+        """Like `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
             response = await self._broker.turns.run(work)
             if isinstance(response, Waiting):

@@ -181,7 +181,7 @@ def _is_bytes_or_text(kind: pa.DataType) -> bool:
 def check_decode(decode: object) -> None:
     """
     Raises:
-        ValueError: a way of decoding that there is not.
+        ValueError: an unknown way of decoding.
     """
     if decode is not None:
         arguments.one_of("decode", decode, DECODINGS)

@@ -419,7 +419,7 @@ class Round:
         self.statistics.rewrite_seconds += time.perf_counter() - start_s
 
     def forget_group(self) -> None:
-        """What was rewritten last is gone from the log: it comes to nothing."""
+        """Discard what was rewritten last: it is gone from the log."""
         assert self._rewriting is not None
         self._rewriting.forget_file()
 

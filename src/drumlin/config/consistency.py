@@ -39,7 +39,7 @@ _LOCAL_RETENTION: Final = (
     ("log.local.retention.ms", "retention.ms"),
     ("log.local.retention.bytes", "retention.bytes"),
 )
-#: The only classes that there are: those of Kafka that stand for what is built in.
+#: The only classes that can be named: those of Kafka that stand for what is built in.
 _BUILT_IN: Final = {
     "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
     "principal.builder.class": (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drumlin.wire.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
-#: Stands for records that there are, and that no room was left for.
+#: Stands for existing records for which no room was left.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
 _NULL_ID: Final = bytes(16)

@@ -3,7 +3,7 @@
 - A member opens a share session with epoch 0 and ends it with -1; see `shares/sessions.py`.
 - It may acknowledge records that it acquired before; these are answered when they are written.
 - Acquired records are locked for `acquisition_lock_timeout`; they are sent as slices of the log.
-- A session that there is no room for is refused after `max_wait`, not at once.
+- If there is no room for a session, it is refused after `max_wait`, not at once.
 
 Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which fetches nothing.
 """

@@ -16,7 +16,7 @@ class ListFilter:
     producer_ids: Container[int] | None = None
     states: frozenset[TransactionState] | None = None
     running_longer_than_ms: int | None = None
-    """By the time at which the last transaction began, be it over or not, as in Apache Kafka."""
+    """By the time at which the last transaction began, whether it is over or not, as in Kafka."""
 
     def includes(self, transaction: Transaction, now_ms: int) -> bool:
         metadata = transaction.metadata

@@ -21,7 +21,7 @@ from drumlin.records.kernels.layout import (
 def fill(columns: Pointer, places: Pointer, first: int, end: int, batches: Pointer) -> int:
     """Add rows from `first` on, each to the batch that `places` names.
 
-    Returns `end`; or the first row that does not fit its batch, be it that there is no room or
+    Returns `end`; or the first row that does not fit its batch, whether there is no room or
     that its timestamp is too far from the batch's first.
     """
     timestamps = int64s_at(columns[TIMESTAMPS])
