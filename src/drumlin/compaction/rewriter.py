@@ -249,7 +249,7 @@ class Rewriter:
         self._pass.next_offset = header.end_offset
         if header.is_control:
             kept = self._rewrite_control(batch, header, where)
-        elif self._transactions.is_aborted(header):
+        elif self._transactions.take_batch(header):
             self.special.aborted_records += header.record_count
             kept = self._emptied(header)
         elif self._superseded is not None and self._superseded.are_all(header):
@@ -277,7 +277,8 @@ class Rewriter:
         self.special.markers_read += header.record_count
         if marker is None and header.record_count:
             return batch  # an unknown kind of control batch
-        if not self._transactions.is_marker_obsolete(header, marker):
+        is_obsolete = self._transactions.take_marker(header, marker)
+        if not is_obsolete:
             return batch
         if marker is None:
             return self._emptied(header)
