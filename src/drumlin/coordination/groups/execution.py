@@ -320,10 +320,10 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             commit.producer,
             room(limit),
         )
-        for number, positions in enumerate(accepted):
+        for number, offsets in enumerate(accepted):
             if number:
                 yield
-            packer.add(positions)
+            packer.add(offsets)
         batches = yield from packer.batches()
         are_several = len(batches) > 1
         if are_several:
