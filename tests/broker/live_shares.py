@@ -17,7 +17,7 @@ from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Fetched, InclusiveRange, Limits
+from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange, Limits
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode

@@ -19,7 +19,7 @@ from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
 from drumlin.broker.share_fetch.room import ShareRoom
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Fetched, InclusiveRange
+from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.metadata.changes import TopicDeleted
 from drumlin.replication.waiting_room import Waiter

@@ -20,7 +20,7 @@ from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.reads import read_batches
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
-from drumlin.coordination.share.delivery.fetched import AcquireMode, InclusiveRange, Limits
+from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
 from drumlin.turns import Work, to_end
 from storage.samples import prepared
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from drumlin.client import arguments, tables
 from drumlin.client.errors import CorruptData, OffsetOutOfRange
-from drumlin.client.fetch_room import FetchRoom
+from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
@@ -162,11 +162,11 @@ def read_each_range(
         ahead = [size_of(wanted) for wanted, _ in open_streams] + [size_of(waiting[0])]
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
-    room = FetchRoom(fetch_bytes)
+    memory = FetchMemory(fetch_bytes)
     kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
-        return RangeStream(connections, wanted, isolation, fetch_bytes, room)
+        return RangeStream(connections, wanted, isolation, fetch_bytes, memory)
 
     try:
         while waiting or open_streams:

@@ -32,7 +32,7 @@ from drumlin.coordination.state_batches import (
     base_offset_of,
     check_sizes,
     pack,
-    room,
+    record_bytes_max,
 )
 from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.state_partitions import (
@@ -236,7 +236,11 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
     ) -> list[tuple[bytearray, list[StateRecord]]]:
         limit, now_ms = self._batch_bytes_max(shard), self._clock.wall_ms()
         batches = pack(
-            records, self._form.encode, now_ms, self._limits.codec(), bytes_max=room(limit)
+            records,
+            self._form.encode,
+            now_ms,
+            self._limits.codec(),
+            bytes_max=record_bytes_max(limit),
         )
         check_sizes([batch for batch, _ in batches], limit)
         return batches

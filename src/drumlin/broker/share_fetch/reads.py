@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, InclusiveRange
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched, InclusiveRange
 from drumlin.records.batch import BatchHeader
 from drumlin.replication.partition import Partition
 from drumlin.storage.file_slice import FileSlice

@@ -20,7 +20,7 @@ from drumlin.coordination.groups.execution import GroupExecution
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.state_batches import room
+from drumlin.coordination.state_batches import record_bytes_max
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.turns import Pace, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -128,7 +128,7 @@ class ClassicGroupExecution(GroupExecution):
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
         codec = self._config.offsets_topic_compression_codec
-        now_ms, bytes_max = self._clock.wall_ms(), room(self._batch_bytes_max(shard))
+        now_ms, bytes_max = self._clock.wall_ms(), record_bytes_max(self._batch_bytes_max(shard))
         ((batch, _),) = await asyncio.to_thread(
             encode_batches, [record], now_ms, codec, bytes_max=bytes_max
         )

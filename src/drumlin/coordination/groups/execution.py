@@ -36,7 +36,7 @@ from drumlin.coordination.sharded_coordinator import (
     StateForm,
     StateLimits,
 )
-from drumlin.coordination.state_batches import RecordPacker, check_sizes, room
+from drumlin.coordination.state_batches import RecordPacker, check_sizes, record_bytes_max
 from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.storage.verification import Verification
 from drumlin.turns import Pace, Turns, Work, one_turn
@@ -275,7 +275,9 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             KafkaError: as `_write`, and as `last`.
         """
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
-        packer = RecordPacker(encode_record, self._clock.wall_ms(), codec, bytes_max=room(limit))
+        packer = RecordPacker(
+            encode_record, self._clock.wall_ms(), codec, bytes_max=record_bytes_max(limit)
+        )
         for record in records:
             packer.add(record)
             yield
@@ -318,7 +320,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
             None if commit.retention_ms is None else now_ms + commit.retention_ms,
             codec,
             commit.producer,
-            room(limit),
+            record_bytes_max(limit),
         )
         for number, offsets in enumerate(accepted):
             if number:
@@ -360,7 +362,7 @@ class GroupExecution(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord
         """
         limit, codec = self._batch_bytes_max(shard), self._config.offsets_topic_compression_codec
         now_ms = self._clock.wall_ms()
-        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=room(limit))
+        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=record_bytes_max(limit))
         for topic, partitions in topics.items():
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
                 packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])

@@ -9,7 +9,7 @@ import pytest
 
 from coordination.share.delivery.twin import ACQUIRED, Refused, Twin, by_offset
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import (
+from drumlin.coordination.share.delivery.fetched_batches import (
     AcquireMode,
     Fetched,
     InclusiveRange,

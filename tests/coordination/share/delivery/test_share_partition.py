@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
-from drumlin.coordination.share.delivery.fetched import (
+from drumlin.coordination.share.delivery.fetched_batches import (
     Acquired,
     AcquireMode,
     Fetched,

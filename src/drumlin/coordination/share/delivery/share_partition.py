@@ -21,7 +21,12 @@ from typing import Final
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, applying, outcome
 from drumlin.coordination.share.delivery.acquisition import take_again, take_new
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, InclusiveRange, Limits
+from drumlin.coordination.share.delivery.fetched_batches import (
+    Acquired,
+    Fetched,
+    InclusiveRange,
+    Limits,
+)
 from drumlin.coordination.share.delivery.in_flight import (
     TERMINAL,
     Bounds,
