@@ -23,6 +23,7 @@ from drumlin.compaction.stretches import Taken, Unfolded
 from drumlin.compaction.survivor_bitmap import SurvivorBitmap
 from drumlin.records.batch import HEADER_SIZE, parse_header, seal, write_header
 from drumlin.records.compression import CODECS, compress
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.partition_log import PartitionLog
 from records.strategies import QUICK
@@ -222,7 +223,7 @@ def test_unfolding_all_at_once_is_unfolding_each(sizes: list[tuple[int, str]]) -
     at_once, each = Unfolded(), Unfolded()
     assert at_once.fill(batches) == len(batches)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "compaction_kernels_if_ready", lambda: None)
+        patch.setattr(compaction_kernels, "loaded", None)
         assert each.fill(batches) == len(batches)
     assert bytes(at_once.chunk[: at_once.size]) == bytes(each.chunk[: each.size])
     for position in range(0, each.size, 40):

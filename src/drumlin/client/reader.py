@@ -18,9 +18,9 @@ from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.client.tables import Decode
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
-from drumlin.records import kernels
 from drumlin.records.columns import iterate_arrow, record_schema
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import record_kernels
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
@@ -163,7 +163,7 @@ def read_each_range(
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
     memory = FetchMemory(fetch_bytes)
-    kernels.load_in_background()
+    record_kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         return RangeStream(connections, wanted, isolation, fetch_bytes, memory)
@@ -217,7 +217,7 @@ def _decode(
     piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     if len(piece.records) >= _KERNELS_FROM_BYTES:
-        kernels.require()
+        record_kernels.require()
     batches = iterate_arrow(
         [piece.records],
         partition=wanted.partition,
