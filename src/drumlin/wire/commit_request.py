@@ -19,11 +19,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.turns import Work
-from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.decoder import read_tags
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.field_reader import FieldReader
 from drumlin.wire.field_types import STRING_BYTES_MAX
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.uvarint import read_uvarint
 
 Frame = bytes | memoryview
 

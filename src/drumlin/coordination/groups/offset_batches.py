@@ -269,6 +269,7 @@ def _deltas(first: int, count: int) -> Iterator[bytes]:
         if delta < len(_ONE_BYTE):
             yield _ONE_BYTE[delta]
         elif delta < _TWO_BYTES_END:
+            # `varint` by hand: there may be thousands of them, each a value of its own.
             yield bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
         else:
             yield varint(delta)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.group_record import GROUP, RecordType
-from drumlin.coordination.record_fields import STRING_BYTES_MAX, uvarint
+from drumlin.coordination.record_fields import STRING_BYTES_MAX
 from drumlin.coordination.record_schema import (
     INT32,
     INT64,
@@ -28,6 +28,7 @@ from drumlin.coordination.record_schema import (
 )
 from drumlin.coordination.record_schema import UUID as TOPIC_ID
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.uvarint import uvarint
 
 _OFFSET_KEY_TYPES: Final = (0, 1)
 _KEY_TYPE: Final = _OFFSET_KEY_TYPES[-1].to_bytes(2, "big")
