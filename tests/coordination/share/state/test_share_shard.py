@@ -13,10 +13,11 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.coordination.share.state.log import encode_batches, load
-from drumlin.coordination.share.state.records import ShareRecord, Snapshot, Update
+from drumlin.coordination.share.state.log import load
+from drumlin.coordination.share.state.records import ShareRecord, Snapshot, Update, encode_record
 from drumlin.coordination.share.state.shard import ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
+from drumlin.coordination.state_batches import pack
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -35,7 +36,7 @@ class Log:
 
     def write(self, shard: ShareShard, *records: ShareRecord) -> None:
         first_offset = self.end_offset
-        for batch, contained in encode_batches(records, 1_000):
+        for batch, contained in pack(records, encode_record, 1_000):
             assign_offsets(batch, 0, self.end_offset, 0)
             self._batches.append(bytes(batch))
             self.end_offset += len(contained)
