@@ -17,19 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import kio.schema
 from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, ARG_POS, MypyFile, StrExpr, TypeInfo
 from mypy.plugin import MethodSigContext, Plugin
 from mypy.types import AnyType, CallableType, Instance, Type, TypeOfAny, UnionType, get_proper_type
 
 from drumlin.broker.served import SERVED
+from drumlin.wire.schema_fields import SCHEMAS, classes_in
 
 _SHAPE: Final = "drumlin.wire.messages.Shape.__call__"
 _HANDLERS: Final = "drumlin.broker.handlers."
-_SCHEMAS: Final = Path(next(iter(kio.schema.__path__)))
 _CALL: Final = re.compile(r'shape\(\s*"(\w+)"')
-_CLASS: Final = re.compile(r"^class (\w+):\n((?:    .*\n|\n)*)", re.MULTILINE)
-_FIELD: Final = re.compile(r"^    (\w+): (?!ClassVar)", re.MULTILINE)
 _PLAIN: Final = (
     "builtins.bool",
     "builtins.int",
@@ -53,14 +50,13 @@ def _places(api: str) -> dict[str, Place]:
     """The classes of an API's messages by name, in the versions that are served."""
     found: dict[str, Place] = {}
     lowest, highest = SERVED.get(api, (0, 1_000))
-    versions = sorted(int(each.name[1:]) for each in (_SCHEMAS / api).glob("v*"))
+    versions = sorted(int(each.name[1:]) for each in (SCHEMAS / api).glob("v*"))
     for version in versions:
         if not lowest <= version <= highest:
             continue
         for kind in ("request", "response"):
-            text = (_SCHEMAS / api / f"v{version}" / f"{kind}.py").read_text()
-            for name, body in _CLASS.findall(text):
-                fields = frozenset(_FIELD.findall(body))
+            classes = classes_in(SCHEMAS / api / f"v{version}" / f"{kind}.py")
+            for name, fields in classes.items():
                 _, some, every = found.get(name, Place("", fields, fields))
                 module = f"kio.schema.{api}.v{version}.{kind}"
                 found[name] = Place(module, some | fields, every & fields)
@@ -69,7 +65,7 @@ def _places(api: str) -> dict[str, Place]:
 
 @functools.cache
 def _apis() -> list[str]:
-    return sorted({each.parents[1].name for each in _SCHEMAS.glob("*/v*/response.py")})
+    return sorted({each.parents[1].name for each in SCHEMAS.glob("*/v*/response.py")})
 
 
 @functools.cache

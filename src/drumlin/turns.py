@@ -15,7 +15,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -68,7 +68,7 @@ def _end_of_turn() -> float:
 
 
 def to_end(work: Work[T]) -> T:
-    """Do all of it at once: for a thread, where no other work waits for its turn."""
+    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short."""
     try:
         while True:
             next(work)
@@ -97,6 +97,13 @@ def listed(items: Iterable[Item]) -> Work[list[Item]]:
         found += some
         yield
     return found
+
+
+def emptied(items: list[T]) -> Iterator[T]:
+    """The items in their order, each of them forgotten by the list when it is given."""
+    items.reverse()
+    while items:
+        yield items.pop()
 
 
 def is_long_turn(loop: asyncio.AbstractEventLoop) -> bool:

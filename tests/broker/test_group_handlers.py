@@ -111,14 +111,14 @@ def committed(response: Any) -> list[tuple[Any, list[tuple[int, str]]]]:
 async def fetch(client: Client, version: int, *asked: tuple[str, Any]) -> Any:
     """What is asked of each group: None for everything, or topics with their partitions."""
     shape = request_shape("offset_fetch", version)
-    group_class = "OffsetFetchRequestTopics" if version >= 8 else "OffsetFetchRequestTopic"
+    topic_class = "OffsetFetchRequestTopics" if version >= 8 else "OffsetFetchRequestTopic"
+    key = "topic_id" if version >= 10 else "name"
     groups = [
         (
             group_id,
-            None
-            if topics is None
-            else tuple(
-                shape(group_class, name=topic, topic_id=topic, partition_indexes=tuple(partitions))
+            topics
+            and tuple(
+                shape(topic_class, **{key: topic}, partition_indexes=tuple(partitions))
                 for topic, partitions in topics
             ),
         )

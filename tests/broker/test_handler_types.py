@@ -1,4 +1,4 @@
-"""Requests have types in handlers: kio's classes, of the newest version that is served.
+"""Requests and answers have types in handlers: kio's classes, of the newest version served.
 
 A request is of the version that the client has chosen. What only older versions have stands in a
 class of theirs, imported under another name; what only newer ones have is asked for by `getattr`.
@@ -12,24 +12,29 @@ from pathlib import Path
 
 import pytest
 
+from broker.all_handlers import HANDLERS
 from drumlin.broker import handlers
+from drumlin.broker.first_use import handler_module
 from drumlin.broker.served import SERVED
 
+#: Groups of two versions, of which one names topics by id, the other by name.
+_ANYTHING = {"offset_fetch.py::_unlike", "offset_commit.py::handle"}
 _FOLDER = Path(handlers.__path__[0])
-_MODULE = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.request")
+_MODULE = re.compile(r"kio\.schema\.(\w+)\.v(\d+)\.(request|response)")
 
 
 @pytest.mark.parametrize("api", SERVED)
-def test_a_request_is_of_the_newest_version_that_is_served(api: str) -> None:
+def test_a_message_is_of_the_newest_version_that_is_served(api: str) -> None:
     tree = ast.parse((_FOLDER / f"{api}.py").read_text("utf-8"))
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (named := _MODULE.match(node.module or "")):
             named_plainly = [each.name for each in node.names if each.asname is None]
-            found += [(named[1], int(named[2]))] if named_plainly else []
+            found += [(named[1], int(named[2]), named[3])] if named_plainly else []
+    newest = (api, SERVED[api][1])
     if has_request(tree):
-        assert found, "the type of its request is not known"
-    assert all(each == (api, SERVED[api][1]) for each in found)
+        assert (*newest, "request") in found, "the type of its request is not known"
+    assert all(each[:2] == newest for each in found)
 
 
 def has_request(tree: ast.Module) -> bool:
@@ -48,3 +53,23 @@ def test_no_request_may_be_anything(api: str) -> None:
         for each in requests
         if isinstance(each.annotation, ast.Name) and each.annotation.id == "Any"
     ]
+
+
+@pytest.mark.parametrize("api", SERVED)
+def test_no_answer_may_be_anything(api: str) -> None:
+    tree = ast.parse((_FOLDER / f"{api}.py").read_text("utf-8"))
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    found = {
+        f"{api}.py::{each.name}"
+        for each in functions
+        for node in ast.walk(each.returns or ast.Name("Any"))
+        if isinstance(node, ast.Name) and node.id == "Any"
+    }
+    assert found <= _ANYTHING
+
+
+def test_mypy_looks_at_all_handlers() -> None:
+    handled = {api for api in SERVED if hasattr(handler_module(api), "handle")}
+    assert {each.__module__.rpartition(".")[2] for each in HANDLERS} == handled

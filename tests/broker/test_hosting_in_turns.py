@@ -13,7 +13,7 @@ import pytest
 from broker.in_process import running
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import Resource, ResourceType
-from drumlin.replication.partition import PartitionRegistry
+from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog

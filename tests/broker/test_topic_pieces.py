@@ -24,7 +24,7 @@ from drumlin.broker.handlers import metadata
 from drumlin.broker.topic_pieces import TopicPieces
 from drumlin.metadata.changes import TopicDeleted
 from drumlin.metadata.image import BrokerState, ClusterImage, Endpoint, PartitionState, TopicState
-from drumlin.replication.partition import PartitionRegistry
+from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response, response_shape

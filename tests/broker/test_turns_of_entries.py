@@ -26,7 +26,7 @@ from drumlin.broker.handlers import (
 )
 from drumlin.coordination.share.members.messages import DescribedMember
 from drumlin.distinct import Growing
-from drumlin.replication.partition import PartitionRegistry
+from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape

@@ -14,7 +14,7 @@ from coordination.scenario import subscription
 from coordination.test_group_coordinator import loaded
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import answering, classic_execution
+from drumlin.coordination.groups import answering, classic_store
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.messages import (
     JoinAnswer,
@@ -42,13 +42,13 @@ def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """What is encoded in a thread waits for it."""
-    gate, encode = threading.Event(), classic_execution.encode_batches
+    gate, encode = threading.Event(), classic_store.encode_batches
 
     def encode_behind_gate(*args: Any, **how: Any) -> Any:
         assert gate.wait(10)
         return encode(*args, **how)
 
-    monkeypatch.setattr(classic_execution, "encode_batches", encode_behind_gate)
+    monkeypatch.setattr(classic_store, "encode_batches", encode_behind_gate)
     return gate
 
 

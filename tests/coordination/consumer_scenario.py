@@ -77,7 +77,8 @@ class ConsumerScenario:
             self.clock,
             StateTopic(
                 GROUP_METADATA,
-                self.log.append,
+                self.log.find,
+                self.log.flush,
                 self.log.read,
                 self.log.batch_bytes_max,
                 lambda: 1,

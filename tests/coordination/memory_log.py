@@ -7,7 +7,7 @@ import itertools
 import threading
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from coordination.settings import Settings
@@ -16,7 +16,7 @@ from drumlin.config.keys import group_keys
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.group_context import Topic
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.records.batch import parse_header
@@ -39,7 +39,7 @@ class MemoryLog:
         self.partition_count: int | None = partition_count
         self.batches: dict[int, list[bytes]] = {}
         self.error: ErrorCode | None = None
-        self.confirmations: list[asyncio.Future[None]] | None = None
+        self.confirmations: list[Confirmation] | None = None
         self.gate = threading.Event()
         """Reading waits for it."""
         self.gate.set()
@@ -51,17 +51,22 @@ class MemoryLog:
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
-    ) -> asyncio.Future[None] | None:
+    ) -> None:
         if self.error is not None:
             raise KafkaError(self.error)
         if len(batch) + reserve_bytes > MESSAGE_BYTES_MAX:
             raise KafkaError(ErrorCode.message_too_large)
         self.batches.setdefault(partition, []).append(bytes(batch))
-        if self.confirmations is None:
-            return None
-        confirmation = asyncio.get_running_loop().create_future()
-        self.confirmations.append(confirmation)
-        return confirmation
+        if self.confirmations is not None:
+            self.confirmations.append(asyncio.get_running_loop().create_future())
+
+    def find(self, partition: int) -> MemoryPartition:
+        return MemoryPartition(self, partition)
+
+    def flush(self, partition: int) -> Confirmation:
+        """Confirms what was appended last, when the test does so."""
+        assert self.confirmations is not None
+        return self.confirmations[-1]
 
     def batch_bytes_max(self, partition: int) -> int:
         return MESSAGE_BYTES_MAX
@@ -82,16 +87,36 @@ class MemoryLog:
         ]
 
 
+class MemoryPartition(NamedTuple):
+    """A partition of a `MemoryLog`, as coordinators write it."""
+
+    log: MemoryLog
+    index: int
+
+    @property
+    def is_flush_due(self) -> bool:
+        return self.log.confirmations is not None
+
+    def append_internal(
+        self,
+        batch: bytearray,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
+    ) -> None:
+        self.log.append(self.index, batch, verification, reserve_bytes)
+
+
 class FullLog(MemoryLog):
     """It takes so many batches, then none."""
 
     room = 1_000
 
-    def append(self, *args: Any, **how: Any) -> asyncio.Future[None] | None:
+    def append(self, *args: Any, **how: Any) -> None:
         if not self.room:
             raise KafkaError(ErrorCode.kafka_storage_error)
         self.room -= 1
-        return super().append(*args, **how)
+        super().append(*args, **how)
 
 
 class KnownTopics:
@@ -171,7 +196,8 @@ def new_coordinator(
         clock or ManualClock(),
         StateTopic(
             OFFSETS_TOPIC,
-            log.append,
+            log.find,
+            log.flush,
             log.read,
             log.batch_bytes_max,
             lambda: log.partition_count,
@@ -192,5 +218,5 @@ def lead_all(coordinator: GroupCoordinator, log: MemoryLog) -> None:
 
 def wake(coordinator: GroupCoordinator) -> None:
     """All deadlines that have come are met, however many turns that takes."""
-    while coordinator.wake():
+    while coordinator._alarm.wake():
         pass

@@ -130,10 +130,12 @@ class Scenario:
         self._check(self.group.heartbeat, names, options)
 
     def _commit(self, names: list[str], options: dict[str, str]) -> None:
-        self._check(self._check_commit, names or [""], options)
+        self._check(self._admit_commit, names or [""], options)
 
-    def _check_commit(self, member_id: str, instance_id: str | None, generation_id: int) -> None:
-        self.group.check_offset_commit(Committer(member_id, instance_id, generation_id))
+    def _admit_commit(self, member_id: str, instance_id: str | None, generation_id: int) -> None:
+        committer = Committer(member_id, instance_id, generation_id)
+        self.group.check_offset_commit(committer)
+        self.group.note_commit(committer)
 
     def _check(self, check: Callable[..., None], names: list[str], options: dict[str, str]) -> None:
         (member_id,) = names

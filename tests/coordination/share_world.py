@@ -18,7 +18,7 @@ from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHea
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.state import SharePartitionKey
-from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.storage.verification import NOT_REQUIRED, Verification
@@ -50,11 +50,10 @@ class StateLog(MemoryLog):
         batch: bytearray,
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
-    ) -> Confirmation | None:
+    ) -> None:
         assign_offsets(batch, 0, self.end_offset(partition), 0)
-        confirmation = super().append(partition, batch)
+        super().append(partition, batch)
         self._end_offsets[partition] = parse_header(batch).end_offset
-        return confirmation
 
     def end_offset(self, partition: int) -> int:
         return self._end_offsets.get(partition, 0)
@@ -114,7 +113,8 @@ class ShareWorld:
         self.groups = new_coordinator(self.offsets_log, self.settings, self.clock, self.topics)
         topic = StateTopic(
             SHARE_GROUP_STATE,
-            log.append,
+            log.find,
+            log.flush,
             log.read,
             log.batch_bytes_max,
             lambda: log.partition_count,

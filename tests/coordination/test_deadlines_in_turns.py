@@ -85,7 +85,7 @@ def test_silent_members_are_out_in_many_turns() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         await stable(coordinator, clock)
         clock.advance_ms(SESSION_MS)
-        assert coordinator.wake()
+        assert coordinator._alarm.wake()
         seen = set()
         while members(coordinator):
             seen.add(len(members(coordinator)))
@@ -101,7 +101,7 @@ def test_whoever_is_heard_of_meanwhile_stays() -> None:
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
         joined = await stable(coordinator, clock)
         clock.advance_ms(SESSION_MS)
-        coordinator.wake()
+        coordinator._alarm.wake()
         await some_turns()
         left = next(each for each in reversed(joined) if each.member_id in members(coordinator))
         gone = next(each for each in joined if each.member_id not in members(coordinator))
@@ -122,7 +122,7 @@ def test_a_steady_member_of_another_group_is_served_in_between() -> None:
         clock.advance_ms(SESSION_MS // 2)
         (steady,) = await stable(coordinator, clock, "other", 1)
         clock.advance_ms(SESSION_MS // 2)
-        assert coordinator.wake()
+        assert coordinator._alarm.wake()
         count = 0
         while members(coordinator):
             assert beat(coordinator, steady, "other") is ErrorCode.none
@@ -139,14 +139,14 @@ def test_the_groups_move_to_another_broker_meanwhile() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         await stable(coordinator, clock)
         clock.advance_ms(SESSION_MS)
-        coordinator.wake()
+        coordinator._alarm.wake()
         await some_turns()
         written = len(log.records())
         for partition in range(4):
             coordinator.resign(partition)
         await some_turns(2 * MEMBERS)
         assert len(log.records()) == written
-        assert not coordinator.wake()
+        assert not coordinator._alarm.wake()
 
     with_coordinator(run)
 
@@ -156,7 +156,7 @@ def test_the_coordinator_ends_meanwhile() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         await stable(coordinator, clock)
         clock.advance_ms(SESSION_MS)
-        coordinator.wake()
+        coordinator._alarm.wake()
         await some_turns()
         written = len(log.records())
         await coordinator.close()
@@ -192,7 +192,7 @@ def test_members_of_the_consumer_protocol_are_out_in_turns() -> None:
         for number in range(MEMBERS):
             await coordinator.consumer_heartbeat("g", joining(f"m{number}"))
         clock.advance_ms(45_000)
-        assert coordinator.wake()
+        assert coordinator._alarm.wake()
         epochs = set()
         while coordinator.consumer_group("g").members:
             epochs.add(coordinator.consumer_group("g").epoch)
@@ -216,7 +216,7 @@ def test_very_many_who_do_not_join_again_are_out_in_turns(absent: int) -> None:
         joined = await stable(coordinator, clock, count=absent + 2)
         waiting = [coordinator.join("g", request(each.member_id)) for each in joined[:1]]
         clock.advance_ms(REBALANCE_MS)
-        while len(members(coordinator)) == absent + 2 and coordinator.wake():
+        while len(members(coordinator)) == absent + 2 and coordinator._alarm.wake():
             pass
         left = members(coordinator)
         assert len(left) == max(absent + 2 - 200, 1)

@@ -25,7 +25,7 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.test_group_coordinator import loaded, with_coordinator
 from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrade_execution
+from drumlin.coordination.groups import upgrades
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.classic.states import DeadlineKind
@@ -203,7 +203,7 @@ def test_the_only_one_of_the_consumer_protocol_leaves_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has not heard yet that it is a member."""
-    monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 2)
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         await stable(coordinator, clock)

@@ -150,10 +150,16 @@ class Simulation:
         self.ask(self.group.heartbeat, client)
 
     def commit(self, client: Client) -> None:
-        def check(member_id: str, instance_id: str | None, generation_id: int) -> None:
-            self.group.check_offset_commit(Committer(member_id, instance_id, generation_id))
+        def commit(member_id: str, instance_id: str | None, generation_id: int) -> None:
+            committer = Committer(member_id, instance_id, generation_id)
+            before = dict(self.deadlines.items())
+            try:
+                self.group.check_offset_commit(committer)
+            finally:
+                assert dict(self.deadlines.items()) == before  # to check changes nothing
+            self.group.note_commit(committer)
 
-        self.ask(check, client)
+        self.ask(commit, client)
 
     def ask(self, question: Callable[[str, str | None, int], None], client: Client) -> None:
         try:

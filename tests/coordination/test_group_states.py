@@ -6,10 +6,9 @@ import itertools
 
 import pytest
 
-from coordination.settings import Settings
 from drumlin.clock import ManualClock
-from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.generation import Generation
+from drumlin.coordination.groups.classic.membership import Membership
 from drumlin.coordination.groups.classic.states import (
     LEGAL_TRANSITIONS,
     GroupState,
@@ -38,15 +37,15 @@ def test_the_table_is_kafkas() -> None:
 @pytest.mark.parametrize(("state", "target"), list(itertools.product(GroupState, GroupState)))
 def test_an_illegal_transition_changes_nothing(state: GroupState, target: GroupState) -> None:
     clock = ManualClock()
-    group = Group("g", Settings(), clock, DeadlineQueue(), lambda: "1")
-    group.state = state
-    before = group.state_timestamp_ms
+    generation = Generation("g", Membership(), clock)
+    generation.state = state
+    before = generation.state_timestamp_ms
     clock.advance_ms(1)
     if target in LEGAL_TRANSITIONS[state]:
-        group._transition_to(target)
-        assert group.state is target
-        assert group.state_timestamp_ms == clock.wall_ms()
+        generation.transition_to(target)
+        assert generation.state is target
+        assert generation.state_timestamp_ms == clock.wall_ms()
     else:
         with pytest.raises(IllegalTransition):
-            group._transition_to(target)
-        assert (group.state, group.state_timestamp_ms) == (state, before)
+            generation.transition_to(target)
+        assert (generation.state, generation.state_timestamp_ms) == (state, before)

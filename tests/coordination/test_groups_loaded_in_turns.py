@@ -73,7 +73,7 @@ def test_sessions_that_end_while_their_partition_is_loaded(
             await asyncio.sleep(0)
         assert again._partitions.is_loading(again._partition_for("g"))
         clock.advance_ms(SESSION_MS)
-        again.wake()
+        again._alarm.wake()
         await loaded(again)
         wake(again)
         assert len(stored(log)) == written

@@ -109,7 +109,7 @@ def test_each_position_is_checked_twice_at_most(monkeypatch: pytest.MonkeyPatch)
         checked += 1
         return ErrorCode.none
 
-    def check_commit(
+    def admit_commit(
         shard: GroupShard, group_id: str, committer: Committer
     ) -> Callable[[UUID | None, int], ErrorCode]:
         return check
@@ -119,7 +119,7 @@ def test_each_position_is_checked_twice_at_most(monkeypatch: pytest.MonkeyPatch)
         to_end(coordinator.commit(commit))
         assert checked == 2 * _MANY
 
-    monkeypatch.setattr(GroupShard, "check_commit", check_commit)
+    monkeypatch.setattr(GroupShard, "admit_commit", admit_commit)
     with_coordinator(run)
 
 

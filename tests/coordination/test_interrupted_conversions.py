@@ -33,14 +33,14 @@ from coordination.memory_log import (
 from coordination.test_group_coordinator import loaded, until, with_coordinator
 from coordination.test_upgrades_in_turns import NOTHING, SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import atomic_writer, upgrade_execution
+from drumlin.coordination.groups import atomic_writer, upgrades
 from drumlin.coordination.groups.classic.messages import SyncRequest
 from drumlin.coordination.groups.consumer import conversion
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
+from drumlin.coordination.groups.downgrades import Downgrades
 from drumlin.coordination.groups.log import load
-from drumlin.coordination.groups.upgrade_execution import UpgradeExecution
+from drumlin.coordination.groups.upgrades import Upgrades
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: So that a conversion is several batches; all members of a classic group are one record.
@@ -58,7 +58,7 @@ _PATIENCE, _QUIET = 500, 12
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     single_step(monkeypatch)
-    monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 2)
     monkeypatch.setattr(conversion, "_DOWNGRADED_AT_ONCE", 2)
 
 
@@ -182,8 +182,8 @@ class _Switch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
         self._log = log
         self.count, self.said = 0, None
-        upgraded = UpgradeExecution._take_place
-        downgrading = DowngradeExecution._take_place_of
+        upgraded = Upgrades._take_place
+        downgrading = Downgrades._take_place_of
 
         def take_place(of: Any, shard: Any, group: Any, *arguments: Any) -> None:
             upgraded(of, shard, group, *arguments)
@@ -193,8 +193,8 @@ class _Switch:
             yield from downgrading(of, shard, *arguments)
             self._note(shard.groups["g"])
 
-        monkeypatch.setattr(UpgradeExecution, "_take_place", take_place)
-        monkeypatch.setattr(DowngradeExecution, "_take_place_of", take_place_of)
+        monkeypatch.setattr(Upgrades, "_take_place", take_place)
+        monkeypatch.setattr(Downgrades, "_take_place_of", take_place_of)
 
     def _note(self, group: Any) -> None:
         self.count, self.said = _count(self._log), copy.deepcopy(_said(group))

@@ -259,7 +259,7 @@ def test_very_many_who_do_not_sync_are_out_in_turns(absent: int) -> None:
         clock.advance_ms(REBALANCE_MS)
         group = coordinator.classic_group("g")
         while len(group.membership.members) == absent + 2:
-            coordinator.wake()
+            coordinator._alarm.wake()
         left = len(group.membership.members)
         assert left == max(absent + 2 - 200, 2)
         back = [coordinator.join("g", request(each.member_id)) for each in members[1:3]]

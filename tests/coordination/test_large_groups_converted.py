@@ -23,7 +23,7 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrade_execution
+from drumlin.coordination.groups import upgrades
 from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
@@ -40,7 +40,7 @@ SETTINGS = Settings(
 def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     single_step(monkeypatch)
     if request.param:
-        monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
+        monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 2)
 
 
 def _sync(coordinator: GroupCoordinator, members: list[JoinAnswer]) -> list[Awaitable[SyncAnswer]]:

@@ -47,14 +47,14 @@ def _play(
     async def main(world: ShareWorld) -> None:
         shard = await _with_states(world)
         written = most = 0
-        append = world.states._topic.append
+        append = world.state_log.append
         before_turn = 0
 
-        def counted(partition: int, batch: bytearray, *how: Any) -> object:
+        def counted(partition: int, batch: bytearray, *how: Any) -> None:
             nonlocal written, most
             written += parse_header(batch).record_count
             most = max(most, written - before_turn)
-            return append(partition, batch, *how)
+            append(partition, batch, *how)
 
         async def count_turns() -> None:
             nonlocal before_turn
@@ -62,7 +62,7 @@ def _play(
                 before_turn = written
                 await asyncio.sleep(0)
 
-        object.__setattr__(world.states._topic, "append", counted)
+        monkeypatch.setattr(world.state_log, "append", counted)
         counting = asyncio.create_task(count_turns())
         monkeypatch.setattr(turns, "TURN_S", 0)
         await scenario(world, shard, lambda: most)

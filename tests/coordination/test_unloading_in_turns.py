@@ -97,7 +97,7 @@ def test_deadlines_of_before_do_not_count_when_it_is_loaded_again(
         group = coordinator.consumer_group("g")
         assert joined.member_id in group.members
         clock.advance_ms(2 * REBALANCE_MS)  # longer than it had to ask
-        coordinator.wake()
+        coordinator._alarm.wake()
         await some_turns(100)
         assert joined.member_id in group.members
 

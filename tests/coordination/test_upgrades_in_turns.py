@@ -24,7 +24,7 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, until, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrade_execution
+from drumlin.coordination.groups import upgrades
 from drumlin.coordination.groups.classic.messages import LeavingMember, SyncRequest
 from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -45,7 +45,7 @@ Do = Callable[[GroupCoordinator, MemoryLog, ManualClock, Members], Awaitable[Non
 @pytest.fixture(autouse=True)
 def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     single_step(monkeypatch)
-    monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", 2)
+    monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", 2)
 
 
 def sync(coordinator: GroupCoordinator, members: Members) -> list[Awaitable[Any]]:
@@ -215,7 +215,7 @@ def test_turns_and_outcome_are_those_of_a_small_group(monkeypatch: pytest.Monkey
         groups.append((said, group.epoch, group.target_epoch, group.classic_count))
 
     with_coordinator(run, SETTINGS)
-    monkeypatch.setattr(upgrade_execution, "_MEMBERS_AT_ONCE", MEMBERS)
+    monkeypatch.setattr(upgrades, "_MEMBERS_AT_ONCE", MEMBERS)
     with_coordinator(run, SETTINGS)
     assert [len(each[0]) for each in groups] == [MEMBERS + 1] * 2
     assert groups[0][1] == groups[1][1]

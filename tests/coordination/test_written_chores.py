@@ -65,7 +65,7 @@ def test_very_many_that_are_removed_are_told_of_in_turns(
 
         counting = asyncio.create_task(count_turns())
         monkeypatch.setattr("drumlin.turns.TURN_S", 0)
-        monkeypatch.setattr(coordinator, "_write", lambda *_: None)
+        monkeypatch.setattr(coordinator._writer, "write", lambda *_: None)
         await coordinator._write_found(0, find, Pace())
         await asyncio.sleep(0)  # the last turn counts, too
         counting.cancel()
@@ -93,7 +93,7 @@ def test_what_cannot_be_written_holds_up_nothing_else(
         lead_all(coordinator, log)
         await loaded(coordinator)
         found = [("a", [1]), ("a", [2]), ("a", [3]), ("b", [4]), ("b", []), ("b", [5, 6])]
-        monkeypatch.setattr(coordinator, "_write", write)
+        monkeypatch.setattr(coordinator._writer, "write", write)
         await coordinator._write_found(0, lambda _: found, Pace())
         await coordinator.close()
 

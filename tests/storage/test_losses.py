@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.broker.state_topics import batches_of
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import HEADER_SIZE, iterate_headers
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.leader_epochs import EpochEnd, EpochEntry
+from drumlin.storage.log_batches import batches_of
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.losses import close_losses
 from drumlin.storage.partition_log import PartitionLog

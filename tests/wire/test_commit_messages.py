@@ -200,8 +200,7 @@ def test_what_is_answered_is_what_the_encoder_writes(api: str, version: int) -> 
         topics = tuple(
             shape(
                 f"{kind}ResponseTopic",
-                name=topic,
-                topic_id=topic,
+                **({"topic_id": topic} if version >= 10 else {"name": topic}),
                 partitions=tuple(
                     shape(f"{kind}ResponsePartition", partition_index=index, error_code=code)
                     for index, code in zip(

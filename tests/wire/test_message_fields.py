@@ -1,24 +1,20 @@
 """Fields that our code gives to messages: each is one that some version of the message has.
 
-A `Shape` drops what its version lacks, so that a misspelt name would never be sent, in any version.
+A `Shape` refuses any other when it is called; here the calls are found that no test makes.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import kio.schema
-
 import drumlin
+from drumlin.wire.schema_fields import SCHEMAS, classes_in
 
 _SOURCE = Path(drumlin.__file__).parent
-_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
-_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
 class Given(NamedTuple):
@@ -32,10 +28,9 @@ class Given(NamedTuple):
 def _schemas() -> dict[str, set[str]]:
     """The fields of every class, in all messages and versions together."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path in Path(kio.schema.__path__[0]).glob("*/v*/re*.py"):
-        parts = _CLASS.split(path.read_text("utf-8"))
-        for name, body in zip(parts[1::2], parts[2::2], strict=True):
-            found[name].update(_FIELD.findall(body))
+    for path in SCHEMAS.glob("*/v*/re*.py"):
+        for name, fields in classes_in(path).items():
+            found[name] |= fields
     return found
 
 

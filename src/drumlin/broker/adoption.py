@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.state_topics import batches_of
 from drumlin.coordination.transactions.log import load
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
@@ -19,6 +18,7 @@ from drumlin.metadata.names import (
 )
 from drumlin.metadata.sqlite import PRODUCER_ID_BLOCK_SIZE
 from drumlin.records.errors import CorruptRecord
+from drumlin.storage.log_batches import batches_of
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:

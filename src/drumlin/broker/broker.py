@@ -54,7 +54,7 @@ from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.records.kernels import record_kernels
-from drumlin.replication.partition import PartitionRegistry
+from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError

@@ -6,12 +6,11 @@ their first turn.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
 from drumlin.coordination.groups.commit import TopicOffsets, joined
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
@@ -135,14 +134,14 @@ def _those_below(offsets: TopicOffsets, count: int) -> Work[tuple[TopicOffsets |
     return (joined(pieces) if absent else offsets), absent
 
 
-def few_at_a_time(context: RequestContext, request: Unread, work: Work[Any]) -> Any:
+def few_at_a_time(context: RequestContext, request: Unread, work: Work[Answer]) -> Answer:
     """What the router is to carry on: the work, after that for other requests if it is large."""
     return _in_line(context, work) if len(request.frame) > _LARGE_BYTES else work
 
 
-async def _in_line(context: RequestContext, work: Work[Any]) -> Any:
+async def _in_line(context: RequestContext, work: Work[Answer]) -> Awaited:
     async with context.broker.groups.large_commits:
         answer = await context.broker.turns.run(work)
         if isinstance(answer, Waiting):
             return await answer.awaitable
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if isinstance(answer, Awaitable) else answer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from drumlin.broker.config_changes import tell_without_effect
 from drumlin.turns import Work, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from kio.schema.alter_configs.v2.request import AlterConfigsResource as Replaced
@@ -39,10 +39,9 @@ async def answer_each(
     broker: BrokerData,
     resources: Sequence[R],
     shape: Shape,
-    response: str,
     alter: Callable[[R], Awaitable[None]],
-) -> Any:
-    """Call `alter` for each resource of the request; returns the response named `response`.
+) -> tuple[Any, ...]:
+    """Call `alter` for each resource of the request; returns what is answered of each.
 
     A `KafkaError` of `alter` becomes the error of its resource.
     """
@@ -68,8 +67,7 @@ async def answer_each(
             resource_name=wanted.resource_name,
         )
 
-    responses = await side_by_side(answer, resources)
-    return shape(response, throttle_time=ZERO, responses=tuple(responses))
+    return tuple(await side_by_side(answer, resources))
 
 
 async def alter_or_check(

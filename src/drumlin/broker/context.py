@@ -1,20 +1,23 @@
-"""What a handler gets beside the request: the client that sent it, and the broker."""
+"""What a handler gets beside the request (the client that sent it, and the broker), and returns."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts import Coordinators
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
+    from kio.static.protocol import Entity
+
     from drumlin.broker.connection import Connection
     from drumlin.broker.fetching.sessions import FetchSessions
     from drumlin.broker.share_fetch.delivery import ShareDelivery
     from drumlin.broker.topic_pieces import TopicPieces
-    from drumlin.wire.messages import RequestHeader
+    from drumlin.turns import Work
+    from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
 
 
 class Services(Coordinators, Protocol):
@@ -61,4 +64,14 @@ class Waiting:
     peer is gone. A handler that returns a plain awaitable holds the next request back.
     """
 
-    awaitable: Awaitable[Any]
+    awaitable: Awaitable[Awaited]
+
+
+#: A message of the schemas, or one that is encoded already.
+Response: TypeAlias = "Entity | EncodedBody"
+#: What a handler returns: a response, or what ends with one: work done in turns, or waiting.
+Answer: TypeAlias = "Response | Waiting | Work[Answer] | Awaitable[Awaited]"
+#: What it may have waited for.
+Awaited: TypeAlias = "Response | Work[Answer]"
+#: The function `handle` of an API's module. Its request is of the version that the client chose.
+Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Answer]"

@@ -8,19 +8,11 @@ their number is bounded, over all logs. Knows nothing of why they failed.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
-
-from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.verification import Verification
+from collections.abc import Callable
+from typing import Final
 
 #: Far more than verifications are under way at a time.
 _KEPT_MAX: Final = 10_000
-
-
-class _Failed(NamedTuple):
-    state: ProducerState
-    producer_id: int
-    verification: Verification
 
 
 class FailedVerifications:
@@ -28,14 +20,13 @@ class FailedVerifications:
 
     def __init__(self, kept_max: int = _KEPT_MAX) -> None:
         self._kept_max = kept_max
-        self._failed: deque[_Failed] = deque()
+        self._failed: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
         return len(self._failed)
 
-    def keep(self, state: ProducerState, producer_id: int, verification: Verification) -> None:
-        """Withdraw it later, unless its producer has begun its transaction by then."""
-        self._failed.append(_Failed(state, producer_id, verification))
+    def keep(self, withdraw: Callable[[], None]) -> None:
+        """Have it withdrawn later: that does nothing if its transaction has begun by then."""
+        self._failed.append(withdraw)
         while len(self._failed) > self._kept_max:
-            oldest = self._failed.popleft()
-            oldest.state.withdraw_verification(oldest.producer_id, oldest.verification)
+            self._failed.popleft()()

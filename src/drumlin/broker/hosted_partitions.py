@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drumlin.config.topic import LogConfig
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.metadata.store import MetadataStore
-    from drumlin.replication.partition import PartitionRegistry
+    from drumlin.replication.partition_registry import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
     from drumlin.storage.log_directory import LogDirectory
     from drumlin.storage.partition_log import PartitionLog

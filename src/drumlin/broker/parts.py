@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
     from drumlin.metadata.sqlite import SqliteMetadata
-    from drumlin.replication.partition import PartitionRegistry
+    from drumlin.replication.partition_registry import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
     from drumlin.turns import Turns
 

@@ -114,7 +114,7 @@ def begin(broker: Coordinators, version: int, parts: Iterable[TransactionalPart]
     for key, partition, header in parts:
         yield
         try:
-            verification = partition.producer_state.begin_verification(
+            verification = partition.begin_verification(
                 header.producer_id,
                 header.producer_epoch,
                 header.base_sequence,
@@ -158,9 +158,9 @@ async def ask(
         code = codes[part.partition.topic, part.partition.index]
         if code is not ErrorCode.none:
             verified.refused[part.key] = _told(code, version)
-            state = part.partition.producer_state
-            asked_with = verified.asked[part.key]
-            not_confirmed(broker, code, state, part.header.producer_id, asked_with)
+            producer_id, verification = part.header.producer_id, verified.asked[part.key]
+            withdraw = part.partition.withdrawal_of(producer_id, verification)
+            not_confirmed(broker, code, withdraw)
 
 
 def _told(code: ErrorCode, version: int) -> KafkaError:

@@ -9,13 +9,20 @@ response; those that carry records have `answer`, from a frame to the parts of a
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.broker.context import RequestContext, Waiting, context_of
+from drumlin.broker.context import (
+    Answer,
+    Awaited,
+    Handle,
+    RequestContext,
+    Response,
+    Waiting,
+    context_of,
+)
 from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
 from drumlin.broker.later import GivingUp, Later, Parts, when_done
@@ -57,9 +64,9 @@ class Handler(NamedTuple):
     A module with `parse` gets what that makes of a frame, instead of the schemas' message.
     """
 
-    handle: Any
-    parse: Any
-    answer: Any
+    handle: Handle | None
+    parse: Callable[[int, memoryview, int], object] | None
+    answer: Callable[[RequestContext, memoryview], Parts | Later | None] | None
 
 
 class Started(NamedTuple):
@@ -118,10 +125,9 @@ class Router:
         answer = handler.answer
         if answer is not None:  # the handler reads and writes its frames itself
             try:
-                parts: Parts | Later | None = answer(context, frame)
+                return answer(context, frame)
             except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
                 return self._failed(api, header, error)
-            return parts
         parse = handler.parse
         if parse is None and len(frame) > _PARSED_APART_BYTES:
             return when_done(self._parse_and_finish(api, handler, context, frame))
@@ -129,44 +135,44 @@ class Router:
             request = parse_request(api, header.api_version, frame, header.size)
         else:
             request = parse(header.api_version, frame, header.size)
-        started = self._start(api, handler, context, request)
+        assert handler.handle is not None
+        try:
+            returned = handler.handle(context, request, response_shape(api, header.api_version))
+            if isinstance(returned, Generator):  # the first turn of its work is now
+                finished = one_turn(returned, first_turn_ends_at(asyncio.get_running_loop()))
+                returned = returned if finished is None else finished.result
+            started = self._started(api, header, returned)
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
         if isinstance(started, Started):
             return when_done(started.answer, lets_pass=started.lets_pass)
         return started
 
-    def _start(
-        self, api: str, handler: Handler, context: RequestContext, request: Any
-    ) -> Parts | Started | None:
-        header = context.header
-        try:
-            answer = handler.handle(context, request, response_shape(api, header.api_version))
-            if isinstance(answer, EncodedBody):  # none of the questions below is needed
-                return _encode(api, header, answer)
-            if inspect.isgenerator(answer):
-                ends_at = first_turn_ends_at(asyncio.get_running_loop())
-                finished = one_turn(cast(Work[Any], answer), ends_at)
-                if finished is None:
-                    return Started(self._finish_in_turns(api, header, answer), is_work=True)
-                answer = finished.result
-            if isinstance(answer, Waiting):
-                return Started(self._finish(api, header, answer.awaitable), lets_pass=True)
-            if inspect.isawaitable(answer):
-                return Started(self._finish(api, header, answer))
-            return _encode(api, header, answer)
-        except Exception as error:  # noqa: BLE001  as above
-            return self._failed(api, header, error)
+    def _started(
+        self, api: str, header: RequestHeader, returned: Answer[object]
+    ) -> Parts | Started:
+        """What becomes of what a handler has returned, or of its work, which has had a turn."""
+        if isinstance(returned, EncodedBody):  # none of the questions below is needed
+            return _encode(api, header, returned)
+        if isinstance(returned, Generator):
+            return Started(self._finish_in_turns(api, header, returned), is_work=True)
+        if isinstance(returned, Waiting):
+            return Started(self._finish(api, header, returned.awaitable), lets_pass=True)
+        if isinstance(returned, Awaitable):
+            return Started(self._finish(api, header, returned))
+        return _encode(api, header, returned)
 
     async def _finish(
-        self, api: str, header: RequestHeader, answer: Awaitable[Any]
+        self, api: str, header: RequestHeader, answer: Awaitable[Awaited]
     ) -> Parts | None:
         try:
             response = await answer
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
-        if inspect.isgenerator(response):
+        if isinstance(response, Generator):
             return await self._finish_in_turns(api, header, response)
         try:
-            if response is not None and is_long(response):
+            if is_long(response):
                 holder = [response]
                 del response
                 return await self._broker.threads.making(_encode_last, api, header, holder)
@@ -174,13 +180,15 @@ class Router:
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
-    async def _finish_in_turns(self, api: str, header: RequestHeader, work: Any) -> Parts | None:
+    async def _finish_in_turns(
+        self, api: str, header: RequestHeader, work: Work[Answer]
+    ) -> Parts | None:
         """As `_finish`, for what may take longer than a turn: so will its encoding."""
         try:
-            response = await self._broker.turns.run(cast(Work[Any], work))
+            response = await self._broker.turns.run(work)
             if isinstance(response, Waiting):
                 response = response.awaitable
-            if inspect.isawaitable(response):  # it goes on elsewhere
+            if isinstance(response, Awaitable):  # it goes on elsewhere
                 return await self._finish(api, header, response)
             holder = [response]
             del response
@@ -223,7 +231,16 @@ class Router:
                     parse_request, api, header.api_version, frame, header.size
                 )
             )
-            started = self._start(api, handler, context, holder[0])
+            shape = response_shape(api, header.api_version)
+            assert handler.handle is not None
+            try:  # as in `dispatch`
+                returned = handler.handle(context, holder[0], shape)
+                if isinstance(returned, Generator):
+                    finished = one_turn(returned, first_turn_ends_at(asyncio.get_running_loop()))
+                    returned = returned if finished is None else finished.result
+                started = self._started(api, header, returned)
+            except Exception as error:  # noqa: BLE001  as above
+                return self._failed(api, header, error)
             if not isinstance(started, Started):
                 return started
             if started.is_work:
@@ -245,7 +262,7 @@ class Router:
         response = error_response(api, header.api_version, code)
         if response is None:
             raise MalformedMessage(f"{api} v{header.api_version} failed: {error}") from error
-        return _encode(api, header, response) or []
+        return _encode(api, header, response)
 
     def _import(self, api: str) -> Handler:
         module = handler_module(api)
@@ -256,22 +273,20 @@ class Router:
         )
         return handler
 
-    def _refuse_api_versions(self, header: RequestHeader) -> Parts | None:
+    def _refuse_api_versions(self, header: RequestHeader) -> Parts:
         # KIP-511: an unknown version of ApiVersions is answered in version 0, with the error
         # and the versions served, so that the client can try again.
         response = unsupported_version(response_shape(_API_VERSIONS, 0))
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
 
 
-def _encode_last(api: str, header: RequestHeader, holder: list[Any]) -> Parts | None:
+def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:
     """Encode the response in `holder`, its only reference, in a thread, and free it there."""
     encoded = _encode(api, header, holder[0])
-    if holder[0] is not None and is_long(holder[0], _FREED_AT_ONCE_MAX):
+    if is_long(holder[0], _FREED_AT_ONCE_MAX):
         let_go(holder)
     return encoded
 
 
-def _encode(api: str, header: RequestHeader, response: Any) -> Parts | None:
-    if response is None:
-        return None
+def _encode(api: str, header: RequestHeader, response: Response) -> Parts:
     return encode_response(api, header.api_version, header.correlation_id, response)

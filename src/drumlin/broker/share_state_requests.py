@@ -18,7 +18,10 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _NO_TOPIC: Final = UUID(int=0)
-_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+#: What is said of one partition, beside its number and an error.
+Fields = Mapping[str, object]
 
 
 class StateRequest(Protocol):
@@ -32,20 +35,19 @@ class StateRequest(Protocol):
 
 
 #: Handles one partition: topic id and the request's partition -> fields of the result.
-Ask = Callable[[UUID, Any], Awaitable[Mapping[str, Any]]]
+Ask = Callable[[UUID, Any], Awaitable[Fields]]
 
 
 async def answer_partitions(
-    request: StateRequest, shape: Shape, names: tuple[str, str], blank: Mapping[str, Any], ask: Ask
-) -> Any:
-    """The response; `names` are the class names of the response and of a topic's result.
+    request: StateRequest, shape: Shape, class_name: str, blank: Fields, ask: Ask
+) -> tuple[Any, ...]:
+    """The results, of the class that is so named: one for each topic.
 
     `blank` are the fields of a partition that has an error.
     """
-    response_name, topic_name = names
     results, pace = [], Pace()
     if not request.group_id or not await _names_partitions(request.topics, pace):
-        return shape(response_name, results=())
+        return ()
     for topic in request.topics:
         partitions = []
         for each in topic.partitions:
@@ -65,8 +67,8 @@ async def answer_partitions(
                 )
             )
         told = settled(tuple(partitions))
-        results.append(shape(topic_name, topic_id=topic.topic_id, partitions=told))
-    return shape(response_name, results=tuple(results))
+        results.append(shape(class_name, topic_id=topic.topic_id, partitions=told))
+    return tuple(results)
 
 
 async def _names_partitions(topics: Iterable[Any], pace: Pace) -> bool:

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from drumlin.broker.topics import create_automatically
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.walk import end_of_batches
-from drumlin.storage.verification import NOT_REQUIRED, Verification
 
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
-    from drumlin.storage.partition_log import PartitionLog
-
-_READ_BYTES: Final = 1 << 20
 
 
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
-    def append(
-        partition: int,
-        batch: bytearray,
-        verification: Verification | None = NOT_REQUIRED,
-        reserve_bytes: int = 0,
-    ) -> Confirmation | None:
-        led = broker.partitions.get(name, partition)
-        led.append_internal(batch, broker.clock.wall_ms(), verification, reserve_bytes)
-        # A decision must be durable before it is answered, or written to other logs.
-        return broker.flushes.flush(led) if led.is_flush_due else None
+    def flush(partition: int) -> Confirmation:
+        """A decision must be durable before it is answered, or written to other logs."""
+        return broker.flushes.flush(broker.partitions.get(name, partition))
 
     def read_batches(partition: int) -> Iterable[bytes]:
-        return batches_of(broker.partitions.get(name, partition).log)
+        return broker.partitions.get(name, partition).batches()
 
     def batch_bytes_max(partition: int) -> int:
         config = broker.partitions.get(name, partition).config
@@ -46,7 +34,8 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
     async def create() -> None:
         await create_automatically(broker, name)
 
-    return StateTopic(name, append, read_batches, batch_bytes_max, partition_count, create)
+    find = partial(broker.partitions.get, name)  # for each append: no function around it
+    return StateTopic(name, find, flush, read_batches, batch_bytes_max, partition_count, create)
 
 
 class StateLogs:
@@ -61,32 +50,3 @@ class StateLogs:
 
     def delete_before(self, partition: int, offset: int) -> None:
         self._broker.partitions.get(self._name, partition).delete_records_before(offset)
-
-
-def batches_of(log: PartitionLog) -> Iterator[bytes]:
-    """All whole batches of a log, in pieces. Blocks.
-
-    Raises:
-        CorruptRecord: no whole batch is where one should be, or one does not follow the one before
-            it: there would be no end.
-        KafkaError: the log cannot be read, or not as batches.
-    """
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        result = log.read(offset, _READ_BYTES, log.log_end_offset, minimum_one_batch=True)
-        if not result.slices:
-            return
-        piece = result.slices[0]
-        try:
-            data = piece.read()
-        except OSError as error:
-            raise log.log_directory.fail_log(error, f"read {log.name}") from error
-        finally:
-            piece.release()
-        beginning = offset
-        offset, is_behind = end_of_batches(data, offset)
-        if not is_behind:
-            raise CorruptRecord(f"{log.name}: after {offset}, a batch that ends before it")
-        if offset == beginning:
-            raise CorruptRecord(f"{log.name}: no batch begins at offset {offset}")
-        yield data

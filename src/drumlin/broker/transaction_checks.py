@@ -6,14 +6,12 @@ Its answers are translated where clients expect another code.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.names import TRANSACTION_STATE
-from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.verification import Verification
 from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -55,22 +53,16 @@ async def ask_coordinator(
     return {key: _translated(codes[key], knows_abortable) for key in partitions}
 
 
-def not_confirmed(
-    broker: Coordinators,
-    code: ErrorCode,
-    state: ProducerState,
-    producer_id: int,
-    verification: Verification,
-) -> None:
+def not_confirmed(broker: Coordinators, code: ErrorCode, withdraw: Callable[[], None]) -> None:
     """The coordinator has answered with an error: have the verification withdrawn.
 
     At once if no batch of that producer can ever be accepted; else later, as it may retry.
     """
     has_ids = TRANSACTION_STATE in broker.metadata.image.topics
     if code in _NO_SUCH_PRODUCER or not has_ids:
-        state.withdraw_verification(producer_id, verification)
+        withdraw()
     else:
-        broker.failed_verifications.keep(state, producer_id, verification)
+        broker.failed_verifications.keep(withdraw)
 
 
 def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:

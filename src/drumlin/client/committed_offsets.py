@@ -107,7 +107,7 @@ def fetch_request(
     def build(shape: Shape) -> object:
         has_groups = shape.has("OffsetFetchRequestGroup")
         kind = "OffsetFetchRequestTopics" if has_groups else "OffsetFetchRequestTopic"
-        topics = None
+        topics: tuple[Any, ...] | None = None
         if places is not None:
             topics = tuple(
                 shape(kind, name=topic, partition_indexes=tuple(partitions))

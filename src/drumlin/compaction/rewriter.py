@@ -211,7 +211,8 @@ class Rewriter:
             if stop.reason is Reason.CORRUPT:
                 raise CleaningFailed(f"{piece.where}: {stop.fault}")
             if stop.reason is Reason.FULL:
-                self._make_room(stop.room_needed, output)
+                self._flush(output)
+                self._have_room(stop.room_needed)
                 continue
             self._take_specials(piece, stop.batch_size, output)
 
@@ -301,7 +302,8 @@ class Rewriter:
         """Append a batch after what the pass has written."""
         size = len(batch)
         if self._filled + size > len(self._buffer):
-            self._make_room(size, output)
+            self._flush(output)
+            self._have_room(size)
         position = output.position + self._filled
         self._buffer[self._filled : self._filled + size] = batch
         self._filled += size
@@ -318,8 +320,8 @@ class Rewriter:
             self._pass.unindexed_bytes = 0
         self._pass.unindexed_bytes += header.size
 
-    def _make_room(self, room_needed: int, output: Output) -> None:
-        self._flush(output)
+    def _have_room(self, room_needed: int) -> None:
+        """See that the buffer, which is empty, takes so many bytes."""
         if room_needed > len(self._buffer):
             self._buffer = mmap.mmap(-1, 2 * room_needed)
 

@@ -1,4 +1,4 @@
-"""The topic of a coordinator as it is written: appended to, and waited for.
+"""What a coordinator has appended to its topic, until all in-sync replicas have it.
 
     decide -> records -> append -> take over -> answer
 
@@ -15,7 +15,6 @@ from typing import TypeVar
 from drumlin.coordination.log_errors import as_told
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -40,25 +39,11 @@ class StateLog:
         except KafkaError as error:
             raise as_told(error) from error
 
-    def append(
-        self,
-        partition: int,
-        batch: bytearray,
-        verification: Verification | None = NOT_REQUIRED,
-        reserve_bytes: int = 0,
-    ) -> Confirmation | None:
-        """Append a batch, which is then to be taken over. See `StateTopic`.
-
-        Raises:
-            KafkaError: it is not in the log. The partition may have moved, and be back here.
-        """
-        try:
-            confirmation = self._topic.append(partition, batch, verification, reserve_bytes)
-        except KafkaError as error:
-            raise as_told(error) from error
-        if confirmation is not None:
-            self._unconfirmed.add(confirmation)
-            confirmation.add_done_callback(self._unconfirmed.discard)
+    def flush(self, partition: int) -> Confirmation:
+        """The confirmation of what is appended to a partition by now, as one is due."""
+        confirmation = self._topic.flush(partition)
+        self._unconfirmed.add(confirmation)
+        confirmation.add_done_callback(self._unconfirmed.discard)
         return confirmation
 
     def written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:

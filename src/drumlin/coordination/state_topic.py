@@ -15,16 +15,32 @@ from drumlin.storage.verification import NOT_REQUIRED, Verification
 Confirmation = asyncio.Future[None]
 
 
-class Append(Protocol):
-    """Appends a batch to a partition of the topic; see `StateTopic`."""
+class LedPartition(Protocol):
+    """A partition of the topic that this broker leads, for what is to be done at once."""
 
-    def __call__(
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether what was appended is confirmed only by `StateTopic.flush`.
+
+        If not, all in-sync replicas have it as soon as it is appended.
+        """
+
+    def append_internal(
         self,
-        partition: int,
         batch: bytearray,
+        now_ms: int,
         verification: Verification | None = NOT_REQUIRED,
         reserve_bytes: int = 0,
-    ) -> Confirmation | None: ...
+    ) -> object:
+        """Append a batch before this returns.
+
+        `verification` is for batches that are part of a client's transaction: what its
+        coordinator was asked with. A batch is refused, too, if one that is larger by
+        `reserve_bytes` would not be taken.
+
+        Raises:
+            KafkaError: it is not in the log.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +48,20 @@ class StateTopic:
     """One of the broker's internal topics.
 
     name: the topic's.
-    append(partition, batch, verification, reserve_bytes): appends a batch to that partition
-        before it returns, and raises `KafkaError` if it cannot. Returns None if all in-sync
-        replicas have it by then, else a future that is done when they do.
-        `verification` is for batches that are part of a client's transaction: what its
-        coordinator was asked with. A batch is refused, too, if one that is larger by
-        `reserve_bytes` would not be taken.
+    find(partition): that partition, as it is now; raises `KafkaError` if it is not led here.
+    flush(partition): done when all in-sync replicas have all that is appended by now. It is called
+        after an append that leaves a flush due. Raises as `find` does.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
-    batch_bytes_max(partition): larger batches are refused. Raises as `append` does.
+    batch_bytes_max(partition): larger batches are refused. Raises as `find` does.
     partition_count(): None before the topic exists.
     create(): awaited where the topic is needed and does not exist. When it is done,
         `become_leader` has been called for the partitions that are led here.
     """
 
     name: str
-    append: Append
+    find: Callable[[int], LedPartition]
+    flush: Callable[[int], Confirmation]
     read_batches: Callable[[int], Iterable[Buffer]]
     batch_bytes_max: Callable[[int], int]
     partition_count: Callable[[], int | None]

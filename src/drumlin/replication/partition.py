@@ -8,15 +8,16 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.records.batch import HEADER_SIZE
 from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.control_records import encode_marker
+from drumlin.storage.log_batches import batches_of
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from drumlin.storage.file_slice import ReadResult
     from drumlin.storage.leader_epochs import EpochEnd
     from drumlin.storage.partition_log import PartitionLog
-    from drumlin.storage.producer_state import ProducerState, TransactionMarker
+    from drumlin.storage.producer_entry import ProducerEntry
+    from drumlin.storage.producer_state import TransactionMarker
     from drumlin.storage.timestamp_search import OffsetFound
     from drumlin.storage.transaction_index import AbortedTransaction
 
 ACKS_ALL = -1
 NO_LEADER_EPOCH = -1
 _READ_COMMITTED = 1
-_NOTHING: Mapping[int, Partition] = {}
 
 
 class Partition:
@@ -145,10 +146,6 @@ class Partition:
         return self.log.append_rules
 
     @property
-    def producer_state(self) -> ProducerState:
-        return self.log.producer_state
-
-    @property
     def is_flush_due(self) -> bool:
         """Whether an acknowledgement must wait for a flush (`flush.messages`)."""
         return self.log.is_flush_due
@@ -174,6 +171,45 @@ class Partition:
     ) -> list[AbortedTransaction]:
         """The aborted transactions with records in the range."""
         return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
+
+    def active_producers(self) -> Iterator[ProducerEntry]:
+        """The producers that the log knows now; later batches do not change what is told."""
+        return self.log.producer_state.freeze().entries()
+
+    def batches(self) -> Iterator[bytes]:
+        """All whole batches, in pieces. Blocks.
+
+        Raises:
+            CorruptRecord: there would be no end.
+            KafkaError: the log cannot be read, or not as batches.
+        """
+        return batches_of(self.log)
+
+    def begin_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> Verification | None:
+        """To be called before the coordinator is asked about a batch; None if it need not be asked.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH.
+        """
+        return self.log.producer_state.begin_verification(
+            producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
+        )
+
+    def withdrawal_of(self, producer_id: int, verification: Verification) -> Callable[[], None]:
+        """What ends a verification that the coordinator did not confirm.
+
+        It may be kept for long, and keeps no more than the state of the producers.
+        """
+        state = self.log.producer_state
+        return partial(state.withdraw_verification, producer_id, verification)
 
     def failed_to_read(self, error: OSError) -> KafkaError:
         """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
@@ -348,11 +384,11 @@ class Partition:
         log = self.log
         while True:
             segments = log.segments.snapshot()
-            read = self.read(
+            read = log.read(
                 start_offset,
                 max_bytes,
-                _READ_COMMITTED,
-                minimum_one_batch=minimum_one_batch,
+                self.last_stable_offset,
+                minimum_one_batch,
                 may_block=may_block,
             )
             if not read.slices or not read.slices[0].size:
@@ -371,114 +407,3 @@ class Partition:
     def close(self) -> None:
         """The partition is removed: waiters look again, and find it gone."""
         self.waiting.disturb()
-
-
-class PartitionRegistry:
-    """The partitions that this broker leads; those without a log are offline."""
-
-    def __init__(self) -> None:
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        # Also by what requests name a topic with: the bytes of its name or id.
-        self._by_name: dict[bytes, dict[int, Partition]] = {}
-        self._by_id: dict[bytes, dict[int, Partition]] = {}
-        self._offline: set[tuple[str, int]] = set()
-        #: Grows with every partition that loses its log or gets it back.
-        self.offline_changes = 0
-
-    def __len__(self) -> int:
-        return len(self._partitions)
-
-    def __iter__(self) -> Iterator[Partition]:
-        return iter(list(self._partitions.values()))
-
-    def add(self, partition: Partition) -> None:
-        self._forget_offline(partition.topic, partition.index)
-        self._partitions[partition.topic, partition.index] = partition
-        self._by_name.setdefault(partition.topic.encode(), {})[partition.index] = partition
-        self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
-
-    def add_offline(self, topic: str, index: int) -> None:
-        """The partition is ours, but its log is not available now."""
-        self._offline.add((topic, index))
-        self.offline_changes += 1
-
-    def _forget_offline(self, topic: str, index: int) -> None:
-        if (topic, index) in self._offline:
-            self._offline.remove((topic, index))
-            self.offline_changes += 1
-
-    @property
-    def has_offline(self) -> bool:
-        return bool(self._offline)
-
-    def is_offline(self, topic: str, index: int) -> bool:
-        """Whether the partition is ours and has no log, or none that can be read."""
-        partition = self._partitions.get((topic, index))
-        if partition is None:
-            return (topic, index) in self._offline
-        return not partition.log.log_directory.is_readable
-
-    def remove(self, topic: str, index: int) -> None:
-        self._forget_offline(topic, index)
-        partition = self._partitions.pop((topic, index), None)
-        if partition is not None:
-            _forget(self._by_name, topic.encode(), index)
-            _forget(self._by_id, partition.topic_id.bytes, index)
-            partition.close()
-
-    def clear(self) -> Work[dict[tuple[str, int], int]]:
-        """The broker stops: it leads no partition any more, from the first step on.
-
-        Returns the high watermarks, for the checkpoint.
-        """
-        partitions, self._partitions = self._partitions, {}
-        by_name, self._by_name = self._by_name, {}
-        by_id, self._by_id = self._by_id, {}
-        high_watermarks = {}
-        while partitions:
-            key, partition = partitions.popitem()
-            high_watermarks[key] = partition.high_watermark
-            _forget(by_name, partition.topic.encode(), partition.index)
-            _forget(by_id, partition.topic_id.bytes, partition.index)
-            partition.close()
-            yield
-        return high_watermarks
-
-    def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
-        """By topic and partition, for the checkpoint; each is read when its turn comes."""
-        found = {}
-        for partition in self:
-            found[partition.topic, partition.index] = partition.high_watermark
-            yield
-        return found
-
-    def find(self, topic: str, index: int) -> Partition | None:
-        return self._partitions.get((topic, index))
-
-    def of_name(self, topic: bytes) -> Mapping[int, Partition]:
-        """The partitions led now of the topic of this name, by index."""
-        return self._by_name.get(topic, _NOTHING)
-
-    def of_id(self, topic_id: bytes) -> Mapping[int, Partition]:
-        """The partitions led now of the topic of this id (16 bytes), by index."""
-        return self._by_id.get(topic_id, _NOTHING)
-
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition.
-
-        Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is offline.
-        """
-        partition = self._partitions.get((topic, index))
-        if partition is None:
-            if (topic, index) in self._offline:
-                raise KafkaError(ErrorCode.kafka_storage_error)
-            raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        return partition
-
-
-def _forget(topics: dict[bytes, dict[int, Partition]], topic: bytes, index: int) -> None:
-    partitions = topics[topic]
-    del partitions[index]
-    if not partitions:
-        del topics[topic]

@@ -100,15 +100,6 @@ class CleanedSegmentWriter:
             entries: by the rule of `Segment.append`; positions are those in the file.
             progress: where indexing stands after these batches.
         """
-        self._write(data, last_offset)
-        self._index(entries)
-        self.largest_timestamp = progress.largest_timestamp
-
-    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions for the transaction index, in the order of their markers."""
-        self._aborted += transactions
-
-    def _write(self, data: Buffer, last_offset: int) -> None:
         if not self.fits(len(data), last_offset):
             raise ValueError(f"{self._log.path} can't take batches up to {last_offset}")
         end = self.size + len(data)
@@ -118,6 +109,12 @@ class CleanedSegmentWriter:
                 self._log.set_aside(self._set_aside_up_to - self.size)
         self._log.append(data)
         self.size, self.last_offset = end, last_offset
+        self._index(entries)
+        self.largest_timestamp = progress.largest_timestamp
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Add aborted transactions for the transaction index, in the order of their markers."""
+        self._aborted += transactions
 
     def _index(self, entries: Sequence[IndexEntry]) -> None:
         if not entries:

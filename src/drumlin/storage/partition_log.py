@@ -152,14 +152,23 @@ class PartitionLog(LogState):
         base_offset = self.log_end_offset
         assign_offsets(batch, 0, base_offset, leader_epoch)
         header = parse_header(batch)
-        marker = parse_marker(batch, header)
+        marker, state = parse_marker(batch, header), self.producer_state
         if marker is not None:
-            self.producer_state.check_marker(header, marker, transaction_version)
+            state.check_marker(header, marker, transaction_version)
         elif header.has_producer_id:
             if header.is_transactional:
-                self.producer_state.check_transaction(header, verification)
-            self.producer_state.check_epoch(header)
-        self._append_trusted(batch, header, marker, now_ms)
+                state.check_transaction(header, verification)
+            state.check_epoch(header)
+        self._write(
+            batch,
+            base_offset,
+            header.last_offset,
+            leader_epoch,
+            header.max_timestamp,
+            now_ms,
+            None if marker is None else state.aborted_by(header, marker, base_offset),
+        )
+        self._follow(header, marker)
         return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
@@ -176,8 +185,18 @@ class PartitionLog(LogState):
                     f"a batch at {header.base_offset} for {self.name}, "
                     f"which ends at {self.log_end_offset}",
                 )
-            batch = batches[position : position + header.size]
-            self._append_trusted(batch, header, parse_marker(batch, header), now_ms)
+            batch, state = batches[position : position + header.size], self.producer_state
+            marker = parse_marker(batch, header)
+            self._write(
+                batch,
+                header.base_offset,
+                header.last_offset,
+                header.leader_epoch,
+                header.max_timestamp,
+                now_ms,
+                None if marker is None else state.aborted_by(header, marker, header.base_offset),
+            )
+            self._follow(header, marker)
 
     def start_leader_epoch(self, leader_epoch: int) -> None:
         """This broker leads from here on; its records will carry this epoch."""
@@ -192,31 +211,6 @@ class PartitionLog(LogState):
             f"a batch of {len(batch)} bytes does not fit into a segment of "
             f"{self._config.segment_bytes}",
         )
-
-    def _append_trusted(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        marker: TransactionMarker | None,
-        now_ms: int,
-    ) -> None:
-        """Append a batch with its offsets in place, and follow it with the producer state."""
-        state = self.producer_state
-        base_offset = header.base_offset
-        self._write(
-            batch,
-            base_offset,
-            header.last_offset,
-            header.leader_epoch,
-            header.max_timestamp,
-            now_ms,
-            None if marker is None else state.aborted_by(header, marker, base_offset),
-        )
-        try:
-            if header.has_producer_id:
-                state.follow(header, marker)
-        finally:  # as above
-            self.log_end_offset = header.end_offset
 
     def _write(
         self,
@@ -245,6 +239,14 @@ class PartitionLog(LogState):
             raise self._failed(error, "append to") from error
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, base_offset)
+
+    def _follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """Count a batch that was written, and take over what it says of its producer."""
+        try:
+            if header.has_producer_id:
+                self.producer_state.follow(header, marker)
+        finally:  # as in `append_as_leader`
+            self.log_end_offset = header.end_offset
 
     # -- rolling -----------------------------------------------------------------------
 
@@ -364,14 +366,23 @@ class PartitionLog(LogState):
                 f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
                 f"{self.log_end_offset}",
             )
+        self.log_directory.check_readable()
         if start_offset >= end_offset:
-            self.log_directory.check_readable()
             return _NOTHING
         how = self._files.read_at if may_block else self._files.read_resident_at
-        found = self._look(
-            lambda: self.segments.read(start_offset, max_bytes, end_offset, minimum_one_batch, how)
-        )
-        return _NOTHING if found is None else ReadResult((found,))
+        while True:  # as in `_look`, which would make the way longer
+            segments = self.segments.snapshot()
+            try:
+                for segment, end in self.segments.between(start_offset, end_offset, how):
+                    found = segment.read(start_offset, max_bytes, end, minimum_one_batch, how)
+                    if found is not None:
+                        return ReadResult((found,))
+                return _NOTHING
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool = True
@@ -412,9 +423,12 @@ class PartitionLog(LogState):
             except BlockingIOError:
                 raise
             except OSError as error:
-                if isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments:
-                    continue  # a segment was deleted under our hands
-                raise self._failed(error, "read") from error
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
+
+    def _has_changed(self, segments: tuple[Segment, ...], error: OSError) -> bool:
+        """Whether a segment was deleted under our hands: then one has to look again."""
+        return isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments
 
     # -- removing ----------------------------------------------------------------------
 

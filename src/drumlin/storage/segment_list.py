@@ -86,29 +86,20 @@ class SegmentList:
         segments = self._segments
         return segments[_number_of(segments, offset) :]
 
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        end_offset: int,
-        minimum_one_batch: bool,
-        read: ReadAt,
-    ) -> FileSlice | None:
-        """Batches from `start_offset` on, of the first segment with any below `end_offset`."""
+    def between(
+        self, start_offset: int, end_offset: int, read: ReadAt
+    ) -> Iterator[tuple[Segment, int]]:
+        """Segments with offsets in the range, each with the position where those in it end."""
         segments = self._segments
         count = len(segments)
         for number in range(_number_of(segments, start_offset), count):
             segment = segments[number]
             if segment.base_offset >= end_offset:
-                return None
+                return
             if number + 1 < count and segments[number + 1].base_offset <= end_offset:
-                end = segment.size
+                yield segment, segment.size
             else:
-                end = segment.end_position(end_offset, read)
-            found = segment.read(start_offset, max_bytes, end, minimum_one_batch, read)
-            if found is not None:
-                return found
-        return None
+                yield segment, segment.end_position(end_offset, read)
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, may_block: bool

@@ -1,7 +1,7 @@
 """Protocol messages, version by version, on top of kio's generated schemas.
 
 kio has one class per message and version. Handlers should be written once, so a `Shape`
-builds the classes of one version by name and drops the fields that this version lacks.
+builds the classes of one version by name and drops the fields that only other versions have.
 Classes are imported when first used: start-up does not pay for APIs that are never called.
 """
 
@@ -12,10 +12,10 @@ import functools
 import importlib
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kio.schema.index import api_key_map, schema_name_map
 
@@ -24,6 +24,10 @@ from drumlin.wire.decoder import Decode, admit, decoder, open_twin, read_tags
 from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import ErrorCode, MalformedMessage
 from drumlin.wire.header_layouts import has_flexible_request_header, has_flexible_response_header
+from drumlin.wire.schema_fields import fields_of_all_versions
+
+if TYPE_CHECKING:
+    from kio.static.protocol import Entity
 
 ZERO: Final = timedelta(0)
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
@@ -61,25 +65,29 @@ _header_of: Final = from_tuple(RequestHeader)
 
 
 class Shape:
-    """Builds one version of one message; fields that the version does not have are dropped."""
+    """Builds one version of one message; fields that only other versions have are dropped."""
 
-    __slots__ = ("_builders", "_module", "version")
+    __slots__ = ("_api_name", "_builders", "_kind", "_module", "version")
 
-    def __init__(self, module: ModuleType, version: int) -> None:
-        self._module = module
-        self._builders: dict[str, Callable[..., Any]] = {}
+    def __init__(self, api_name: str, version: int, kind: str) -> None:
+        self._api_name, self._kind = api_name, kind
+        self._module = _module(api_name, version, kind)
+        self._builders: dict[str, Callable[..., Entity]] = {}
         self.version = version
 
-    def __call__(self, class_name: str, /, **fields: Any) -> Any:
+    def __call__(self, class_name: str, /, **fields: Any) -> Entity:
         """An instance of this version's class `class_name`.
 
         Raises:
             AttributeError: this version has no such class; see `has`.
+            TypeError: a field is missing, or no version of the message has it.
         """
         builder = self._builders.get(class_name)
         if builder is None:
-            builder = self._builders[class_name] = _builder(getattr(self._module, class_name))
-        return builder(fields)
+            entity = getattr(self._module, class_name)
+            some_version_has = fields_of_all_versions(self._api_name, self._kind)[class_name]
+            builder = self._builders[class_name] = _builder(entity, some_version_has)
+        return builder(**fields)
 
     def has(self, class_name: str) -> bool:
         """Whether this version has the class at all."""
@@ -93,7 +101,7 @@ class Shape:
         return any(each.name == field for each in known)
 
 
-def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
+def error_response(api_name: str, version: int, code: ErrorCode) -> Entity | None:
     """A response with only `code`; None if the API's response has no top-level error code."""
     entity = _payload_class(api_name, version, "response")
     known = {field.name: field for field in dataclasses.fields(entity)}
@@ -104,7 +112,8 @@ def error_response(api_name: str, version: int, code: ErrorCode) -> Any | None:
         for name, field in known.items()
         if field.default is dataclasses.MISSING
     }
-    return entity(**{**blank, "error_code": code})
+    answer: Entity = entity(**{**blank, "error_code": code})
+    return answer
 
 
 _BLANKS: Final = {
@@ -163,37 +172,36 @@ def _fewer_than(left: int, entity: Any) -> int:
     return left
 
 
-def _builder(entity: Any) -> Callable[[dict[str, Any]], Any]:
-    """What makes an instance out of a dict of fields, quickly.
+def _builder(entity: Any, some_version_has: Collection[str]) -> Callable[..., Entity]:
+    """What makes an instance out of its fields, quickly. Those of other versions are left out.
 
     The generated `__init__` of a frozen class sets every field through `object.__setattr__`
     by name. Here an open twin of the class is filled by plain assignment; in the end the same
     object becomes an instance of the class itself, immutable for its users.
+
+    The fields are parameters of the function made: Python itself refuses any other name.
     """
     names: dict[str, Any] = {
-        "new": functools.partial(object.__new__, open_twin(entity)),
-        "entity": entity,
+        "_new": functools.partial(object.__new__, open_twin(entity)),
+        "_entity": entity,
     }
-    lines = ["o = new()"]
+    parameters = []
+    lines = ["_o = _new()"]
     for number, field in enumerate(dataclasses.fields(entity)):
-        value = f"given[{field.name!r}]"
-        if field.default is not dataclasses.MISSING:
-            names[f"default{number}"] = field.default
-            value += f" if {field.name!r} in given else default{number}"
-        lines.append(f"o.{field.name} = {value}")
-    lines += ["o.__class__ = entity", "return o"]
+        if field.default is dataclasses.MISSING:
+            parameters.append(field.name)
+        else:
+            names[f"_default{number}"] = field.default
+            parameters.append(f"{field.name}=_default{number}")
+        lines.append(f"_o.{field.name} = {field.name}")
+    others = sorted(set(some_version_has).difference(entity.__slots__))
+    parameters += [f"{name}=None" for name in others]
+    lines += ["_o.__class__ = _entity", "return _o"]
     body = "\n".join(f"    {line}" for line in lines)
-    source = f"def build(given):\n{body}\n"
+    only_by_name = ["*", *parameters] if parameters else []
+    source = f"def {entity.__name__}({', '.join(only_by_name)}):\n{body}\n"
     exec(compile(source, f"<builder of {entity.__name__}>", "exec"), names)  # noqa: S102
-    build = cast(Callable[[dict[str, Any]], Any], names["build"])
-
-    def checked(given: dict[str, Any]) -> Any:
-        try:
-            return build(given)
-        except KeyError as error:
-            raise TypeError(f"{entity.__qualname__} needs {error.args[0]}") from None
-
-    return checked
+    return cast("Callable[..., Entity]", names[entity.__name__])
 
 
 def schema_versions(api_name: str) -> tuple[int, int]:
@@ -216,13 +224,13 @@ def _payload_class(api_name: str, version: int, kind: str) -> Any:
 @functools.cache
 def request_shape(api_name: str, version: int) -> Shape:
     """Builds requests of one version, for code that acts as a client."""
-    return Shape(_module(api_name, version, "request"), version)
+    return Shape(api_name, version, "request")
 
 
 @functools.cache
 def response_shape(api_name: str, version: int) -> Shape:
     """Builds responses of one version."""
-    return Shape(_module(api_name, version, "response"), version)
+    return Shape(api_name, version, "response")
 
 
 @functools.cache
@@ -238,6 +246,7 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
     if is_read:
         _decoder(api_name, version, "request")
     response_shape(api_name, version)
+    fields_of_all_versions(api_name, "response")
     encoder(_payload_class(api_name, version, "response"))
 
 

@@ -238,7 +238,8 @@ class Scenario:
         self.ids = getattr(self, "ids", None) or ProducerIds(next_block)
         topic = StateTopic(
             TRANSACTION_STATE,
-            self.log.append,
+            self.log.find,
+            self.log.flush,
             self.log.read,
             self.log.batch_bytes_max,
             lambda: 1,

@@ -77,7 +77,8 @@ class Cluster:
             ManualClock(),
             StateTopic(
                 TRANSACTION_STATE,
-                self.log.append,
+                self.log.find,
+                self.log.flush,
                 self.log.read,
                 self.log.batch_bytes_max,
                 lambda: COUNT if self.has_topic else None,

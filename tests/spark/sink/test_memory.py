@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rig.waiting import wait_until
 from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
@@ -47,11 +49,15 @@ def workers() -> dict[int, str]:
     return statuses
 
 
-def forget_peaks() -> None:
-    """What workers have held for other tests is not ours."""
-    for process in workers():
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{process}/clear_refs").write_text("5")
+def end_idle_workers() -> None:
+    """Spark starts new ones: what workers still hold of other tests is not this write's."""
+    found = set(workers())
+    tree = children()
+    idle = {each for daemon in found for each in tree.get(daemon, [])} & found
+    for process in idle:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    wait_until(lambda: not idle & set(workers()), "the end of idle workers")
 
 
 def largest_worker_mib() -> int:
@@ -80,7 +86,7 @@ def test_a_task_writes_more_than_it_may_hold(
     frame = spark.range(0, rows, 1, 1).selectExpr(
         "cast(id as string) AS key", f"cast(repeat('x', {size}) as binary) AS value"
     )
-    forget_peaks()
+    end_idle_workers()
     seen, ended = [0], threading.Event()
 
     def watch() -> None:

@@ -114,6 +114,14 @@ class Fetch:
 
     # -- what the two kinds do their own way --------------------------------------------
 
+    def may_start(self) -> bool:
+        """Whether to `start` now; if not, that is done when its turn has come.
+
+        Raises:
+            KafkaError: it can't be answered.
+        """
+        return True
+
     def is_large(self) -> bool:
         """Whether the next pass may take longer than a turn."""
         raise NotImplementedError
@@ -184,9 +192,26 @@ class Fetch:
     # -- the way ------------------------------------------------------------------------
 
     def start(self, later: Later | None = None) -> Parts | Later:
-        """The answer, or a `Later` for it: the one given, if there is one already."""
+        """Read, and answer if that is all; if a task goes on, or it waits, a `Later` is returned.
+
+        It is the one given, if there is one already.
+        """
+        self._was_woken = False
+        request = self.request
+        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
+        self.answers = []
         try:
-            parts = self._go()
+            if self.is_large():
+                parts = self._after_reading() if self._read_for_a_turn() else None
+            else:
+                self.prepare_now()
+                try:
+                    self.read_some(self.amount())
+                except BlockingIOError:
+                    self._go_on_in_task(None)
+                    parts = None
+                else:
+                    parts = self._after_reading()
         except BaseException:
             self.release()
             self.end(is_answered=False)
@@ -196,31 +221,19 @@ class Fetch:
             return parts
         return self.later(later)
 
-    def later(self, later: Later | None) -> Later:
-        """What the answer is going to settle."""
+    def later(self, later: Later | None = None) -> Later:
+        """What the answer is going to settle: the one given, if there is one already."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later
 
-    def _go(self) -> Parts | None:
-        """Read and answer; None if a task goes on, or it waits."""
-        self._was_woken = False
-        request = self.request
-        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
-        self.answers = []
-        if self.is_large():
-            work = self._read_all()
-            finished = one_turn(work, first_turn_ends_at(asyncio.get_running_loop()))
-            if finished is None or not finished.result:
-                self._go_on_in_task(None if finished else work)
-                return None
-        else:
-            self.prepare_now()
-            try:
-                self.read_some(self.amount())
-            except BlockingIOError:
-                self._go_on_in_task(None)
-                return None
-        return self._after_reading()
+    def _read_for_a_turn(self) -> bool:
+        """Read very many partitions; False if a task goes on."""
+        work = self._read_all()
+        finished = one_turn(work, first_turn_ends_at(asyncio.get_running_loop()))
+        if finished is not None and finished.result:
+            return True
+        self._go_on_in_task(None if finished else work)
+        return False
 
     def _read_all(self) -> Work[bool]:
         """Read on; False where the next partition needs the disk."""
@@ -303,11 +316,11 @@ class Fetch:
     def go_on(self) -> None:
         """As `start`, for a fetch whose answer is awaited already."""
         try:
-            parts = self._go()
+            parts = self.start(self._later)
         except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
-            self.fail(error)
+            self._tell(error)
             return
-        if parts is not None:
+        if not isinstance(parts, Later):
             self._settle(parts)
 
     # -- what takes longer --------------------------------------------------------------
@@ -396,15 +409,19 @@ class Fetch:
         self._later.settle(parts, error)
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error where there is room for one."""
+        """Break off, and answer with an error."""
         if self._is_over:
             return
+        self.release()
+        self.end(is_answered=False)
+        self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        """Answer with an error where there is room for one."""
         header = self.context.header
         code = error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
         if code is ErrorCode.unknown_server_error:
             _log.error("fetch v%d failed", header.api_version, exc_info=error)
-        self.release()
-        self.end(is_answered=False)
         if header.api_version < _SESSIONS_FROM:
             self._settle(None, MalformedMessage(f"fetch v{header.api_version} failed: {error}"))
         else:

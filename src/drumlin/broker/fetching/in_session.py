@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from drumlin.broker.context import RequestContext
     from drumlin.broker.fetching.session import Session, Watched
-    from drumlin.broker.later import Later, Parts
+    from drumlin.broker.later import Parts
     from drumlin.replication.partition import Partition
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
@@ -70,7 +70,7 @@ class SessionFetch(Fetch):
 
     # -- one after the other ------------------------------------------------------------
 
-    def start(self, later: Later | None = None) -> Parts | Later:
+    def may_start(self) -> bool:
         session = self._session
         if session is None:
             request, sessions = self.request, self.broker.fetch_sessions
@@ -80,14 +80,14 @@ class SessionFetch(Fetch):
                 busy.queue.append(self._take_turn)
                 if busy.fetch is not None:
                     busy.fetch.disturb()
-                return self.later(later)
+                return False
             try:
                 session = self._find()
             except KafkaError:
                 self.end(is_answered=False)
                 raise
         self._begin(session)
-        return super().start(later)
+        return True
 
     def _find(self) -> Session:
         request = self.request

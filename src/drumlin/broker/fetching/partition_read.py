@@ -81,7 +81,6 @@ class PartitionRead:
             BlockingIOError: unless it may block, and finding a batch needs the disk.
         """
         _, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes = wanted
-        aborted: Sequence[tuple[int, int]] | None = None
         records: Any = NOTHING
         try:
             if self._is_follower:
@@ -94,8 +93,7 @@ class PartitionRead:
                 if parts_at is not None:
                     return (0, *partition.offsets(), None, NOTHING, parts_at)
             is_committed = self._isolation_level == _READ_COMMITTED
-            if is_committed:
-                aborted = _NO_ABORTED
+            aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
             bytes_left = self.bytes_left
             offsets = partition.offsets()
             if fetch_offset == offsets[0]:
@@ -104,51 +102,32 @@ class PartitionRead:
                 partition.check_offset(fetch_offset)
                 records = NO_ROOM
             else:
-                most = min(bytes_left, max_bytes)
+                most, needs_one = min(bytes_left, max_bytes), self.read_bytes == 0
                 if is_committed:
-                    records, aborted = self._read_committed(
-                        partition, fetch_offset, most, may_block
+                    read, found = partition.read_committed(
+                        fetch_offset,
+                        most,
+                        _ABORTED_MAX,
+                        minimum_one_batch=needs_one,
+                        may_block=may_block,
                     )
+                    if found:  # of very many, the first
+                        aborted = [(each.producer_id, each.first_offset) for each in found]
                 else:
-                    records = self._read(partition, fetch_offset, most, may_block)
+                    read = partition.read(
+                        fetch_offset,
+                        most,
+                        self._isolation_level,
+                        minimum_one_batch=needs_one,
+                        may_block=may_block,
+                    )
+                if read.slices:
+                    records = read.slices[0] if read.slices[0].size else NO_ROOM
                 if may_block:
                     offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
             return failed(error.code)
         return (0, *offsets, aborted, records, None)
-
-    def _read(
-        self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
-    ) -> Any:
-        slices = partition.read(
-            fetch_offset,
-            max_bytes,
-            self._isolation_level,
-            minimum_one_batch=self.read_bytes == 0,
-            may_block=may_block,
-        ).slices
-        if not slices:
-            return NOTHING
-        records = slices[0]
-        return records if records.size else NO_ROOM
-
-    def _read_committed(
-        self, partition: Partition, fetch_offset: int, max_bytes: int, may_block: bool
-    ) -> tuple[Any, Sequence[tuple[int, int]]]:
-        """Records, and the aborted transactions among them: of very many, the first."""
-        read, aborted = partition.read_committed(
-            fetch_offset,
-            max_bytes,
-            _ABORTED_MAX,
-            minimum_one_batch=self.read_bytes == 0,
-            may_block=may_block,
-        )
-        if not read.slices:
-            return NOTHING, _NO_ABORTED
-        records = read.slices[0]
-        if not records.size:
-            return NO_ROOM, _NO_ABORTED
-        return records, [(each.producer_id, each.first_offset) for each in aborted]
 
 
 def unreadable(partition: Partition, error: OSError) -> Answer:

@@ -7,7 +7,7 @@ Before version 2 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
@@ -17,11 +17,14 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+    from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 
 _FENCED_FROM: Final = 2
 
 
-async def handle(context: RequestContext, request: AddOffsetsToTxnRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: AddOffsetsToTxnRequest, shape: Shape
+) -> AddOffsetsToTxnResponse:
     code = await _add(context, request)
     if code is ErrorCode.producer_fenced and context.version < _FENCED_FROM:
         code = ErrorCode.invalid_producer_epoch

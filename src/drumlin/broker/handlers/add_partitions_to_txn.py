@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.garbage import settled
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
     )
+    from kio.schema.add_partitions_to_txn.v5.response import (
+        AddPartitionsToTxnPartitionResult,
+        AddPartitionsToTxnResponse,
+        AddPartitionsToTxnTopicResult,
+    )
 
 _FENCED_FROM: Final = 2
 #: From this version on brokers send the request, and may name any topic.
@@ -46,7 +51,7 @@ async def handle(
     context: RequestContext,
     request: AddPartitionsToTxnRequest | OneTransactionRequest,
     shape: Shape,
-) -> Any:
+) -> AddPartitionsToTxnResponse | Work[AddPartitionsToTxnResponse]:
     if not hasattr(request, "transactions"):
         codes = await _add(
             context,
@@ -157,15 +162,15 @@ def _not_added(
     return told
 
 
-def _respond(shape: Shape, codes: Codes) -> Work[Any]:
+def _respond(shape: Shape, codes: Codes) -> Work[AddPartitionsToTxnResponse]:
     topics = yield from _topics(shape, codes)
     return shape(
         "AddPartitionsToTxnResponse", throttle_time=ZERO, results_by_topic_v3_and_below=topics
     )
 
 
-def _topics(shape: Shape, codes: Codes) -> Work[tuple[Any, ...]]:
-    by_topic: Growing[str, list[Any]] = Growing()
+def _topics(shape: Shape, codes: Codes) -> Work[tuple[AddPartitionsToTxnTopicResult, ...]]:
+    by_topic: Growing[str, list[AddPartitionsToTxnPartitionResult]] = Growing()
     for (topic, index), code in codes:
         by_topic.setdefault(topic, []).append(
             shape(

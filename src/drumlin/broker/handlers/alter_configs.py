@@ -6,7 +6,7 @@ fails by itself. One that is named twice is refused; Apache Kafka never answers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.config_changes import (
     KeyChange,
@@ -17,13 +17,16 @@ from drumlin.broker.config_changes import (
 )
 from drumlin.broker.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
-from drumlin.wire.messages import Shape
+from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
+    from kio.schema.alter_configs.v2.response import AlterConfigsResponse
 
 
-async def handle(context: RequestContext, request: AlterConfigsRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: AlterConfigsRequest, shape: Shape
+) -> AlterConfigsResponse:
     broker = context.broker
 
     async def alter(wanted: AlterConfigsResource) -> None:
@@ -34,4 +37,5 @@ async def handle(context: RequestContext, request: AlterConfigsRequest, shape: S
         alteration = replacement(broker, resource, configs)
         await alter_or_check(broker, resource, alteration, configs, request.validate_only)
 
-    return await answer_each(broker, request.resources, shape, "AlterConfigsResponse", alter)
+    responses = await answer_each(broker, request.resources, shape, alter)
+    return shape("AlterConfigsResponse", throttle_time=ZERO, responses=responses)

@@ -6,7 +6,7 @@ Records from the new start offset on are delivered again, even if they were deli
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.members.messages import TopicOutcome
@@ -16,13 +16,17 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.alter_share_group_offsets.v0.request import AlterShareGroupOffsetsRequest
+    from kio.schema.alter_share_group_offsets.v0.response import (
+        AlterShareGroupOffsetsResponse,
+        AlterShareGroupOffsetsResponseTopic,
+    )
 
 
 async def handle(
     context: RequestContext, request: AlterShareGroupOffsetsRequest, shape: Shape
-) -> Any:
+) -> AlterShareGroupOffsetsResponse:
     turns, code, message = context.broker.turns, ErrorCode.none, None
-    responses: tuple[Any, ...] = ()
+    responses: tuple[AlterShareGroupOffsetsResponseTopic, ...] = ()
     try:
         wanted = await turns.run(_wanted(request))
         outcomes = await context.broker.share_groups.alter_offsets(request.group_id, wanted)
@@ -51,7 +55,9 @@ def _wanted(request: AlterShareGroupOffsetsRequest) -> Work[list[tuple[str, dict
     return list(wanted.items())
 
 
-def _topics(shape: Shape, outcomes: Iterable[TopicOutcome]) -> Work[tuple[Any, ...]]:
+def _topics(
+    shape: Shape, outcomes: Iterable[TopicOutcome]
+) -> Work[tuple[AlterShareGroupOffsetsResponseTopic, ...]]:
     topics = []
     for outcome in outcomes:
         partitions = []

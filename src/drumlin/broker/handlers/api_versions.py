@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
@@ -24,13 +24,21 @@ from drumlin.wire.messages import API_KEYS, ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.api_versions.v4.request import ApiVersionsRequest
+    from kio.schema.api_versions.v4.response import (
+        ApiVersionsResponse,
+        FinalizedFeatureKey,
+        SupportedFeatureKey,
+    )
 
+_NO_EPOCH: Final = -1
 _API: Final = "api_versions"
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _PRODUCE_ADVERTISED_FROM: Final = 0
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest, shape: Shape) -> Any:
+def handle(
+    context: RequestContext, request: ApiVersionsRequest, shape: Shape
+) -> ApiVersionsResponse:
     if context.version >= 3:
         software = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(part) for part in software):
@@ -38,14 +46,14 @@ def handle(context: RequestContext, request: ApiVersionsRequest, shape: Shape) -
     return _response(shape, ErrorCode.none)
 
 
-def unsupported_version(shape: Shape) -> Any:
+def unsupported_version(shape: Shape) -> ApiVersionsResponse:
     """The answer, in version 0, to a version of ApiVersions that does not exist here."""
     return _response(shape, ErrorCode.unsupported_version, advertised=(_API,))
 
 
 def _response(
     shape: Shape, error_code: ErrorCode, advertised: Collection[str] = SERVED.keys()
-) -> Any:
+) -> ApiVersionsResponse:
     served = sorted((API_KEYS[name], *SERVED[name]) for name in advertised)
     api_keys = tuple(
         shape(
@@ -56,19 +64,20 @@ def _response(
         )
         for key, lowest, highest in served
     )
+    tells_features = error_code is ErrorCode.none and shape.has("SupportedFeatureKey")
     return shape(
         "ApiVersionsResponse",
         error_code=error_code,
         api_keys=api_keys,
         throttle_time=ZERO,
-        **(_features(shape) if error_code is ErrorCode.none else {}),
+        supported_features=_supported(shape) if tells_features else (),
+        finalized_features_epoch=FINALIZED_EPOCH if tells_features else _NO_EPOCH,
+        finalized_features=_finalized(shape) if tells_features else (),
     )
 
 
-def _features(shape: Shape) -> dict[str, Any]:
-    if not shape.has("SupportedFeatureKey"):
-        return {}
-    supported = tuple(
+def _supported(shape: Shape) -> tuple[SupportedFeatureKey, ...]:
+    return tuple(
         shape(
             "SupportedFeatureKey",
             name=each.name,
@@ -78,7 +87,10 @@ def _features(shape: Shape) -> dict[str, Any]:
         for each in FEATURES
         if each.lowest > 0 or shape.version >= LEVEL_0_FROM_VERSION
     )
-    finalized = tuple(
+
+
+def _finalized(shape: Shape) -> tuple[FinalizedFeatureKey, ...]:
+    return tuple(
         shape(
             "FinalizedFeatureKey",
             name=each.name,
@@ -87,8 +99,3 @@ def _features(shape: Shape) -> dict[str, Any]:
         )
         for each in FEATURES
     )
-    return {
-        "supported_features": supported,
-        "finalized_features_epoch": FINALIZED_EPOCH,
-        "finalized_features": finalized,
-    }

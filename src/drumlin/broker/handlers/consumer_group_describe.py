@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -23,6 +23,12 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.consumer_group_describe.v1.response import (
+        Assignment,
+        ConsumerGroupDescribeResponse,
+        DescribedGroup,
+    )
+    from kio.schema.consumer_group_describe.v1.response import Member as DescribedMember
 
 _PROTOCOL: Final = "consumer"
 _CLASSIC: Final = 0
@@ -33,7 +39,7 @@ _TRIES: Final = 3
 
 def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest, shape: Shape
-) -> Work[Any]:
+) -> Work[ConsumerGroupDescribeResponse]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.group_ids, lambda group_id: _describe(context, group_id, operations, shape)
@@ -43,7 +49,7 @@ def handle(
 
 def _describe(
     context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
-) -> Work[Any]:
+) -> Work[DescribedGroup]:
     try:
         if _PROTOCOL not in context.broker.config.group_coordinator_rebalance_protocols:
             raise KafkaError(ErrorCode.unsupported_version)
@@ -51,7 +57,8 @@ def _describe(
             raise KafkaError(ErrorCode.invalid_group_id)
         group = context.broker.groups.consumer_group(group_id)
     except KafkaError as error:
-        return refused_group(shape, group_id, error)
+        refusal: DescribedGroup = refused_group(shape, group_id, error)
+        return refusal
     revision, members = group.revision, []
     for member in list(group.members.values()):
         members.append((yield from _member(shape, group, member)))
@@ -73,7 +80,7 @@ def _describe(
     )
 
 
-def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[Any]:
+def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[DescribedMember]:
     said = member.subscription
     has: dict[UUID, set[int]] = {}
     for partitions in (member.progress.assigned, member.progress.revoking):
@@ -99,7 +106,7 @@ def _member(shape: Shape, group: ConsumerGroup, member: Member) -> Work[Any]:
 
 def _assignment(
     shape: Shape, group: ConsumerGroup, partitions: Mapping[UUID, Iterable[int]]
-) -> Work[Any]:
+) -> Work[Assignment]:
     topics = []
     for topic_id, indexes in list(partitions.items()):
         topic = group.context.topics.by_id(topic_id)

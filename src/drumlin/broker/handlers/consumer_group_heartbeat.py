@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.subscription_limit import check_named
@@ -22,12 +22,16 @@ from drumlin.coordination.pending_answer import Pending
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import unchanged_response
-from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.messages import ZERO, EncodedBody, Shape
 
 if TYPE_CHECKING:
     from kio.schema.consumer_group_heartbeat.v1.request import (
         ConsumerGroupHeartbeatRequest,
         TopicPartitions,
+    )
+    from kio.schema.consumer_group_heartbeat.v1.response import (
+        Assignment,
+        ConsumerGroupHeartbeatResponse,
     )
 
     from drumlin.broker.parts import BrokerData
@@ -43,7 +47,7 @@ _AT_ONCE_MAX: Final = 500
 _OWNED_MAX: Final = 50_000
 
 
-def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape) -> Any:
+def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest, shape: Shape) -> Answer:
     topics = request.topic_partitions
     if topics is None:
         return _beat(context, request, shape, None)
@@ -57,7 +61,7 @@ def _beat_in_turns(
     request: ConsumerGroupHeartbeatRequest,
     shape: Shape,
     topics: Sequence[TopicPartitions],
-) -> Work[Any]:
+) -> Work[ConsumerGroupHeartbeatResponse | EncodedBody | Waiting]:
     try:
         owned = yield from _owned(topics)
     except KafkaError as error:
@@ -70,7 +74,7 @@ def _beat(
     request: ConsumerGroupHeartbeatRequest,
     shape: Shape,
     owned: Partitions | None,
-) -> Any:
+) -> ConsumerGroupHeartbeatResponse | EncodedBody | Waiting:
     try:
         check_named(request.subscribed_topic_names)
         if not _is_served(context.broker):
@@ -137,7 +141,7 @@ def _owned(topics: Sequence[TopicPartitions]) -> Work[Partitions]:
     return partitions
 
 
-async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Any:
+async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Awaited:
     try:
         answer = await written
     except KafkaError as error:
@@ -146,7 +150,9 @@ async def _respond(shape: Shape, written: Pending[HeartbeatAnswer]) -> Any:
     return work if len(answer.assignment or ()) > _AT_ONCE_MAX else to_end(work)
 
 
-def _response(shape: Shape, answer: HeartbeatAnswer) -> Work[Any]:
+def _response(
+    shape: Shape, answer: HeartbeatAnswer
+) -> Work[ConsumerGroupHeartbeatResponse | EncodedBody]:
     assignment = None
     if answer.assignment is not None:
         assignment = yield from _assignment(shape, answer.assignment)
@@ -166,7 +172,7 @@ def _response(shape: Shape, answer: HeartbeatAnswer) -> Work[Any]:
     )
 
 
-def _assignment(shape: Shape, partitions: Partitions) -> Work[Any]:
+def _assignment(shape: Shape, partitions: Partitions) -> Work[Assignment]:
     topics = []
     for topic_id, indexes in partitions.items():
         topics.append(
@@ -176,7 +182,7 @@ def _assignment(shape: Shape, partitions: Partitions) -> Work[Any]:
     return shape("Assignment", topic_partitions=tuple(topics))
 
 
-def _refusal(shape: Shape, error: KafkaError) -> Any:
+def _refusal(shape: Shape, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return shape(
         "ConsumerGroupHeartbeatResponse",
         throttle_time=ZERO,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.topics import (
@@ -27,9 +27,15 @@ if TYPE_CHECKING:
         CreatePartitionsRequest,
         CreatePartitionsTopic,
     )
+    from kio.schema.create_partitions.v3.response import (
+        CreatePartitionsResponse,
+        CreatePartitionsTopicResult,
+    )
 
 
-async def handle(context: RequestContext, request: CreatePartitionsRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest, shape: Shape
+) -> CreatePartitionsResponse:
     broker = context.broker
     single, refused = await broker.turns.run(_sort(shape, request.topics))
     try:
@@ -40,19 +46,21 @@ async def handle(context: RequestContext, request: CreatePartitionsRequest, shap
         results = refused + await broker.turns.run(_refuse(shape, single, error))
         return _respond(shape, results)
 
-    async def grow(topic: CreatePartitionsTopic) -> Any:
+    async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         return await _grow(context, request, shape, topic)
 
     return _respond(shape, refused + await side_by_side(grow, single))
 
 
-def _respond(shape: Shape, results: Sequence[Any]) -> Any:
+def _respond(
+    shape: Shape, results: Sequence[CreatePartitionsTopicResult]
+) -> CreatePartitionsResponse:
     return shape("CreatePartitionsResponse", throttle_time=ZERO, results=tuple(results))
 
 
 def _sort(
     shape: Shape, topics: Sequence[CreatePartitionsTopic]
-) -> Work[tuple[list[CreatePartitionsTopic], list[Any]]]:
+) -> Work[tuple[list[CreatePartitionsTopic], list[CreatePartitionsTopicResult]]]:
     """The topics that the request names once, and the answers for the others."""
     named: Counter[str] = Counter()
     for topic in topics:
@@ -79,7 +87,7 @@ def _growth(topic: CreatePartitionsTopic) -> Growth:
 
 def _refuse(
     shape: Shape, topics: Sequence[CreatePartitionsTopic], error: KafkaError
-) -> Work[list[Any]]:
+) -> Work[list[CreatePartitionsTopicResult]]:
     results = []
     for topic in topics:
         results.append(_result(shape, topic.name, error))
@@ -92,7 +100,7 @@ async def _grow(
     request: CreatePartitionsRequest,
     shape: Shape,
     topic: CreatePartitionsTopic,
-) -> Any:
+) -> CreatePartitionsTopicResult:
     broker = context.broker
     assignments = None
     if topic.assignments is not None:
@@ -109,7 +117,7 @@ async def _grow(
     return _result(shape, topic.name, None)
 
 
-def _result(shape: Shape, name: str, error: KafkaError | None) -> Any:
+def _result(shape: Shape, name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:
     return shape(
         "CreatePartitionsTopicResult",
         name=name,

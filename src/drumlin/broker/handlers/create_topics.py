@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
@@ -31,6 +31,11 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+    from kio.schema.create_topics.v7.response import (
+        CreatableTopicConfigs,
+        CreatableTopicResult,
+        CreateTopicsResponse,
+    )
 
 #: Keys per topic; only some forty have a meaning.
 _KEYS_MAX: Final = 2_000
@@ -44,7 +49,9 @@ class _Sorted(NamedTuple):
     names: Sequence[str]
 
 
-async def handle(context: RequestContext, request: CreateTopicsRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: CreateTopicsRequest, shape: Shape
+) -> Work[CreateTopicsResponse]:
     turns = context.broker.turns
     wanted = await turns.run(_sort(request.topics))
     try:
@@ -57,7 +64,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest, shape: S
     # All are checked against the existing topics only: names within one request may collide.
     plans = await turns.run(_plan_all(context, wanted.wishes))
 
-    async def create(planned: tuple[str, TopicPlan | KafkaError]) -> Any:
+    async def create(planned: tuple[str, TopicPlan | KafkaError]) -> CreatableTopicResult:
         return await _create(context, shape, *planned, request.validate_only)
 
     results = await side_by_side(create, plans)
@@ -66,8 +73,8 @@ async def handle(context: RequestContext, request: CreateTopicsRequest, shape: S
 
 
 def _respond(
-    shape: Shape, results: Sequence[Any], refused: Sequence[str], error: KafkaError
-) -> Work[Any]:
+    shape: Shape, results: Sequence[CreatableTopicResult], refused: Sequence[str], error: KafkaError
+) -> Work[CreateTopicsResponse]:
     topics = list(results)
     for name in refused:
         topics.append(_failed(shape, name, error))
@@ -133,7 +140,7 @@ async def _create(
     name: str,
     plan: TopicPlan | KafkaError,
     validate_only: bool,
-) -> Any:
+) -> CreatableTopicResult:
     if isinstance(plan, KafkaError):
         return _failed(shape, name, plan)
     topic_id = uuid.uuid4()
@@ -154,7 +161,9 @@ async def _create(
     )
 
 
-def _configs(context: RequestContext, shape: Shape, plan: TopicPlan) -> tuple[Any, ...]:
+def _configs(
+    context: RequestContext, shape: Shape, plan: TopicPlan
+) -> tuple[CreatableTopicConfigs, ...]:
     if not shape.has("CreatableTopicConfigs"):
         return ()
     return tuple(
@@ -170,7 +179,7 @@ def _configs(context: RequestContext, shape: Shape, plan: TopicPlan) -> tuple[An
     )
 
 
-def _failed(shape: Shape, name: str, error: KafkaError) -> Any:
+def _failed(shape: Shape, name: str, error: KafkaError) -> CreatableTopicResult:
     return shape(
         "CreatableTopicResult",
         name=name,

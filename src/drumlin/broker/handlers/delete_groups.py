@@ -5,7 +5,7 @@ A share group loses its start offsets, too. A group named twice is deleted, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
@@ -15,9 +15,12 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.delete_groups.v2.response import DeleteGroupsResponse
 
 
-async def handle(context: RequestContext, request: DeleteGroupsRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: DeleteGroupsRequest, shape: Shape
+) -> DeleteGroupsResponse:
     broker = context.broker
     wanted = await broker.turns.run(distinct(request.groups_names))
     results, pace = [], Pace()

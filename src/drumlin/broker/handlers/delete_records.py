@@ -6,7 +6,7 @@ compacted. If a partition is named twice, the last offset counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
@@ -16,11 +16,17 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest
+    from kio.schema.delete_records.v2.response import (
+        DeleteRecordsPartitionResult,
+        DeleteRecordsResponse,
+    )
 
 _NO_LOW_WATERMARK: Final = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DeleteRecordsRequest, shape: Shape
+) -> Work[DeleteRecordsResponse]:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for each in topic.partitions:
@@ -37,7 +43,9 @@ def handle(context: RequestContext, request: DeleteRecordsRequest, shape: Shape)
     return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _delete(context: RequestContext, shape: Shape, topic: str, index: int, offset: int) -> Any:
+def _delete(
+    context: RequestContext, shape: Shape, topic: str, index: int, offset: int
+) -> DeleteRecordsPartitionResult:
     low_watermark, code = _NO_LOW_WATERMARK, ErrorCode.none
     try:
         if topic in INTERNAL_TOPICS:

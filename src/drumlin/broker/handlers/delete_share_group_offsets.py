@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.members.messages import Deleted
@@ -12,13 +12,17 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
+    from kio.schema.delete_share_group_offsets.v0.response import (
+        DeleteShareGroupOffsetsResponse,
+        DeleteShareGroupOffsetsResponseTopic,
+    )
 
 
 async def handle(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest, shape: Shape
-) -> Any:
+) -> DeleteShareGroupOffsetsResponse:
     code, message = ErrorCode.none, None
-    responses: tuple[Any, ...] = ()
+    responses: tuple[DeleteShareGroupOffsetsResponseTopic, ...] = ()
     try:
         names = (topic.topic_name for topic in request.topics)
         deleted = await context.broker.share_groups.delete_offsets(request.group_id, names)
@@ -34,7 +38,7 @@ async def handle(
     )
 
 
-def _told(shape: Shape, deleted: Deleted) -> Work[tuple[Any, ...]]:
+def _told(shape: Shape, deleted: Deleted) -> Work[tuple[DeleteShareGroupOffsetsResponseTopic, ...]]:
     topics = []
     for name, (topic_id, error) in deleted.items():
         topics.append(

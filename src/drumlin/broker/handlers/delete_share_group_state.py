@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.broker.share_state_requests import Fields, answer_partitions
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
@@ -15,17 +14,17 @@ if TYPE_CHECKING:
         DeleteShareGroupStateRequest,
         PartitionData,
     )
-
-_NAMES: Final = ("DeleteShareGroupStateResponse", "DeleteStateResult")
+    from kio.schema.delete_share_group_state.v0.response import DeleteShareGroupStateResponse
 
 
 async def handle(
     context: RequestContext, request: DeleteShareGroupStateRequest, shape: Shape
-) -> Any:
+) -> DeleteShareGroupStateResponse:
     share_state = context.broker.share_state
 
-    async def delete(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
+    async def delete(topic_id: UUID, wanted: PartitionData) -> Fields:
         await share_state.delete(request.group_id, topic_id, wanted.partition)
         return {}
 
-    return await answer_partitions(request, shape, _NAMES, {}, delete)
+    results = await answer_partitions(request, shape, "DeleteStateResult", {}, delete)
+    return shape("DeleteShareGroupStateResponse", results=results)

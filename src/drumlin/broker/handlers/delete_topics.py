@@ -8,7 +8,7 @@ Version notes: 3 adds TOPIC_DELETION_DISABLED; 5 adds messages; 6 takes topic id
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -21,6 +21,7 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as NamesRequest
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+    from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
 
 class _Failure(NamedTuple):
@@ -52,11 +53,11 @@ _DELETION_DISABLED_FROM: Final = 3
 
 async def handle(
     context: RequestContext, request: DeleteTopicsRequest | NamesRequest, shape: Shape
-) -> Any:
+) -> DeleteTopicsResponse:
     turns, image = context.broker.turns, context.broker.metadata.image
     refused, targets = await turns.run(_sorted(image, request, _refusal(context, request)))
 
-    async def delete(target: _Target) -> Any:
+    async def delete(target: _Target) -> DeletableTopicResult:
         return await _delete(context, shape, target)
 
     results = await turns.run(_refusals(shape, refused))
@@ -137,7 +138,7 @@ def _those_there(
     return targets
 
 
-def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[Any]]:
+def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[DeletableTopicResult]]:
     results = []
     for each in refused:
         results.append(_result(shape, each, each.failure))
@@ -146,7 +147,7 @@ def _refusals(shape: Shape, refused: list[_Target]) -> Work[list[Any]]:
     return results
 
 
-async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Any:
+async def _delete(context: RequestContext, shape: Shape, target: _Target) -> DeletableTopicResult:
     assert target.topic_id is not None
     failure = None
     try:
@@ -156,7 +157,7 @@ async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Any
     return _result(shape, target, failure)
 
 
-def _result(shape: Shape, target: _Target, failure: _Failure | None) -> Any:
+def _result(shape: Shape, target: _Target, failure: _Failure | None) -> DeletableTopicResult:
     return shape(
         "DeletableTopicResult",
         name=target.name,

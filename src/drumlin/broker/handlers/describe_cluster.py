@@ -6,7 +6,7 @@ adds fenced brokers, which do not exist here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -19,12 +19,15 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+    from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest, shape: Shape) -> Any:
+def handle(
+    context: RequestContext, request: DescribeClusterRequest, shape: Shape
+) -> DescribeClusterResponse:
     wanted = getattr(request, "endpoint_type", _BROKERS)
     if wanted == _CONTROLLERS:
         message = "this endpoint is a broker's, and a controller's is asked for"
@@ -60,7 +63,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest, shape: Shap
     )
 
 
-def _refuse(shape: Shape, code: ErrorCode, message: str) -> Any:
+def _refuse(shape: Shape, code: ErrorCode, message: str) -> DescribeClusterResponse:
     return shape(
         "DescribeClusterResponse",
         throttle_time=ZERO,

@@ -11,7 +11,7 @@ Version notes: 1 adds sources and synonyms; 3 adds types and documentation.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker import loggers
 from drumlin.broker.config_changes import (
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
         DescribeConfigsRequest,
         DescribeConfigsResource,
     )
+    from kio.schema.describe_configs.v4.response import (
+        DescribeConfigsResourceResult,
+        DescribeConfigsResponse,
+        DescribeConfigsResult,
+    )
 
 _TYPES: Final = frozenset({*ResourceType, BROKER_LOGGER, CLIENT_METRICS})
 #: Otherwise a small request could ask for gigabytes, by naming the broker many times.
@@ -50,7 +55,9 @@ _ENTRIES_MIN: Final = 4
 _UNKNOWN_TYPE: Final = "the request names a resource of a type that does not exist"
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DescribeConfigsRequest, shape: Shape
+) -> Work[DescribeConfigsResponse]:
     refusal: KafkaError | None = None
     for each in request.resources:
         if each.resource_type not in _TYPES:
@@ -68,7 +75,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest, shape: Shap
 
 def _describe_all(
     context: RequestContext, request: DescribeConfigsRequest, shape: Shape
-) -> Work[list[Any]]:
+) -> Work[list[DescribeConfigsResult]]:
     room = _ENTRIES_MAX
     results = []
     for resource in request.resources:
@@ -130,7 +137,9 @@ def _check_broker(context: RequestContext, name: str) -> None:
         raise KafkaError(ErrorCode.invalid_request, message)
 
 
-def _config(request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry) -> Any:
+def _config(
+    request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry
+) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     # A logger's documentation is always included, as in Apache Kafka.
     is_documented = getattr(request, "include_documentation", False) or not entry.type_number
@@ -158,9 +167,9 @@ def _config(request: DescribeConfigsRequest, shape: Shape, entry: ConfigEntry) -
 def _result(
     shape: Shape,
     resource: DescribeConfigsResource,
-    configs: Iterable[Any],
+    configs: Iterable[DescribeConfigsResourceResult],
     error: KafkaError | None,
-) -> Any:
+) -> DescribeConfigsResult:
     return shape(
         "DescribeConfigsResult",
         error_code=error.code if error else ErrorCode.none,

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.broker.context import RequestContext
@@ -22,13 +22,20 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+    from kio.schema.describe_groups.v6.response import (
+        DescribedGroup,
+        DescribedGroupMember,
+        DescribeGroupsResponse,
+    )
 
 _NOT_FOUND_IS_AN_ERROR: Final = 6
 #: Attempts for a group that changes meanwhile; after the last one members may be inconsistent.
 _TRIES: Final = 3
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DescribeGroupsRequest, shape: Shape
+) -> Work[DescribeGroupsResponse]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.groups, lambda group_id: _describe(context, group_id, operations, shape)
@@ -38,7 +45,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest, shape: Shape
 
 def _describe(
     context: RequestContext, group_id: str, operations: int, shape: Shape, tries_left: int = _TRIES
-) -> Work[Any]:
+) -> Work[DescribedGroup]:
     try:
         group = context.broker.groups.classic_group(group_id)
     except KafkaError as error:
@@ -71,18 +78,32 @@ def _describe(
     )
 
 
-def _described(shape: Shape, group_id: str, state: str, **fields: Any) -> Any:
-    blank = {
-        "error_code": ErrorCode.none,
-        "protocol_type": "",
-        "protocol_data": "",
-        "members": (),
-        "authorized_operations": OPERATIONS_NOT_ASKED,
-    }
-    return shape("DescribedGroup", group_id=group_id, group_state=state, **{**blank, **fields})
+def _described(
+    shape: Shape,
+    group_id: str,
+    state: str,
+    *,
+    error_code: ErrorCode = ErrorCode.none,
+    error_message: str | None = None,
+    protocol_type: str = "",
+    protocol_data: str = "",
+    members: tuple[DescribedGroupMember, ...] = (),
+    authorized_operations: int = OPERATIONS_NOT_ASKED,
+) -> DescribedGroup:
+    return shape(
+        "DescribedGroup",
+        group_id=group_id,
+        group_state=state,
+        error_code=error_code,
+        error_message=error_message,
+        protocol_type=protocol_type,
+        protocol_data=protocol_data,
+        members=members,
+        authorized_operations=authorized_operations,
+    )
 
 
-def _members(shape: Shape, group: Group) -> Work[tuple[Any, ...]]:
+def _members(shape: Shape, group: Group) -> Work[tuple[DescribedGroupMember, ...]]:
     members = []
     for member in list(group.membership.members.values()):
         members.append(_member(shape, group, member))
@@ -90,7 +111,7 @@ def _members(shape: Shape, group: Group) -> Work[tuple[Any, ...]]:
     return tuple(members)
 
 
-def _member(shape: Shape, group: Group, member: Member) -> Any:
+def _member(shape: Shape, group: Group, member: Member) -> DescribedGroupMember:
     # A member that has left meanwhile need not support the protocol that the group uses now.
     is_stable = group.state is GroupState.STABLE and member.member_id in group.membership.members
     return shape(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import Distinct
@@ -21,6 +21,11 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+    from kio.schema.describe_log_dirs.v5.response import (
+        DescribeLogDirsPartition,
+        DescribeLogDirsResponse,
+        DescribeLogDirsResult,
+    )
 
 _UNKNOWN_BYTES: Final = -1
 
@@ -28,7 +33,9 @@ _UNKNOWN_BYTES: Final = -1
 _Wanted = dict[str, Distinct[int]]
 
 
-async def handle(context: RequestContext, request: DescribeLogDirsRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: DescribeLogDirsRequest, shape: Shape
+) -> Work[DescribeLogDirsResponse]:
     directories = context.broker.logs.directories
     volumes = [await _volume(context, directory) for directory in directories]
     return _respond(context, request, shape, dict(zip(directories, volumes, strict=True)))
@@ -49,7 +56,7 @@ def _respond(
     request: DescribeLogDirsRequest,
     shape: Shape,
     volumes: Mapping[LogDirectory, os.statvfs_result | None],
-) -> Work[Any]:
+) -> Work[DescribeLogDirsResponse]:
     logs = context.broker.logs
     wanted: _Wanted | None = None
     if request.topics is not None:
@@ -60,7 +67,9 @@ def _respond(
                 of_topic = wanted[topic.topic] = Distinct()
             yield from of_topic.add(topic.partitions)
             yield
-    found: dict[LogDirectory, dict[str, list[Any]]] = {each: {} for each in volumes}
+    found: dict[LogDirectory, dict[str, list[DescribeLogDirsPartition]]] = {
+        each: {} for each in volumes
+    }
     for log in list(context.broker.logs):
         yield
         if wanted is not None and log.partition not in wanted.get(log.topic, ()):
@@ -95,10 +104,10 @@ def _result(
     shape: Shape,
     directory: LogDirectory,
     volume: os.statvfs_result | None,
-    topics: Mapping[str, Sequence[Any]],
+    topics: Mapping[str, Sequence[DescribeLogDirsPartition]],
     *,
     is_cordoned: bool,
-) -> Work[Any]:
+) -> Work[DescribeLogDirsResult]:
     told = []
     for name, partitions in topics.items():
         told.append(shape("DescribeLogDirsTopic", name=name, partitions=tuple(partitions)))

@@ -6,7 +6,7 @@ Each partition named is answered once, in the order in which they are named.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
@@ -17,11 +17,18 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+    from kio.schema.describe_producers.v0.response import (
+        DescribeProducersResponse,
+        PartitionResponse,
+        ProducerState,
+    )
 
 _NO_TRANSACTION: Final = -1
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: DescribeProducersRequest, shape: Shape
+) -> Work[DescribeProducersResponse]:
     topics = []
     answered: set[tuple[str, int]] = set()
     for topic in request.topics:
@@ -37,16 +44,18 @@ def handle(context: RequestContext, request: DescribeProducersRequest, shape: Sh
     return shape("DescribeProducersResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _partition(context: RequestContext, shape: Shape, topic: str, index: int) -> Work[Any]:
+def _partition(
+    context: RequestContext, shape: Shape, topic: str, index: int
+) -> Work[PartitionResponse]:
     code, message = ErrorCode.none, None
-    producers: list[Any] = []
+    producers: list[ProducerState] = []
     try:
         check_topic_name(topic)
         if topic not in context.broker.metadata.image.topics:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
         partition = context.broker.partitions.get(topic, index)
         partition.check_readable()
-        for entry in partition.producer_state.freeze().entries():
+        for entry in partition.active_producers():
             producers.append(_producer(shape, entry))
             yield
     except KafkaError as error:
@@ -60,7 +69,7 @@ def _partition(context: RequestContext, shape: Shape, topic: str, index: int) ->
     )
 
 
-def _producer(shape: Shape, entry: ProducerEntry) -> Any:
+def _producer(shape: Shape, entry: ProducerEntry) -> ProducerState:
     first_offset = entry.transaction_first_offset
     return shape(
         "ProducerState",

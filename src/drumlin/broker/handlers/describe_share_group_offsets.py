@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestGroup,
     )
+    from kio.schema.describe_share_group_offsets.v1.response import (
+        DescribeShareGroupOffsetsResponse,
+        DescribeShareGroupOffsetsResponseGroup,
+        DescribeShareGroupOffsetsResponsePartition,
+        DescribeShareGroupOffsetsResponseTopic,
+    )
 
 _NO_LAG: Final = -1
 #: Topics, and their partitions.
@@ -31,13 +37,13 @@ _NO_TOPIC: Final = UUID(int=0)
 
 async def handle(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest, shape: Shape
-) -> Any:
+) -> DescribeShareGroupOffsetsResponse:
     pace = Pace()
     counts: Counter[str] = Counter()
     for each in request.groups:
         counts[each.group_id] += 1
         await pace.give_way()
-    named: dict[Any, Any] = {}
+    named: dict[object, DescribeShareGroupOffsetsRequestGroup] = {}
     for number, each in enumerate(request.groups):
         # What is said again is answered once. To compare what says very much takes long.
         is_compared = counts[each.group_id] > 1 and _says_little(each)
@@ -56,10 +62,10 @@ def _says_little(wanted: DescribeShareGroupOffsetsRequestGroup) -> bool:
 
 async def _group(
     context: RequestContext, shape: Shape, pace: Pace, wanted: DescribeShareGroupOffsetsRequestGroup
-) -> Any:
+) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = wanted.group_id
     code, message = ErrorCode.none, None
-    topics: list[Any] = []
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = []
     await pace.give_way()
     try:
         asked: Iterable[tuple[str, Sequence[int]]]
@@ -87,7 +93,7 @@ async def _topic(
     group_id: str,
     name: str,
     partitions: Sequence[int],
-) -> Any:
+) -> DescribeShareGroupOffsetsResponseTopic:
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
     described = []
@@ -105,7 +111,7 @@ async def _topic(
 
 async def _partition(
     context: RequestContext, shape: Shape, group_id: str, name: str, topic_id: UUID, index: int
-) -> Any:
+) -> DescribeShareGroupOffsetsResponsePartition:
     start_offset, leader_epoch, lag = UNINITIALIZED_OFFSET, 0, _NO_LAG
     code, message = ErrorCode.none, None
     try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
 from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
         DescribeTopicPartitionsRequest,
         TopicRequest,
     )
+    from kio.schema.describe_topic_partitions.v0.response import (
+        DescribeTopicPartitionsResponse,
+        DescribeTopicPartitionsResponsePartition,
+        DescribeTopicPartitionsResponseTopic,
+    )
 
 #: How many names are sorted in one step.
 _AT_ONCE: Final = 1000
@@ -40,7 +46,7 @@ class _Cursor(NamedTuple):
 
 def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest, shape: Shape
-) -> Work[Any]:
+) -> Work[DescribeTopicPartitionsResponse]:
     image = context.broker.metadata.image
     asked: Iterator[str] = (topic.name for topic in request.topics)
     names = yield from distinct(asked)
@@ -81,8 +87,8 @@ def _points_nowhere(start: Cursor, names: Container[str]) -> bool:
 
 def _page(
     context: RequestContext, shape: Shape, names: Iterable[str], start: Cursor | None, limit: int
-) -> Work[tuple[list[Any], _Cursor | None]]:
-    topics: list[Any] = []
+) -> Work[tuple[list[DescribeTopicPartitionsResponseTopic], _Cursor | None]]:
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         yield
         if limit == 0:
@@ -108,11 +114,11 @@ def _page(
 def _topic(
     shape: Shape,
     name: str,
-    topic_id: Any,
-    partitions: Iterable[Any],
+    topic_id: UUID | None,
+    partitions: Iterable[DescribeTopicPartitionsResponsePartition],
     code: ErrorCode = ErrorCode.none,
     operations: int = TOPIC_OPERATIONS,
-) -> Any:
+) -> DescribeTopicPartitionsResponseTopic:
     return shape(
         "DescribeTopicPartitionsResponseTopic",
         error_code=code,
@@ -124,7 +130,9 @@ def _topic(
     )
 
 
-def _partition(context: RequestContext, shape: Shape, topic: str, state: PartitionState) -> Any:
+def _partition(
+    context: RequestContext, shape: Shape, topic: str, state: PartitionState
+) -> DescribeTopicPartitionsResponsePartition:
     led = leadership(context.broker, topic, state)
     return shape(
         "DescribeTopicPartitionsResponsePartition",
@@ -140,7 +148,7 @@ def _partition(context: RequestContext, shape: Shape, topic: str, state: Partiti
     )
 
 
-def _missing(shape: Shape, name: str) -> Any:
+def _missing(shape: Shape, name: str) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_topic_name(name)
         code = ErrorCode.unknown_topic_or_partition
@@ -149,7 +157,9 @@ def _missing(shape: Shape, name: str) -> Any:
     return _topic(shape, name, None, (), code)
 
 
-def _refuse(shape: Shape, wanted: Iterable[TopicRequest], code: ErrorCode) -> Work[Any]:
+def _refuse(
+    shape: Shape, wanted: Iterable[TopicRequest], code: ErrorCode
+) -> Work[DescribeTopicPartitionsResponse]:
     topics = []
     for each in wanted:
         topics.append(_topic(shape, each.name, None, (), code, OPERATIONS_NOT_ASKED))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
@@ -13,13 +13,17 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+    from kio.schema.describe_transactions.v0.response import (
+        DescribeTransactionsResponse,
+        TransactionState,
+    )
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def handle(
     context: RequestContext, request: DescribeTransactionsRequest, shape: Shape
-) -> Work[Any]:
+) -> Work[DescribeTransactionsResponse]:
     states = yield from each_once(
         request.transactional_ids, lambda each: _describe(context, shape, each)
     )
@@ -28,7 +32,9 @@ def handle(
     )
 
 
-def _describe(context: RequestContext, shape: Shape, transactional_id: str) -> Work[Any]:
+def _describe(
+    context: RequestContext, shape: Shape, transactional_id: str
+) -> Work[TransactionState]:
     try:
         metadata = context.broker.transactions.describe(transactional_id)
     except KafkaError as error:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import (
@@ -22,13 +22,14 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.end_txn.v5.request import EndTxnRequest
+    from kio.schema.end_txn.v5.response import EndTxnResponse
 
 _FENCED_FROM: Final = 2
 _EPOCH_BUMP_FROM: Final = 5
 _NOBODY: Final = Producer(-1, -1)
 
 
-async def handle(context: RequestContext, request: EndTxnRequest, shape: Shape) -> Any:
+async def handle(context: RequestContext, request: EndTxnRequest, shape: Shape) -> EndTxnResponse:
     version = EPOCH_BUMP_VERSION if context.version >= _EPOCH_BUMP_FROM else CLASSIC_VERSION
     code, producer = ErrorCode.none, _NOBODY
     try:

@@ -39,7 +39,8 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | Later:
     """
     if len(frame) > _READ_APART_BYTES:
         return _LargeFetch(context, frame).later
-    return _fetch(context, *_read(context, frame)).start()
+    fetch = _fetch(context, *_read(context, frame))
+    return fetch.start() if fetch.may_start() else fetch.later()
 
 
 def _read(context: RequestContext, frame: memoryview) -> tuple[FetchRequest, tuple[int, int]]:
@@ -82,8 +83,9 @@ class _LargeFetch:
         try:
             async with broker.fetch_sessions.reading_large:
                 request, size = await broker.threads.making(_read, context, frame)
-                self._fetch = _fetch(context, request, size)
-                parts = self._fetch.start(self.later)
+                fetch = self._fetch = _fetch(context, request, size)
+                later = self.later
+                parts = fetch.start(later) if fetch.may_start() else fetch.later(later)
         except MalformedMessage as error:
             self.later.settle(None, error)
         except KafkaError as error:

@@ -11,7 +11,7 @@ Up to version 3 one key is asked for, from version 4 several (KIP-699).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
@@ -23,6 +23,7 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.find_coordinator.v3.request import FindCoordinatorRequest as OneKeyRequest
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+    from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
@@ -47,7 +48,7 @@ class _Found(NamedTuple):
 
 async def handle(
     context: RequestContext, request: FindCoordinatorRequest | OneKeyRequest, shape: Shape
-) -> Any:
+) -> FindCoordinatorResponse:
     key_type = getattr(request, "key_type", _GROUP)
     if not hasattr(request, "coordinator_keys"):
         found = await _find(context, key_type, request.key)

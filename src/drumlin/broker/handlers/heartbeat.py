@@ -5,18 +5,18 @@ From version 3 static members give their instance id (KIP-345).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.heartbeat_response import heartbeat_response
-from drumlin.wire.messages import Shape
+from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
 
 
-def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> Any:
+def handle(context: RequestContext, request: HeartbeatRequest, shape: Shape) -> EncodedBody:
     code = ErrorCode.none
     try:
         context.broker.groups.heartbeat(

@@ -8,7 +8,7 @@ that may change at run time take effect at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker import loggers
 from drumlin.broker.config_changes import (
@@ -23,7 +23,7 @@ from drumlin.broker.config_changes import (
 from drumlin.broker.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.messages import Shape
+from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.incremental_alter_configs.v1.request import (
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
+    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 
 
 async def handle(
     context: RequestContext, request: IncrementalAlterConfigsRequest, shape: Shape
-) -> Any:
+) -> IncrementalAlterConfigsResponse:
     broker = context.broker
 
     async def alter(wanted: AlterConfigsResource) -> None:
@@ -49,9 +50,8 @@ async def handle(
         keys = [each.key for each in changes if each.operation is not Operation.DELETE]
         await alter_or_check(broker, resource, alteration, keys, request.validate_only)
 
-    return await answer_each(
-        broker, request.resources, shape, "IncrementalAlterConfigsResponse", alter
-    )
+    responses = await answer_each(broker, request.resources, shape, alter)
+    return shape("IncrementalAlterConfigsResponse", throttle_time=ZERO, responses=responses)
 
 
 def _change(config: AlterableConfig) -> KeyChange:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import Producer
@@ -21,6 +21,7 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+    from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NONE: Final = -1
@@ -28,7 +29,9 @@ _NOBODY: Final = Producer(_NONE, _NONE)
 _FENCED_FROM: Final = 4
 
 
-async def handle(context: RequestContext, request: InitProducerIdRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: InitProducerIdRequest, shape: Shape
+) -> InitProducerIdResponse:
     code, producer = ErrorCode.none, _NOBODY
     try:
         producer = await _init(context, request)

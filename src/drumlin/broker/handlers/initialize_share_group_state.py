@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.broker.share_state_requests import Fields, answer_partitions
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
@@ -15,19 +14,21 @@ if TYPE_CHECKING:
         InitializeShareGroupStateRequest,
         PartitionData,
     )
-
-_NAMES: Final = ("InitializeShareGroupStateResponse", "InitializeStateResult")
+    from kio.schema.initialize_share_group_state.v0.response import (
+        InitializeShareGroupStateResponse,
+    )
 
 
 async def handle(
     context: RequestContext, request: InitializeShareGroupStateRequest, shape: Shape
-) -> Any:
+) -> InitializeShareGroupStateResponse:
     share_state = context.broker.share_state
 
-    async def initialize(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
+    async def initialize(topic_id: UUID, wanted: PartitionData) -> Fields:
         await share_state.initialize(
             request.group_id, topic_id, wanted.partition, wanted.state_epoch, wanted.start_offset
         )
         return {}
 
-    return await answer_partitions(request, shape, _NAMES, {}, initialize)
+    results = await answer_partitions(request, shape, "InitializeStateResult", {}, initialize)
+    return shape("InitializeShareGroupStateResponse", results=results)

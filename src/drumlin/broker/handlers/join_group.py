@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
@@ -22,6 +22,7 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.join_group.v9.request import JoinGroupRequest
+    from kio.schema.join_group.v9.response import JoinGroupResponse
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _REQUIRES_KNOWN_MEMBER_ID: Final = 4
@@ -33,7 +34,9 @@ _MEMBERS_AT_ONCE: Final = 500
 _PROTOCOLS_MAX: Final = 100
 
 
-def handle(context: RequestContext, request: JoinGroupRequest, shape: Shape) -> Any:
+def handle(
+    context: RequestContext, request: JoinGroupRequest, shape: Shape
+) -> JoinGroupResponse | Work[JoinGroupResponse] | Waiting:
     if len(request.protocols) > _PROTOCOLS_MAX:
         return _response(shape, JoinAnswer(ErrorCode.invalid_request, request.member_id))
     rebalance_timeout = getattr(request, "rebalance_timeout", request.session_timeout)
@@ -61,16 +64,18 @@ def handle(context: RequestContext, request: JoinGroupRequest, shape: Shape) -> 
     return Waiting(_respond(shape, answer))
 
 
-async def _respond(shape: Shape, answer: Pending[JoinAnswer]) -> Any:
+async def _respond(
+    shape: Shape, answer: Pending[JoinAnswer]
+) -> JoinGroupResponse | Work[JoinGroupResponse]:
     return _response(shape, await answer)
 
 
-def _response(shape: Shape, answer: JoinAnswer) -> Any:
+def _response(shape: Shape, answer: JoinAnswer) -> JoinGroupResponse | Work[JoinGroupResponse]:
     making = _making(shape, answer)
     return making if len(answer.members) > _MEMBERS_AT_ONCE else to_end(making)
 
 
-def _making(shape: Shape, answer: JoinAnswer) -> Work[Any]:
+def _making(shape: Shape, answer: JoinAnswer) -> Work[JoinGroupResponse]:
     members = []
     for member in answer.members:
         members.append(

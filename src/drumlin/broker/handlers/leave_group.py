@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.context import Answer, RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.pending_answer import Pending
 from drumlin.turns import Pace
@@ -20,6 +20,7 @@ from drumlin.wire.messages import ZERO, Shape
 if TYPE_CHECKING:
     from kio.schema.leave_group.v2.request import LeaveGroupRequest as OneMemberRequest
     from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+    from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 #: How many members leave in one turn of the loop. Each may support a hundred protocols.
 _LEAVING_TOGETHER: Final = 50
@@ -27,7 +28,7 @@ _LEAVING_TOGETHER: Final = 50
 
 def handle(
     context: RequestContext, request: LeaveGroupRequest | OneMemberRequest, shape: Shape
-) -> Any:
+) -> Answer:
     if not hasattr(request, "members"):
         leaving = [LeavingMember(request.member_id)]
     elif len(request.members) > _LEAVING_TOGETHER:
@@ -45,8 +46,8 @@ def handle(
 
 async def _leave_in_pieces(
     context: RequestContext, shape: Shape, group_id: str, members: Sequence[MemberIdentity]
-) -> Any:
-    told: list[Any] = []
+) -> LeaveGroupResponse:
+    told: list[MemberResponse] = []
     pace, code = Pace(), ErrorCode.none
     try:
         for first in range(0, len(members), _LEAVING_TOGETHER):
@@ -61,7 +62,7 @@ async def _leave_in_pieces(
 
 async def _respond(
     shape: Shape, leaving: list[LeavingMember], answer: Pending[list[ErrorCode]]
-) -> Any:
+) -> LeaveGroupResponse:
     try:
         return _response(shape, leaving, await answer, ErrorCode.none)
     except KafkaError as error:
@@ -77,7 +78,7 @@ def _members(members: Iterable[MemberIdentity]) -> list[LeavingMember]:
 
 def _response(
     shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode], code: ErrorCode
-) -> Any:
+) -> LeaveGroupResponse:
     has_several = shape.has("MemberResponse")
     if not has_several and codes:
         code = codes[0]
@@ -85,7 +86,9 @@ def _response(
     return shape("LeaveGroupResponse", throttle_time=ZERO, error_code=code, members=members)
 
 
-def _told(shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode]) -> Iterator[Any]:
+def _told(
+    shape: Shape, leaving: list[LeavingMember], codes: list[ErrorCode]
+) -> Iterator[MemberResponse]:
     for member, code in zip(leaving, codes, strict=False):
         yield shape(
             "MemberResponse",

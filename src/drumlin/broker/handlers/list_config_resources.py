@@ -8,7 +8,7 @@ types; an empty list means all: every topic and broker, and the groups that have
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
@@ -19,11 +19,14 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+    from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 
 _TYPES: Final = (*ResourceType, BROKER_LOGGER, CLIENT_METRICS)
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ListConfigResourcesRequest, shape: Shape
+) -> Work[ListConfigResourcesResponse]:
     wanted: Iterable[int] = getattr(request, "resource_types", (CLIENT_METRICS,))
     types = set(wanted) or set(_TYPES)
     code, resources = ErrorCode.none, []

@@ -6,7 +6,7 @@ matter; unknown names match no group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
@@ -16,9 +16,12 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.list_groups.v5.request import ListGroupsRequest
+    from kio.schema.list_groups.v5.response import ListGroupsResponse
 
 
-def handle(context: RequestContext, request: ListGroupsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ListGroupsRequest, shape: Shape
+) -> Work[ListGroupsResponse]:
     states = yield from distinct(
         each.strip().lower() for each in getattr(request, "states_filter", ())
     )

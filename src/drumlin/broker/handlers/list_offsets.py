@@ -11,8 +11,8 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
@@ -22,6 +22,7 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+    from kio.schema.list_offsets.v11.response import ListOffsetsResponse
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2
@@ -40,7 +41,7 @@ _SINCE_VERSION: Final = {
 
 
 #: The request for each partition of each topic; None where a partition is named more than once.
-_Asked = Mapping[str, Mapping[int, Any]]
+_Asked = Mapping[str, Mapping[int, "ListOffsetsPartition | None"]]
 _AT_ONCE: Final = 1000
 
 
@@ -53,9 +54,11 @@ class _Found(NamedTuple):
 _NOTHING: Final = _Found()
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ListOffsetsRequest, shape: Shape
+) -> Work[ListOffsetsResponse | Awaitable[ListOffsetsResponse]]:
     # Each topic and partition is answered once, however often it is named.
-    asked: dict[str, dict[int, Any]] = {}
+    asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
     is_known = True
     for topic in request.topics:
         of_topic = asked.setdefault(topic.name, {}) if topic.partitions else {}
@@ -74,7 +77,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest, shape: Shape) -
 
 def _respond(
     context: RequestContext, request: ListOffsetsRequest, shape: Shape, asked: _Asked
-) -> Work[Any]:
+) -> Work[ListOffsetsResponse]:
     isolation_level = getattr(request, "isolation_level", 0)
     topics = []
     for name, parts in asked.items():

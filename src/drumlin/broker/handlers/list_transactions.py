@@ -7,7 +7,7 @@ RE2's syntax that the whole id must match). Unknown states are listed in the ans
 from __future__ import annotations
 
 import time
-from collections.abc import Container
+from collections.abc import Awaitable, Container
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -22,12 +22,16 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+    from kio.schema.list_transactions.v2.response import ListTransactionsResponse
+    from kio.schema.list_transactions.v2.response import TransactionState as ToldTransaction
 
 #: Time limit for matching the ids of one request in a thread. A single match may take seconds.
 _LONG_MATCHES_S: Final = 10.0
 
 
-def handle(context: RequestContext, request: ListTransactionsRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ListTransactionsRequest, shape: Shape
+) -> Work[ListTransactionsResponse | Awaitable[ListTransactionsResponse]]:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
         if each in BY_LABEL:
@@ -36,7 +40,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest, shape: Sha
             unknown.append(each)
         yield
     producer_ids = yield from distinct(request.producer_id_filters)
-    code, found, left = ErrorCode.none, list[Any](), list[Transaction]()
+    code, found, left = ErrorCode.none, list["ToldTransaction"](), list[Transaction]()
     pattern = getattr(request, "transactional_id_pattern", None)
     compiled: Any = None
     try:
@@ -65,10 +69,10 @@ async def _match_and_respond(
     context: RequestContext,
     shape: Shape,
     unknown: list[str],
-    found: list[Any],
+    found: list[ToldTransaction],
     compiled: Any,
     left: list[Transaction],
-) -> Any:
+) -> ListTransactionsResponse:
     """The answer, after a thread has matched the remaining ids: one request at a time."""
     broker = context.broker
     async with broker.transactions.long_matches:
@@ -81,7 +85,7 @@ async def _match_and_respond(
     return _respond(shape, ErrorCode.none, unknown, found)
 
 
-def _told(shape: Shape, transaction: Transaction) -> Any:
+def _told(shape: Shape, transaction: Transaction) -> ToldTransaction:
     return shape(
         "TransactionState",
         transactional_id=transaction.transactional_id,
@@ -90,7 +94,9 @@ def _told(shape: Shape, transaction: Transaction) -> Any:
     )
 
 
-def _respond(shape: Shape, code: ErrorCode, unknown: list[str], found: list[Any]) -> Any:
+def _respond(
+    shape: Shape, code: ErrorCode, unknown: list[str], found: list[ToldTransaction]
+) -> ListTransactionsResponse:
     return shape(
         "ListTransactionsResponse",
         throttle_time=ZERO,

@@ -14,11 +14,11 @@ top-level error code.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
 from drumlin.broker.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -26,7 +26,7 @@ from drumlin.broker.cluster_view import (
     TOPIC_OPERATIONS,
     visible_brokers,
 )
-from drumlin.broker.context import RequestContext
+from drumlin.broker.context import Answer, RequestContext
 from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
@@ -37,7 +37,9 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.metadata.v13.response import MetadataResponse
 
+Key = TypeVar("Key", str, UUID)
 _log = logging.getLogger(__name__)
 
 _BY_ID_FROM_VERSION: Final = 12
@@ -51,12 +53,12 @@ class _Plan:
     """What to answer: existing topics, between entries that are only errors."""
 
     topics: Sequence[TopicState] = ()
-    unknown_ids: Sequence[Any] = ()
+    unknown_ids: Sequence[UUID] = ()
     missing: Sequence[str] = ()
     refusal: ErrorCode | None = None
 
 
-def handle(context: RequestContext, request: MetadataRequest, shape: Shape) -> Any:
+def handle(context: RequestContext, request: MetadataRequest, shape: Shape) -> Answer:
     wanted = request.topics
     if wanted is None or (context.version == 0 and not wanted):
         topics = list(context.broker.metadata.image.topics.values())
@@ -66,13 +68,17 @@ def handle(context: RequestContext, request: MetadataRequest, shape: Shape) -> A
     return _carry_out(context, request, shape, to_end(_plan(context, wanted)))
 
 
-async def _plan_and_respond(context: RequestContext, request: MetadataRequest, shape: Shape) -> Any:
+async def _plan_and_respond(
+    context: RequestContext, request: MetadataRequest, shape: Shape
+) -> Work[MetadataResponse]:
     plan = await context.broker.turns.run(_plan(context, request.topics or ()))
     answer = _carry_out(context, request, shape, plan)
-    return await answer if inspect.iscoroutine(answer) else answer
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _carry_out(context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan) -> Any:
+def _carry_out(
+    context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
+) -> Work[MetadataResponse] | Awaitable[Work[MetadataResponse]]:
     if plan.refusal is not None:
         return _refuse(shape, request.topics or (), plan.refusal)
     if plan.missing and _may_create(context, request):
@@ -81,31 +87,43 @@ def _carry_out(context: RequestContext, request: MetadataRequest, shape: Shape, 
 
 
 def _plan(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> Work[_Plan]:
-    ids: dict[Any, None] = {}
-    names: dict[str | None, None] = {}
+    ids: dict[UUID, None] = {}
+    names: dict[str, None] = {}
+    is_nameless = False
     for each in wanted:
         topic_id = getattr(each, "topic_id", None)
         if topic_id:
             ids[topic_id] = None
-        names[each.name] = None
+        if each.name is None:
+            is_nameless = True
+        else:
+            names[each.name] = None
         yield
-    refusal = _refusal(context.version, has_id=bool(ids), is_nameless=None in names)
+    refusal = _refusal(context.version, has_id=bool(ids), is_nameless=is_nameless)
     if refusal is not None:
         return _Plan(refusal=refusal)
-    topics: list[TopicState] = []
-    missing: list[Any] = []
     image = context.broker.metadata.image
-    known: Any = image.topics_by_id if ids else image.topics
-    for key in ids or names:
+    if ids:
+        topics, unknown_ids = yield from _look_up(ids, image.topics_by_id)
+        return _Plan(topics, unknown_ids=unknown_ids)
+    topics, missing = yield from _look_up(names, image.topics)
+    return _Plan(topics, missing=missing)
+
+
+def _look_up(
+    keys: Iterable[Key], known: Mapping[Key, TopicState]
+) -> Work[tuple[list[TopicState], list[Key]]]:
+    """The topics, and the keys of those that are missing."""
+    topics: list[TopicState] = []
+    missing: list[Key] = []
+    for key in keys:
         topic = known.get(key)
         if topic is None:
             missing.append(key)
         else:
             topics.append(topic)
         yield
-    if ids:
-        return _Plan(topics, unknown_ids=missing)
-    return _Plan(topics, missing=missing)
+    return topics, missing
 
 
 def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | None:
@@ -115,7 +133,9 @@ def _refusal(version: int, *, has_id: bool, is_nameless: bool) -> ErrorCode | No
     return ErrorCode.unknown_server_error if is_nameless and not has_id else None
 
 
-def _refuse(shape: Shape, wanted: Sequence[MetadataRequestTopic], code: ErrorCode) -> Work[Any]:
+def _refuse(
+    shape: Shape, wanted: Sequence[MetadataRequestTopic], code: ErrorCode
+) -> Work[MetadataResponse]:
     topics = []
     for each in wanted:
         topic = shape(
@@ -148,7 +168,7 @@ def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
 
 async def _create_and_respond(
     context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
-) -> Any:
+) -> Work[MetadataResponse]:
     wanted = plan.missing[:PARTITIONS_PER_REQUEST_MAX]
     for first in range(0, len(wanted), _CREATED_AT_A_TIME):
         names = filter(_is_valid, wanted[first : first + _CREATED_AT_A_TIME])
@@ -173,7 +193,7 @@ def _is_valid(name: str) -> bool:
 
 def _respond(
     context: RequestContext, request: MetadataRequest, shape: Shape, plan: _Plan
-) -> Work[Any]:
+) -> Work[MetadataResponse]:
     image = context.broker.metadata.image
     with_operations = getattr(request, "include_topic_authorized_operations", False)
     variant = context.broker.topic_pieces.variant(shape, with_operations=with_operations)
@@ -221,7 +241,7 @@ def _error(
     shape: Shape,
     code: ErrorCode,
     name: str | None,
-    topic_id: Any,
+    topic_id: UUID | None,
     *,
     with_operations: bool = False,
 ) -> bytes:

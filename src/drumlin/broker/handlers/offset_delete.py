@@ -8,7 +8,7 @@ group refuses, its error is the whole answer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.turns import Work, let_go
@@ -17,6 +17,7 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
 
 #: One topic's partitions: index and code.
 _Results = list[tuple[int, ErrorCode]]
@@ -26,7 +27,9 @@ _Codes = dict[tuple[str, int], ErrorCode]
 _Unknown = list[tuple[str, tuple[int, ErrorCode] | None]]
 
 
-async def handle(context: RequestContext, request: OffsetDeleteRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: OffsetDeleteRequest, shape: Shape
+) -> Work[OffsetDeleteResponse]:
     unknown, known = await context.broker.turns.run(_sort(context, request.topics))
     try:
         deleting = context.broker.groups.delete_offsets(request.group_id, list(known))
@@ -63,7 +66,7 @@ def _respond(
     unknown: _Unknown,
     code_of: _Codes,
     codes: Sequence[ErrorCode],
-) -> Work[Any]:
+) -> Work[OffsetDeleteResponse]:
     """`codes`: one for each partition that exists, in order."""
     for each, code in zip(code_of, codes, strict=True):
         if code is not ErrorCode.none:
@@ -104,7 +107,9 @@ def _together(
     return topics.items()
 
 
-def _response(shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]) -> Work[Any]:
+def _response(
+    shape: Shape, code: ErrorCode, topics: Iterable[tuple[str, _Results]]
+) -> Work[OffsetDeleteResponse]:
     answers = []
     for name, results in topics:
         partitions = []

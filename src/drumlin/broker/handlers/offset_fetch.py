@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.broker.context import RequestContext
+from drumlin.broker.context import Answer, RequestContext
 from drumlin.broker.garbage import settled
 from drumlin.distinct import Distinct, distinct
 from drumlin.turns import Work, let_go
@@ -26,15 +26,22 @@ from drumlin.wire.offset_fetch_response import NO_OFFSET, pack_partitions
 
 if TYPE_CHECKING:
     from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest
+    from kio.schema.offset_fetch.v7.response import OffsetFetchResponseTopic as OneGroupTopic
     from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup as NamedTopicsGroup
     from kio.schema.offset_fetch.v10.request import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
     )
+    from kio.schema.offset_fetch.v10.response import (
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+        OffsetFetchResponseTopics,
+    )
 
     _Group = OneGroupRequest | NamedTopicsGroup | OffsetFetchRequestGroup
 
+Told = TypeVar("Told")
 _GROUP_ERROR: Final = 2
 _TOPIC_IDS: Final = 10
 _NO_EPOCH: Final = -1
@@ -63,7 +70,7 @@ class _Topic:
 
 def handle(
     context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
-) -> Any:
+) -> Answer:
     if context.broker.groups.has_unconfirmed:
         return _wait_and_respond(context, request, shape)
     return _respond(context, request, shape)
@@ -71,7 +78,7 @@ def handle(
 
 async def _wait_and_respond(
     context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
-) -> Any:
+) -> Work[OffsetFetchResponse]:
     try:
         await context.broker.groups.all_confirmed()
     except KafkaError as refusal:
@@ -84,7 +91,7 @@ def _respond(
     request: OffsetFetchRequest | OneGroupRequest,
     shape: Shape,
     refusal: KafkaError | None = None,
-) -> Work[Any]:
+) -> Work[OffsetFetchResponse]:
     """`refusal`: an error that is the answer for all groups."""
     if not hasattr(request, "groups"):
         return (yield from _one_group(context, request, shape, refusal))
@@ -99,7 +106,7 @@ def _respond(
 def _unlike(groups: Sequence[Any]) -> Work[list[Any]]:
     """The groups without those that repeat an earlier one."""
     ids = yield from distinct(group.group_id for group in groups)
-    said_before: Distinct[Any] = Distinct()
+    said_before: Distinct[object] = Distinct()
     found: list[Any] = []
     for group in groups:
         if ids.times(group.group_id) > 1:  # what else it says is compared as plain tuples: quick
@@ -151,13 +158,19 @@ def _committed(
 
 def _one_group(
     context: RequestContext, request: OneGroupRequest, shape: Shape, refusal: KafkaError | None
-) -> Work[Any]:
-    code, topics = ErrorCode.none, ()
+) -> Work[OffsetFetchResponse]:
+    code = ErrorCode.none
+    topics: tuple[OneGroupTopic, ...] = ()
     asked = yield from _asked(request)
     try:
         stable = getattr(request, "require_stable", False)
         fetched = yield from _committed(context, request, asked, stable, refusal)
-        topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopic", fetched)
+        topics = yield from _told(
+            fetched,
+            lambda each: shape(
+                "OffsetFetchResponseTopic", name=each.name, partitions=each.partitions()
+            ),
+        )
     except KafkaError as error:
         code = error.code
         if context.version < _GROUP_ERROR:
@@ -184,12 +197,18 @@ def _group_by_names(
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
-) -> Work[Any]:
-    code, topics = ErrorCode.none, ()
+) -> Work[OffsetFetchResponseGroup]:
+    code = ErrorCode.none
+    topics: tuple[OffsetFetchResponseTopics, ...] = ()
     asked = yield from _asked(group)
     try:
         fetched = yield from _committed(context, group, asked, stable, refusal)
-        topics = yield from _topics_by_name(shape, "OffsetFetchResponseTopics", fetched)
+        topics = yield from _told(
+            fetched,
+            lambda each: shape(
+                "OffsetFetchResponseTopics", name=each.name, partitions=each.partitions()
+            ),
+        )
     except KafkaError as error:
         code = error.code
     yield from let_go(asked or [])
@@ -204,10 +223,10 @@ def _group_by_ids(
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
-) -> Work[Any]:
+) -> Work[OffsetFetchResponseGroup]:
     image = context.broker.metadata.image
     asked: list[tuple[str, Sequence[int]]] | None = None
-    unknown: list[Any] = []
+    unknown: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         asked = []
         for topic in group.topics:
@@ -217,7 +236,8 @@ def _group_by_ids(
             else:
                 asked.append((name, topic.partition_indexes))
             yield
-    code, topics = ErrorCode.none, []
+    code = ErrorCode.none
+    topics: list[OffsetFetchResponseTopics] = []
     try:
         fetched = yield from _committed(context, group, asked, stable, refusal)
         for each in fetched:
@@ -245,10 +265,10 @@ def _group_by_ids(
     )
 
 
-def _topics_by_name(shape: Shape, class_name: str, fetched: list[_Topic]) -> Work[Any]:
+def _told(fetched: list[_Topic], tell: Callable[[_Topic], Told]) -> Work[tuple[Told, ...]]:
     topics = []
     for each in fetched:
-        topics.append(shape(class_name, name=each.name, partitions=each.partitions()))
+        topics.append(tell(each))
         yield
     yield from let_go(fetched)
     return settled(tuple(topics))
@@ -264,14 +284,18 @@ def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[En
     return EncodedItems(packed, len(partitions))
 
 
-def _unknown_topic(shape: Shape, topic: OffsetFetchRequestTopics) -> Work[Any]:
+def _unknown_topic(
+    shape: Shape, topic: OffsetFetchRequestTopics
+) -> Work[OffsetFetchResponseTopics]:
     partitions = yield from _failed(
         shape.version, topic.partition_indexes, ErrorCode.unknown_topic_id
     )
     return shape("OffsetFetchResponseTopics", topic_id=topic.topic_id, partitions=partitions)
 
 
-def _failed_topics(shape: Shape, request: OneGroupRequest, code: ErrorCode) -> Work[Any]:
+def _failed_topics(
+    shape: Shape, request: OneGroupRequest, code: ErrorCode
+) -> Work[tuple[OneGroupTopic, ...]]:
     topics = []
     for topic in request.topics or ():
         partitions = yield from _failed(shape.version, topic.partition_indexes, code)

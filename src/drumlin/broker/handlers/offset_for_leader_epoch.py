@@ -6,7 +6,7 @@ may differ. (-1, -1) means that the epoch is not known here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
 from drumlin.turns import Work
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
+    from kio.schema.offset_for_leader_epoch.v4.response import (
+        EpochEndOffset,
+        OffsetForLeaderEpochResponse,
+    )
 
 
 def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest, shape: Shape
-) -> Work[Any]:
+) -> Work[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         partitions = []
@@ -38,7 +42,7 @@ def handle(
 
 def _answer(
     context: RequestContext, shape: Shape, topic: str, wanted: OffsetForLeaderPartition
-) -> Any:
+) -> EpochEndOffset:
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
         partition = context.broker.partitions.get(topic, wanted.partition)

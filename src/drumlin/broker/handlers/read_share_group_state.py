@@ -5,12 +5,11 @@ Leaders with an older leader epoch are fenced from then on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.broker.share_state_requests import Fields, answer_partitions
 from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
 
@@ -19,15 +18,17 @@ if TYPE_CHECKING:
         PartitionData,
         ReadShareGroupStateRequest,
     )
+    from kio.schema.read_share_group_state.v0.response import ReadShareGroupStateResponse
 
-_NAMES: Final = ("ReadShareGroupStateResponse", "ReadStateResult")
-_BLANK: Final = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
+_BLANK: Final[Fields] = {"state_epoch": 0, "start_offset": 0, "state_batches": ()}
 
 
-async def handle(context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape
+) -> ReadShareGroupStateResponse:
     share_state, pace = context.broker.share_state, Pace()
 
-    async def read(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
+    async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch
         )
@@ -41,4 +42,5 @@ async def handle(context: RequestContext, request: ReadShareGroupStateRequest, s
             "state_batches": tuple(batches),
         }
 
-    return await answer_partitions(request, shape, _NAMES, _BLANK, read)
+    results = await answer_partitions(request, shape, "ReadStateResult", _BLANK, read)
+    return shape("ReadShareGroupStateResponse", results=results)

@@ -6,12 +6,11 @@ The leader epoch of the request is not checked. Version 1 adds how many records 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.broker.share_state_requests import Fields, answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
 
@@ -20,9 +19,11 @@ if TYPE_CHECKING:
         PartitionData,
         ReadShareGroupStateSummaryRequest,
     )
+    from kio.schema.read_share_group_state_summary.v1.response import (
+        ReadShareGroupStateSummaryResponse,
+    )
 
-_NAMES: Final = ("ReadShareGroupStateSummaryResponse", "ReadStateSummaryResult")
-_BLANK: Final = {
+_BLANK: Final[Fields] = {
     "state_epoch": 0,
     "leader_epoch": 0,
     "start_offset": 0,
@@ -32,10 +33,10 @@ _BLANK: Final = {
 
 async def handle(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest, shape: Shape
-) -> Any:
+) -> ReadShareGroupStateSummaryResponse:
     share_state = context.broker.share_state
 
-    async def read(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
+    async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
         state = await share_state.summary(request.group_id, topic_id, wanted.partition)
         return {
             "state_epoch": state.state_epoch,
@@ -44,4 +45,5 @@ async def handle(
             "delivery_complete_count": state.delivery_complete_count,
         }
 
-    return await answer_partitions(request, shape, _NAMES, _BLANK, read)
+    results = await answer_partitions(request, shape, "ReadStateSummaryResult", _BLANK, read)
+    return shape("ReadShareGroupStateSummaryResponse", results=results)

@@ -9,7 +9,7 @@ Version notes: 2 adds renewal of acquisition locks (KIP-1222), and their duratio
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_fetch.acknowledgements import (
@@ -28,13 +28,14 @@ from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+    from kio.schema.share_acknowledge.v2.response import ShareAcknowledgeResponse
 
 _RENEW_FROM: Final = 2
 
 
 def handle(
     context: RequestContext, request: ShareAcknowledgeRequest, shape: Shape
-) -> Work[Awaitable[Work[Any]]]:
+) -> Work[Awaitable[Work[ShareAcknowledgeResponse]]]:
     shares = context.broker.shares
     member = member_of(request)
     epoch = request.share_session_epoch
@@ -67,7 +68,7 @@ async def _respond(
     begun: Acknowledging,
     *,
     is_last: bool,
-) -> Work[Any]:
+) -> Work[ShareAcknowledgeResponse]:
     shares, member = context.broker.shares, session.member
     answers = await begun.answers()
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
@@ -76,20 +77,21 @@ async def _respond(
     return _told(shape, answers, lock_duration_s)
 
 
-def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[Any]:
+def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[ShareAcknowledgeResponse]:
     partitions = []
     for shared, (code, message) in answers.items():
-        answer = shape(
+        told = shape(
             "PartitionData",
             partition_index=shared.partition,
             error_code=code,
             error_message=message,
             current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
         )
-        partitions.append((shared, answer))
+        partitions.append((shared, told))
         yield
     yield from let_go(answers)
-    told = share_answer(shape, "ShareAcknowledgeResponse", lock_duration_s, partitions)
-    answer = yield from told
+    answer: ShareAcknowledgeResponse = yield from share_answer(
+        shape, "ShareAcknowledgeResponse", lock_duration_s, partitions
+    )
     yield from let_go(partitions)
     return answer

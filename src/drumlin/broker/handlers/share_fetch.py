@@ -11,7 +11,7 @@ Version notes: 2 strict limits (KIP-1206) and renewal of locks (KIP-1222), which
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.broker.share_fetch.acknowledgements import (
@@ -33,6 +33,7 @@ from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from kio.schema.share_fetch.v2.request import ShareFetchRequest
+    from kio.schema.share_fetch.v2.response import PartitionData, ShareFetchResponse
 
 _RENEW_FROM: Final = 2
 #: Partitions in the answer, and ranges of records: more are put together in turns, and encoded in
@@ -129,7 +130,7 @@ def _continue_session(
     return session.in_turn(epoch)
 
 
-async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: float) -> Any:
+async def _refuse_later(context: RequestContext, error: KafkaError, delay_s: float) -> NoReturn:
     await context.broker.shares.hold_back(delay_s)
     raise error
 
@@ -141,7 +142,7 @@ async def _respond(
     member: Member,
     fetch: ShareFetch,
     begun: Acknowledging,
-) -> Any:
+) -> ShareFetchResponse | Work[ShareFetchResponse]:
     await fetch.run()
     acknowledged = await begun.answers()
     shares = context.broker.shares
@@ -162,15 +163,17 @@ def _told(
     fetch: ShareFetch,
     acknowledged: Answers,
     lock_duration_s: float,
-) -> Work[Any]:
+) -> Work[ShareFetchResponse]:
     """The answer; empties `fetch` on the way, as freeing very much at once takes long."""
-    partitions: dict[SessionPartition, Any] = {}
+    partitions: dict[SessionPartition, PartitionData] = {}
     for shared in named:
         if shared not in partitions:
             partitions[shared] = _partition(shape, shared, fetch, acknowledged)
         yield
     told = partitions.items()
-    answer = yield from share_answer(shape, "ShareFetchResponse", lock_duration_s, told)
+    answer: ShareFetchResponse = yield from share_answer(
+        shape, "ShareFetchResponse", lock_duration_s, told
+    )
     yield from let_go(named, partitions, acknowledged)
     yield from fetch.let_go()
     return answer
@@ -181,7 +184,7 @@ def _partition(
     shared: SessionPartition,
     fetch: ShareFetch,
     acknowledged: Answers,
-) -> Any:
+) -> PartitionData:
     given = fetch.given.get(shared)
     code, message = acknowledged.get(shared, Answer())
     return shape(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.group_descriptions import authorized_operations, refused_group
@@ -14,11 +14,18 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+    from kio.schema.share_group_describe.v1.response import (
+        DescribedGroup,
+        Member,
+        ShareGroupDescribeResponse,
+    )
 
 _ASSIGNOR: Final = "simple"
 
 
-def handle(context: RequestContext, request: ShareGroupDescribeRequest, shape: Shape) -> Work[Any]:
+def handle(
+    context: RequestContext, request: ShareGroupDescribeRequest, shape: Shape
+) -> Work[ShareGroupDescribeResponse]:
     operations = authorized_operations(request)
     groups = yield from each_once(
         request.group_ids, lambda group_id: _describe(context, shape, group_id, operations)
@@ -26,11 +33,14 @@ def handle(context: RequestContext, request: ShareGroupDescribeRequest, shape: S
     return shape("ShareGroupDescribeResponse", throttle_time=ZERO, groups=tuple(groups))
 
 
-def _describe(context: RequestContext, shape: Shape, group_id: str, operations: int) -> Work[Any]:
+def _describe(
+    context: RequestContext, shape: Shape, group_id: str, operations: int
+) -> Work[DescribedGroup]:
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
-        return refused_group(shape, group_id, error)
+        refusal: DescribedGroup = refused_group(shape, group_id, error)
+        return refusal
     described = group.describe()
     state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch
     members = []
@@ -51,7 +61,7 @@ def _describe(context: RequestContext, shape: Shape, group_id: str, operations: 
     )
 
 
-def _member(context: RequestContext, shape: Shape, member: DescribedMember) -> Any:
+def _member(context: RequestContext, shape: Shape, member: DescribedMember) -> Member:
     image = context.broker.metadata.image
     held = tuple(
         shape("TopicPartitions", topic_id=topic_id, topic_name=name, partitions=partitions)

@@ -6,7 +6,7 @@ Epoch 0 joins, -1 leaves. A member chooses its own id.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.groups.subscription_limit import check_named
@@ -23,13 +23,17 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
+    from kio.schema.share_group_heartbeat.v1.response import Assignment as ToldAssignment
+    from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
 
 _NOTHING: Final = ShareHeartbeatAnswer("", 0)
 #: How many topics of a member's assignment are written without yielding.
 _AT_ONCE_MAX: Final = 500
 
 
-async def handle(context: RequestContext, request: ShareGroupHeartbeatRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: ShareGroupHeartbeatRequest, shape: Shape
+) -> ShareGroupHeartbeatResponse | Work[ShareGroupHeartbeatResponse]:
     topics = request.subscribed_topic_names
     try:
         _check(request)
@@ -68,7 +72,9 @@ def _check(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.invalid_request, problem)
 
 
-def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None) -> Work[Any]:
+def _answered(
+    shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | None
+) -> Work[ShareGroupHeartbeatResponse]:
     assignment = None
     if answer.assignment is not None:
         assignment = yield from _assignment(shape, answer.assignment)
@@ -84,7 +90,7 @@ def _answered(shape: Shape, answer: ShareHeartbeatAnswer, error: KafkaError | No
     )
 
 
-def _assignment(shape: Shape, assignment: Assignment) -> Work[Any]:
+def _assignment(shape: Shape, assignment: Assignment) -> Work[ToldAssignment]:
     topics = []
     for topic_id, partitions in assignment.items():
         topics.append(shape("TopicPartitions", topic_id=topic_id, partitions=partitions))

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext, Waiting
 from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
@@ -18,11 +18,14 @@ from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.sync_group.v5.request import SyncGroupRequest
+    from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 _PROTOCOL_IS_MANDATORY: Final = 5
 
 
-def handle(context: RequestContext, request: SyncGroupRequest, shape: Shape) -> Any:
+def handle(
+    context: RequestContext, request: SyncGroupRequest, shape: Shape
+) -> SyncGroupResponse | Waiting:
     protocol_type = getattr(request, "protocol_type", None)
     protocol_name = getattr(request, "protocol_name", None)
     if context.version >= _PROTOCOL_IS_MANDATORY and None in (protocol_type, protocol_name):
@@ -44,11 +47,11 @@ def handle(context: RequestContext, request: SyncGroupRequest, shape: Shape) -> 
     return Waiting(_respond(shape, answer))
 
 
-async def _respond(shape: Shape, answer: Pending[SyncAnswer]) -> Any:
+async def _respond(shape: Shape, answer: Pending[SyncAnswer]) -> SyncGroupResponse:
     return _response(shape, await answer)
 
 
-def _response(shape: Shape, answer: SyncAnswer) -> Any:
+def _response(shape: Shape, answer: SyncAnswer) -> SyncGroupResponse:
     return shape(
         "SyncGroupResponse",
         throttle_time=ZERO,

@@ -12,13 +12,14 @@ TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
-from drumlin.broker.context import RequestContext
+from drumlin.broker.context import Answer, RequestContext
 from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
 from drumlin.coordination.groups.commit import Commit, TopicOffsets
 from drumlin.coordination.state_batches import Producer
@@ -60,11 +61,13 @@ def parse(_version: int, frame: memoryview, position: int) -> Unread:
     return Unread(frame, position)
 
 
-def handle(context: RequestContext, request: Unread, shape: Shape) -> Any:
+def handle(context: RequestContext, request: Unread, shape: Shape) -> Answer:
     return few_at_a_time(context, request, _work(context, request, shape.version))
 
 
-def _work(context: RequestContext, request: Unread, version: int) -> Work[Any]:
+def _work(
+    context: RequestContext, request: Unread, version: int
+) -> Work[EncodedBody | Awaitable[EncodedBody]]:
     asked = yield from read_txn_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
@@ -117,24 +120,23 @@ async def _verify(context: RequestContext, request: TxnCommitRequest) -> Verific
     if not is_required and not adds:
         return NOT_REQUIRED
     producer = Producer(request.producer_id, request.producer_epoch)
-    state = broker.partitions.get(GROUP_METADATA, index).producer_state
-    verification = state.begin_verification(
+    partition = broker.partitions.get(GROUP_METADATA, index)
+    verification = partition.begin_verification(
         *producer, _NO_SEQUENCE, broker.clock.wall_ms(), supports_epoch_bump=adds
     )
     if verification is None:
         return None  # the transaction is open in the log
-    partition = (GROUP_METADATA, index)
     codes = await ask_coordinator(
         broker,
         request.transactional_id,
         producer,
-        [partition],
+        [(GROUP_METADATA, index)],
         adds=adds,
         knows_abortable=context.version >= _ABORTABLE_FROM,
     )
-    code = codes[partition]
+    code = codes[GROUP_METADATA, index]
     if code is not ErrorCode.none:
-        not_confirmed(broker, code, state, producer.producer_id, verification)
+        not_confirmed(broker, code, partition.withdrawal_of(producer.producer_id, verification))
         raise KafkaError(code)
     return verification if is_required else NOT_REQUIRED
 
@@ -151,7 +153,7 @@ def _answer(
     `codes`: of the accepted offsets in turn, or of all of them. `offsets`: of which nothing is
     left either, where there are very many.
     """
-    results: Growing[Any, dict[int, ErrorCode]] = Growing()
+    results: Growing[str | UUID | None, dict[int, ErrorCode]] = Growing()
     for topic in asked.commit.topics:
         yield
         if topic.partitions or topic.topic in sorted_out.refused:

@@ -5,12 +5,12 @@ Version 1 adds how many records are complete (KIP-1226).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import answer_partitions
+from drumlin.broker.share_state_requests import Fields, answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT, ShareState, StateBatch
 from drumlin.turns import Pace
 from drumlin.wire.messages import Shape
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
         WriteShareGroupStateRequest,
     )
     from kio.schema.write_share_group_state.v1.request import StateBatch as StateBatchData
+    from kio.schema.write_share_group_state.v1.response import WriteShareGroupStateResponse
 
-_NAMES: Final = ("WriteShareGroupStateResponse", "WriteStateResult")
 #: Batches that are converted before other work gets its turn.
 _AT_ONCE: Final = 100
 
 
 async def handle(
     context: RequestContext, request: WriteShareGroupStateRequest, shape: Shape
-) -> Any:
+) -> WriteShareGroupStateResponse:
     share_state, pace = context.broker.share_state, Pace()
 
-    async def write(topic_id: UUID, wanted: PartitionData) -> Mapping[str, Any]:
+    async def write(topic_id: UUID, wanted: PartitionData) -> Fields:
         state = ShareState(
             wanted.state_epoch,
             wanted.leader_epoch,
@@ -43,7 +43,8 @@ async def handle(
         await share_state.write(request.group_id, topic_id, wanted.partition, state)
         return {}
 
-    return await answer_partitions(request, shape, _NAMES, {}, write)
+    results = await answer_partitions(request, shape, "WriteStateResult", {}, write)
+    return shape("WriteShareGroupStateResponse", results=results)
 
 
 async def _batches(given: Sequence[StateBatchData], pace: Pace) -> tuple[StateBatch, ...]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.garbage import settled
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
         WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,
     )
+    from kio.schema.write_txn_markers.v2.response import (
+        WritableTxnMarkerPartitionResult,
+        WritableTxnMarkerResult,
+        WriteTxnMarkersResponse,
+    )
 
 #: Partitions of a marker that are written to before the answer about them is put together.
 _WRITTEN_TOGETHER: Final = 1000
@@ -37,7 +42,9 @@ _WRITTEN_TOGETHER: Final = 1000
 Codes = Growing[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape) -> Any:
+async def handle(
+    context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape
+) -> Work[WriteTxnMarkersResponse]:
     by_producer: Growing[int, Codes] = Growing()
     turns = context.broker.turns
     for each in request.markers:
@@ -68,7 +75,7 @@ def _partitions(topics: Iterable[WritableTxnMarkerTopic]) -> Work[Distinct[Topic
     return partitions
 
 
-def _respond(shape: Shape, by_producer: Growing[int, Codes]) -> Work[Any]:
+def _respond(shape: Shape, by_producer: Growing[int, Codes]) -> Work[WriteTxnMarkersResponse]:
     results = []
     for producer_id, codes in by_producer.items():
         results.append((yield from _result(shape, producer_id, codes)))
@@ -77,8 +84,8 @@ def _respond(shape: Shape, by_producer: Growing[int, Codes]) -> Work[Any]:
     return shape("WriteTxnMarkersResponse", markers=tuple(results))
 
 
-def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[Any]:
-    partitions: Growing[str, list[Any]] = Growing()
+def _result(shape: Shape, producer_id: int, codes: Codes) -> Work[WritableTxnMarkerResult]:
+    partitions: Growing[str, list[WritableTxnMarkerPartitionResult]] = Growing()
     for (topic, index), code in codes.items():
         partitions.setdefault(topic, []).append(
             shape("WritableTxnMarkerPartitionResult", partition_index=index, error_code=code)

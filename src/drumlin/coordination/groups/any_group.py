@@ -46,6 +46,9 @@ class AnyGroup(Protocol):
             KafkaError: it may not commit.
         """
 
+    def note_commit(self, committer: Committer) -> None:
+        """Offsets are committed, after the check: where that counts as a heartbeat, it is one."""
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
         Raises:

@@ -18,6 +18,7 @@ from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import (
     BATCH_BYTES_MAX,
     Producer,
@@ -43,7 +44,7 @@ class AtomicWriter:
     """Transactions within a partition of `__consumer_offsets` that is led here.
 
     Handed in:
-        append(shard, batch), is_ours(shard), batch_bytes_max(shard), background: the coordinator's.
+        writer, background: the coordinator's.
         clock: wall time, for records.
         producer_ids: a new one for each transaction.
         codec(): how batches are compressed, a number of `CODECS`.
@@ -51,16 +52,13 @@ class AtomicWriter:
 
     def __init__(
         self,
-        append: Callable[[GroupShard, bytearray], Confirmation | None],
-        is_ours: Callable[[GroupShard], bool],
-        batch_bytes_max: Callable[[GroupShard], int],
+        writer: ShardWriter[GroupShard, GroupRecord],
         background: Background,
         clock: Clock,
         producer_ids: ProducerIds,
         codec: Callable[[], int],
     ) -> None:
-        self._append, self._is_ours, self._batch_bytes_max = append, is_ours, batch_bytes_max
-        self._background = background
+        self._writer, self._background = writer, background
         self._clock, self._producer_ids, self._codec = clock, producer_ids, codec
 
     async def new_producer(self) -> Producer:
@@ -73,7 +71,7 @@ class AtomicWriter:
         Raises:
             KafkaError: the partition cannot be written to.
         """
-        limit = self._batch_bytes_max(shard)
+        limit = self._writer.batch_bytes_max(shard)
         bytes_max = min(
             record_bytes_max(limit), BATCH_BYTES_MAX
         )  # one takes part of a turn to append
@@ -98,16 +96,19 @@ class AtomicWriter:
             KafkaError: it cannot be written.
             Exception: what `check` raises.
         """
-        check_sizes(batches, self._batch_bytes_max(shard))
-        confirmation, is_begun = None, False
+        check_sizes(batches, self._writer.batch_bytes_max(shard))
+        is_begun, are_several = False, len(batches) > 1
+
+        def begun(_: None, __: int) -> None:
+            nonlocal is_begun
+            is_begun = are_several
+
         try:
-            for batch in batches:
-                yield
-                check()
-                confirmation = self._append(shard, batch)
-                is_begun = len(batches) > 1
+            confirmation = yield from self._writer.write_batches(
+                shard, [(batch, None) for batch in batches], lambda _: check(), begun
+            )
             if is_begun:
-                confirmation = self._append(shard, self._marker(producer, is_commit=True))
+                confirmation = self._writer.append(shard, self._marker(producer, is_commit=True))
         except BaseException as failure:  # also if the generator is closed midway
             is_over = not is_begun or self._abort(shard, producer)
             if not is_over and isinstance(failure, Exception):
@@ -123,10 +124,10 @@ class AtomicWriter:
 
     def _abort(self, shard: GroupShard, producer: Producer) -> bool:
         """Whether it is ended; as long as it is open, nothing after it is compacted."""
-        if not self._is_ours(shard):
+        if not self._writer.is_ours(shard):
             return True  # the present leader aborts it
         try:
-            self._append(shard, self._marker(producer, is_commit=False))
+            self._writer.append(shard, self._marker(producer, is_commit=False))
         except KafkaError as error:
             _log.warning("partition %d: no transaction ended: %s", shard.partition, error)
             self._background.spawn(self._abort_later(shard, producer))

@@ -7,52 +7,68 @@ or for the log. So requests take effect in the order in which they arrive.
 from __future__ import annotations
 
 import asyncio
-import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.answering import Answering
 from drumlin.coordination.groups.any_group import AnyGroup
+from drumlin.coordination.groups.atomic_writer import AtomicWriter
+from drumlin.coordination.groups.by_kind import expire
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import (
-    NO_MEMBER_ID,
-    Created,
     JoinAnswer,
     JoinRequest,
     LeavingMember,
-    Store,
     SyncAnswer,
     SyncRequest,
 )
+from drumlin.coordination.groups.classic.states import Deadline
+from drumlin.coordination.groups.classic_protocol import ClassicProtocol
+from drumlin.coordination.groups.classic_store import ClassicStore
 from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.consumer import classic_members, heartbeats
+from drumlin.coordination.groups.config import CoordinatorConfig
+from drumlin.coordination.groups.consumer import heartbeats
 from drumlin.coordination.groups.consumer.departure import leave as leave_group
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.downgrade_execution import DowngradeExecution
+from drumlin.coordination.groups.consumer_work import ConsumerWork
+from drumlin.coordination.groups.conversions import Conversions
+from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.downgrades import Downgrades
 from drumlin.coordination.groups.dropped_groups import unloading
+from drumlin.coordination.groups.effects import Effects
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
-from drumlin.coordination.groups.group_context import GroupContext
+from drumlin.coordination.groups.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.group_record import GroupRecord
+from drumlin.coordination.groups.log import LoadedPartition, load
+from drumlin.coordination.groups.offset_writer import OffsetWriter
+from drumlin.coordination.groups.record_registry import encode_record
+from drumlin.coordination.groups.removals import Removals
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.upgrades import Upgrades
 from drumlin.coordination.pending_answer import Pending, Written
+from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.share.members.group import ShareGroup
+from drumlin.coordination.state_form import StateForm, StateLimits
+from drumlin.coordination.state_topic import StateTopic
 from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Pace, T, Work
+from drumlin.turns import T, Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-_log = logging.getLogger(__name__)
-
-#: What a member may say of itself, for all protocols. It stays in memory as long as its session
-#: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
-_PROTOCOLS_BYTES_MAX: Final = 4 << 20
-
+_LARGE_AT_A_TIME: Final = 2
+#: Deadlines that come while a group is loaded are put off: members need a heartbeat's time.
+_LOADING_RETRY_S: Final = 5.0
 #: Offsets that go in one batch with their group: some two milliseconds' worth.
 _DELETED_WITH_GROUP: Final = 200
 
 
-class GroupCoordinator(DowngradeExecution):
+class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord]):
     """All groups that this broker coordinates.
 
     Handed in:
@@ -70,58 +86,115 @@ class GroupCoordinator(DowngradeExecution):
     Requests raise `KafkaError` with the error for the client.
     """
 
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        clock: Clock,
+        topic: StateTopic,
+        topics: Topics,
+        group_setting: GroupSetting,
+        turns: Turns,
+        producer_ids: ProducerIds,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        limits = StateLimits(
+            lambda: config.offsets_topic_num_partitions,
+            lambda: config.offsets_commit_timeout_ms,
+            lambda: config.offsets_topic_compression_codec,
+        )
+        form = StateForm(
+            lambda partition: GroupShard(partition, self._context),
+            load,
+            self._take_over,
+            self._unload,
+            encode_record,
+            self._apply,
+        )
+        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        self._config = config
+        self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
+        #: Held while a commit is worked on that takes a lot of memory.
+        self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        writer, log, background = self._writer, self._log, self._background
+        alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
+        self._answering = Answering()
+        effects = self._effects = Effects(
+            writer,
+            log,
+            background,
+            self._answering,
+            alarm,
+            lambda shard, group, store: stores.store(shard, group, store),
+            lambda shard, group: downgrades.begin(shard, group),
+        )
+        stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
+        self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
+        self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
+        self._conversions = Conversions()
+        shared = self._context, writer, self._atomic_writer, effects, alarm, background, turns
+        downgrades = Downgrades(*shared, self._conversions)
+        self._upgrades = Upgrades(*shared, self._conversions, self._consumers, downgrades.begin)
+        self._classic = ClassicProtocol(
+            config, writer, effects, alarm, self._consumers, self._conversions
+        )
+        self._offsets = OffsetWriter(writer, log, clock, config)
+        self._removals = Removals(writer, self._partitions, self._write_found, config)
+
     # -- life ------------------------------------------------------------------------------
 
     def start(self) -> None:
         super().start()
-        self._set_alarm()
+        self._alarm.start()
         self._background.repeat(
             lambda: self._config.offsets_retention_check_interval_ms, self.expire_offsets
         )
 
     async def close(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.stop()
         await super().close()
         await self._answering.finish()
 
-    def _unload(self, shard: GroupShard) -> Work[None]:
-        def tell(shard: GroupShard, group: AnyGroup) -> None:
-            self._carry_out(shard, group, group.unload())
+    def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
+        yield from self._unloading.go_on()
+        yield from shard.take_over(loaded)
 
-        return unloading(shard, tell)
+    def _on_loaded(self, partition: int) -> None:
+        self._alarm.set()
+        shard = self._partitions.find(partition)
+        if shard is not None:
+            self._atomic_writer.abort_unfinished(shard)
+        if self._context.topics.was_any_deleted():  # else there is no need to look at every group
+            self._background.spawn(self._removals.remove_orphans(partition))
+
+    def _unload(self, shard: GroupShard) -> Work[None]:
+        return unloading(
+            shard, lambda shard, group: self._effects.carry_out(shard, group, group.unload())
+        )
+
+    def _apply(self, shard: GroupShard, records: Iterable[GroupRecord], _: int) -> None:
+        for each in shard.apply(records):
+            self._answering.give(each)
+
+    def _tell(self, deadline: Deadline) -> None:
+        group_id = deadline.group_id
+        partition = self._partition_for(group_id)
+        # Where no member could be heard of, or be answered.
+        if self._partitions.is_loading(partition) or self._conversions.is_under_way(group_id):
+            self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
+            return
+        shard = self._partitions.find(partition)
+        group = None if shard is None else shard.groups.get(group_id)
+        if shard is not None and group is not None:
+            self._effects.carry_out(shard, group, expire(group, deadline))
+
+    async def expire_offsets(self) -> None:
+        """Delete offsets whose retention is over, and groups that are empty by then."""
+        await self._removals.expire()
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """The committed offsets of a topic are deleted with it."""
-        self._background.spawn(self._delete_offsets_of(topic, topic_id))
-
-    async def _delete_offsets_of(self, topic: str, topic_id: UUID) -> None:
-        left, pace = self._partitions.partitions(), Pace()
-        while True:
-            left = [each for each in left if not await self._forget(each, topic, topic_id, pace)]
-            if not left:
-                return
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
-
-    async def _forget(self, partition: int, topic: str, topic_id: UUID, pace: Pace) -> bool:
-        """Forget a deleted topic in one partition; whether nothing is left of it."""
-        shard = await self._partitions.when_ready(partition)
-        if shard is None:
-            return True
-        what, count = f"offsets of the deleted topic {topic}", 0
-        for records in shard.topic_deleted(topic, topic_id):
-            try:
-                if records:
-                    self._write(shard, records)
-            except KafkaError as error:
-                _log.warning("partition %d: not removed: %s: %s", partition, what, error)
-                return False
-            count += len(records)
-            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # its present leader begins anew
-        if count:
-            _log.info("partition %d: %d records removed: %s", partition, count, what)
-        return True
+        self._background.spawn(self._removals.topic_deleted(topic, topic_id))
 
     def _shard_of(self, group_id: str) -> GroupShard:
         self._check_active()
@@ -132,7 +205,7 @@ class GroupCoordinator(DowngradeExecution):
             raise KafkaError(ErrorCode.invalid_group_id)
         return self._shard_of(group_id)
 
-    # -- membership ----------------------------------------------------------------------------
+    # -- the classic protocol ------------------------------------------------------------------
 
     def join(self, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
         """JoinGroup. The answer comes when the next generation begins.
@@ -140,43 +213,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: the group cannot be asked.
         """
-        shard = self._shard_with_members(group_id)
-        shortest = self._config.group_min_session_timeout_ms
-        longest = self._config.group_max_session_timeout_ms
-        if not shortest <= request.session_timeout_ms <= longest:
-            raise KafkaError(ErrorCode.invalid_session_timeout)
-        if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
-            message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
-            raise KafkaError(ErrorCode.invalid_request, message)
-        self._check_not_held(group_id)
-        modern = shard.consumer_group(group_id)
-        if modern is not None and modern.members:
-            return self._join_consumer_group(shard, modern, request)
-        if modern is not None:
-            self._write(shard, modern.tombstones())  # it begins anew, as a classic group
-        group = shard.classic_group(group_id)
-        is_new = group is None
-        if group is None:
-            if request.member_id != NO_MEMBER_ID:
-                raise KafkaError(ErrorCode.unknown_member_id)
-            group = shard.create_classic(group_id)
-        waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        effects = group.join(request, waiter)
-        if is_new:
-            effects.append(Store(Created()))
-        self._carry_out(shard, group, effects)
-        return waiter
-
-    def _join_consumer_group(
-        self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
-    ) -> Pending[JoinAnswer]:
-        outcome = classic_members.join(group, request)
-        answer = self._bring_about(shard, group.group_id, outcome)
-        has_joined = outcome.answer.error is ErrorCode.none
-        if has_joined and shard.groups.get(group.group_id) is group:
-            classic_members.joined(group, request, outcome.answer.member_id)
-            self._set_alarm()
-        return answer
+        return self._classic.join(self._shard_with_members(group_id), group_id, request)
 
     def sync(self, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
         """SyncGroup. The answer comes when the leader's assignment is in the log.
@@ -184,20 +221,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: the group cannot be asked, or refuses.
         """
-        shard = self._shard_with_members(group_id)
-        modern = shard.consumer_group(group_id)
-        group = shard.groups.get(group_id)
-        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        if modern is not None:
-            waiter.set_result(classic_members.sync(modern, request))
-            self._set_alarm()
-            return waiter
-        if not isinstance(group, Group):
-            raise KafkaError(ErrorCode.unknown_member_id)
-        # All that clients expect is to join again.
-        self._check_not_held(group_id, ErrorCode.rebalance_in_progress)
-        self._carry_out(shard, group, group.sync(request, waiter))
-        return waiter
+        return self._classic.sync(self._shard_with_members(group_id), group_id, request)
 
     def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
@@ -213,17 +237,7 @@ class GroupCoordinator(DowngradeExecution):
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return  # whether it is a member is not known yet: it may go on
             raise
-        modern = shard.consumer_group(group_id)
-        if modern is not None:
-            try:
-                classic_members.heartbeat(modern, member_id, group_instance_id, generation_id)
-            finally:
-                self._set_alarm()
-            return
-        group = shard.groups.get(group_id)
-        if not isinstance(group, Group):
-            raise KafkaError(ErrorCode.unknown_member_id)
-        group.heartbeat(member_id, group_instance_id, generation_id)
+        self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
         """LeaveGroup: a code for each member.
@@ -231,18 +245,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: the group cannot be asked.
         """
-        shard = self._shard_with_members(group_id)
-        self._check_not_held(group_id)
-        modern = shard.consumer_group(group_id)
-        if modern is not None:
-            return self._bring_about(shard, group_id, classic_members.leave(modern, leaving))
-        group = shard.groups.get(group_id)
-        if not isinstance(group, Group):
-            codes = [ErrorCode.unknown_member_id for _ in leaving]
-        else:
-            codes, effects = group.leave(leaving)
-            self._carry_out(shard, group, effects)
-        return Written(codes)
+        return self._classic.leave(self._shard_with_members(group_id), group_id, leaving)
 
     # -- the consumer protocol -----------------------------------------------------------------
 
@@ -257,11 +260,11 @@ class GroupCoordinator(DowngradeExecution):
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
-        self._check_not_held(group_id)
+        self._conversions.check_not_held(group_id)
         if request.is_leaving:
             outcome = leave_group(self._consumer_group(shard, group_id), request)
-            return self._bring_about(shard, group_id, outcome)
-        return self._heartbeat_in_consumer_group(shard, group_id, request)
+            return self._consumers.bring_about(shard, group_id, outcome)
+        return self._upgrades.heartbeat(shard, group_id, request)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
         group = shard.groups.get(group_id)
@@ -301,7 +304,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: none of it was committed.
         """
-        return self._commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
+        return self._offsets.commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
 
     def committed_offsets(
         self,
@@ -336,7 +339,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: none of it was committed.
         """
-        return self._commit(self._shard_with_members(commit.group_id), commit, verification)
+        return self._offsets.commit(self._shard_with_members(commit.group_id), commit, verification)
 
     def partition_to_commit(self, group_id: str) -> int:
         """The partition that `commit_in_transaction` will write to.
@@ -370,23 +373,20 @@ class GroupCoordinator(DowngradeExecution):
             KafkaError: none of them was deleted, or not all of what makes several batches.
         """
         shard = self._shard_with_members(group_id)
-        partitions: dict[str, list[int]] = {}
-        for topic, partition in asked:
-            held = partitions.setdefault(topic, [])
-            if shard.holds(group_id, topic, partition):
-                held.append(partition)
-            yield
-        kept = shard.check_delete_offsets(group_id, partitions)
-        chosen = {each: some for each, some in partitions.items() if some and each not in kept}
+        return (yield from self._offsets.delete(shard, group_id, asked))
 
-        def check() -> None:
-            if shard.check_delete_offsets(group_id, chosen):
-                raise KafkaError(ErrorCode.group_subscribed_to_topic)
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether some of what was written is not yet on all in-sync replicas."""
+        return self._log.has_unconfirmed
 
-        confirmation = yield from self._remove_offsets(shard, group_id, chosen, check)
-        refusal = ErrorCode.group_subscribed_to_topic
-        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
-        return self._log.written(codes, confirmation)
+    async def all_confirmed(self) -> None:
+        """Wait until all in-sync replicas have what is written now.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, that takes too long.
+        """
+        await self._log.all_confirmed()
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -434,8 +434,8 @@ class GroupCoordinator(DowngradeExecution):
             held = shard.held(group_id)
             if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
                 records = shard.delete_group(group_id)
-                return self._when_written(shard, records, ErrorCode.none)
-            yield from self._remove_offsets(
+                return self._writer.when_written(shard, records, ErrorCode.none)
+            yield from self._offsets.remove(
                 shard, group_id, held, lambda: shard.group(group_id).check_delete()
             )
 
@@ -459,7 +459,7 @@ class GroupCoordinator(DowngradeExecution):
         Raises:
             KafkaError: none of them was written.
         """
-        return self._when_written(shard, records, None)
+        return self._writer.when_written(shard, records, None)
 
     def write_in_turns(
         self,
@@ -468,10 +468,10 @@ class GroupCoordinator(DowngradeExecution):
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
     ) -> Work[Written[None]]:
-        """As `_write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = yield from self._write_in_turns(shard, records, last, take_over)
+        """As `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
+        confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
         return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:
         """A group has set deadlines without being asked by this coordinator."""
-        self._set_alarm()
+        self._alarm.set()

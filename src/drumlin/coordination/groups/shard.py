@@ -110,15 +110,19 @@ class GroupShard:
 
     # -- what is to be written -------------------------------------------------------------
 
-    def check_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
-        """Whether the committer may commit; see `AnyGroup.check_offset_commit`.
+    def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
+        """Check that the committer may commit, and note in its group that it does.
+
+        Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
 
         Raises:
             KafkaError: it may not.
         """
         group = self.groups.get(group_id)
         if group is not None:
-            return group.check_offset_commit(committer)
+            check = group.check_offset_commit(committer)
+            group.note_commit(committer)
+            return check
         if committer.generation_id >= 0:
             raise KafkaError(ErrorCode.group_id_not_found)
         return None

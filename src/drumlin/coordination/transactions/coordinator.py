@@ -16,11 +16,8 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
-from drumlin.coordination.sharded_coordinator import (
-    ShardedCoordinator,
-    StateForm,
-    StateLimits,
-)
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.state_form import StateForm, StateLimits
 from drumlin.coordination.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
 from drumlin.coordination.transactions.log import LoadedPartition, load
@@ -40,7 +37,7 @@ from drumlin.coordination.transactions.transaction import (
     Transaction,
     new_transaction,
 )
-from drumlin.turns import Pace, Turns, Work
+from drumlin.turns import Pace, Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -96,6 +93,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             TransactionShard,
             load,
             TransactionShard.take_over,
+            lambda shard: forget(shard.transactions),
             encode_record,
             TransactionShard.apply,
         )
@@ -104,14 +102,14 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _CONFIRMATION_TIMEOUT_MS,
             lambda: _NOT_COMPRESSED,
         )
-        super().__init__(topic, form, limits, clock, turns)
+        super().__init__(topic, form, limits, clock, turns, on_loaded=lambda _: self._resume())
         #: Held while ids are matched that are so long that a thread does it.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config
         self._producer_ids = producer_ids
-        self._writer = StateWriter(self._write_confirmed)
+        self._states = StateWriter(self._writer.write_confirmed)
         self._completion = Completion(
-            self._writer,
+            self._states,
             clock,
             write_markers,
             has_partition,
@@ -133,9 +131,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             self.expire,
         )
         self._resume()
-
-    def _unload(self, shard: TransactionShard) -> Work[None]:
-        return forget(shard.transactions)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:
         """A topic's partitions need no marker any more: `Completion` finds out by itself."""
@@ -179,7 +174,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         shard, transaction, next_state = await self._decide(decide)
         is_fencing = next_state.state.is_prepared
         try:
-            await self._writer.write(shard, transaction)
+            await self._states.write(shard, transaction)
         except BaseException:
             if transaction.is_new:
                 shard.forget(transaction)
@@ -218,7 +213,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 return transaction.verify_partitions(producer, wanted)
             now_ms = self._clock.wall_ms()
             if transaction.add_partitions(producer, wanted, client_version, now_ms):
-                await self._writer.write(shard, transaction)
+                await self._states.write(shard, transaction)
         except KafkaError as refusal:
             return dict.fromkeys(wanted, refusal.code)
         return dict.fromkeys(wanted, ErrorCode.none)
@@ -248,7 +243,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         if prepared is None:
             current = transaction.metadata
             return Producer(current.producer_id, current.producer_epoch)
-        await self._writer.write(shard, transaction)
+        await self._states.write(shard, transaction)
         self._completion.begin(shard, transaction)
         if prepared.next_producer_id != NO_PRODUCER_ID:
             return Producer(prepared.next_producer_id, 0)
@@ -290,14 +285,14 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         def decide() -> bool:
             now_ms = self._clock.wall_ms()
-            if not self._is_ours(shard) or not transaction.has_timed_out(now_ms):
+            if not self._writer.is_ours(shard) or not transaction.has_timed_out(now_ms):
                 return False  # meanwhile something has happened
             transaction.fence(now_ms, self._producer_ids.take)
             return True
 
         try:
             if await self._decide(decide):
-                await self._writer.write(shard, transaction)
+                await self._states.write(shard, transaction)
                 self._completion.begin(shard, transaction)
                 _log.info("the transaction of %r timed out", transaction.transactional_id)
         except KafkaError as error:
@@ -321,7 +316,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
         expired = [each for each in expired if each.has_expired(now_ms, age_ms)]
         try:
-            await self._writer.write_tombstones(shard, expired)
+            await self._states.write_tombstones(shard, expired)
         except KafkaError as error:
             _log.warning("%d expired transactional ids stay: %s", len(expired), error)
         else:
@@ -347,9 +342,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 continue  # it is loading, or cannot be loaded
         return shards
 
-    def _on_loaded(self, partition: int) -> None:  # noqa: ARG002
-        self._resume()
-
     def _resume(self) -> None:
         """Complete what was loaded as prepared."""
         if self._is_active:
@@ -358,7 +350,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                     self._completion.begin(shard, transaction)
 
     def _leader_epoch(self, shard: TransactionShard) -> int:
-        self._check_is_ours(shard)
+        self._writer.check_is_ours(shard)
         return self._partitions.leader_epoch(shard.partition)
 
 

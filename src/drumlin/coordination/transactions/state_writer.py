@@ -20,7 +20,7 @@ _END_BYTES: Final = 64
 
 
 class WriteConfirmed(Protocol):
-    """See `ShardedCoordinator._write_confirmed`."""
+    """See `ShardWriter.write_confirmed`."""
 
     async def __call__(
         self, shard: TransactionShard, records: Sequence[StateRecord], reserve_bytes: int = 0

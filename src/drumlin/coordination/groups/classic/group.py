@@ -1,4 +1,4 @@
-"""One group in the classic protocol: a state machine that awaits nothing.
+"""One group in the classic protocol, as its members ask it: a state machine that awaits nothing.
 
 Requests, time and the outcome of writes come in; answers to give and metadata to write come
 out, as a list of effects that the caller must carry out in order. Time comes from the clock
@@ -6,21 +6,29 @@ handed in; deadlines go into the queue handed in and come back through `expire`.
 
     Empty --join--> PreparingRebalance --all joined, or time--> CompletingRebalance
       ^               |      ^     ^                              |         |
-      '--nobody left--'      |     '---member joins, leaves, dies-'         |
+      '--no members---'      |     '---member joins, leaves, dies-'         |
                              |                                              |
                              '------------- Stable <--leader's assignment---'
 
-Rules that are easy to miss are marked with their KIP.
+This file says what each request leads to. What that takes is in parts that the group *has*, and
+that do not know it: `membership.py` (its members), `generation.py` (what they have agreed on),
+`rebalance.py` (how the next generation is made), `static_members.py` (who has come back),
+`admission.py` (which requests are taken), `effects.py` (answers and writes to be done),
+`stored_group.py` (its record). Rules that are easy to miss are marked with their KIP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.membership import Member, in_steps
+from drumlin.coordination.groups.classic.admission import Admission
+from drumlin.coordination.groups.classic.effects import Effects
+from drumlin.coordination.groups.classic.generation import Generation
+from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
 from drumlin.coordination.groups.classic.messages import (
     NO_MEMBER_ID,
     Assigned,
@@ -37,9 +45,9 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.classic.rebalance import Rebalance
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import (
-    EMPTIED_AGAIN_MS,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
     DeadlineKind,
@@ -47,7 +55,9 @@ from drumlin.coordination.groups.classic.states import (
     GroupState,
 )
 from drumlin.coordination.groups.classic.static_members import StaticMembers
+from drumlin.coordination.groups.classic.stored_group import StoredGroup, members_of
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.classic.timers import Timers
 from drumlin.coordination.groups.committer import Committer
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.kind import GroupKind
@@ -55,7 +65,7 @@ from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
-class Group(StaticMembers):
+class Group:
     """A group, its generation, and the requests that wait for it."""
 
     def __init__(
@@ -66,17 +76,47 @@ class Group(StaticMembers):
         deadlines: DeadlineQueue[Deadline],
         new_id: Callable[[], str],
     ) -> None:
-        super().__init__(group_id, rules, clock, deadlines)
-        self._new_id = new_id
+        self.group_id = group_id
+        self.membership = Membership()
+        self.records_in_log = 0
+        """How many were written since the group is here."""
         self.stores_under_way = 0
         """How many records are being made in turns."""
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
+        self._rules = rules
+        self._new_id = new_id
+        self._timers = Timers(group_id, clock, deadlines)
+        self._generation = Generation(group_id, self.membership, clock)
+        self._effects = Effects(self._generation, self.membership, self._timers)
+        self._rebalance = Rebalance(
+            self._generation, self.membership, self._timers, self._effects, rules
+        )
+        self._static_members = StaticMembers(self.membership)
+        self._admission = Admission(self._generation, self.membership, rules)
+        self._stored_group = StoredGroup(self._generation, self.membership)
+
+    # -- life ------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         """Restore the group from its only record, which holds all of it."""
         for _, metadata in records:
             yield from self.restore_metadata(metadata)
+
+    def restore_metadata(self, metadata: GroupMetadata) -> Work[None]:
+        """Restore an empty or a stable group from its record; yields after each member.
+
+        The sessions of its members restart.
+        """
+        for member in members_of(metadata):
+            self.membership.add(member)
+            self._timers.extend_session(member)
+            yield
+        if metadata.leader_id in self.membership.members:
+            self.membership.leader_id = metadata.leader_id
+        yield from self._generation.restore(metadata)
+        if len(self.membership.members) > self._rules.group_max_size:
+            self._rebalance.prepare("it was loaded with more members than are allowed now")
 
     def take_over_members(
         self, protocols: Mapping[str, Protocols], reason: str | None
@@ -85,24 +125,55 @@ class Group(StaticMembers):
         for member_id, supported in protocols.items():
             self.membership.set_protocols(self.membership.members[member_id], supported)
         if reason is not None:
-            self._prepare_rebalance(reason)
-        return self._take_effects()
+            self._rebalance.prepare(reason)
+        return self._effects.take()
 
     def take_place(self, deadlines: DeadlineQueue[Deadline], reason: str) -> list[Effect]:
         """Take the place of the consumer group that it was made beside, and rebalance."""
-        self._deadlines = deadlines
-        self._prepare_rebalance(reason)
-        return self._take_effects()
+        self._timers.use(deadlines)
+        self._rebalance.prepare(reason)
+        return self._effects.take()
+
+    def extend_sessions(self) -> Work[None]:
+        """Restart the sessions of all current members."""
+        for some in in_steps(self.membership.members.values()):
+            for each in some:
+                is_here = self.membership.members.get(each.member_id) is each
+                if is_here and self.state is not GroupState.DEAD:
+                    self._timers.extend_session(each)
+            yield
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Do nothing: the record's content is known here already, and `stored` confirms it."""
+
+    def expire(self, deadline: Deadline) -> list[Effect]:
+        """A deadline of this group has come."""
+        if self.state is not GroupState.DEAD:
+            self._rebalance.expire(deadline)
+        return self._effects.take()
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> list[Effect]:
+        """The group has moved to another broker, or is gone: end all waiting requests."""
+        self._die(error)
+        return self._effects.take()
+
+    def dissolve(self) -> Work[list[Any]]:
+        yield  # deadlines are left to come: see `_die`
+        return self.membership.take_all()  # the waiting members are answered later
+
+    def _die(self, error: ErrorCode) -> None:
+        if self.state is not GroupState.DEAD:
+            self._generation.transition_to(GroupState.DEAD)
+            self._rebalance.cancel()
+            # Sessions are left to expire: by then the group is gone, or has set its own.
+            self._effects.refuse_all(error)
 
     # -- requests --------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, waiter: Any) -> list[Effect]:
         """A member joins; it is answered when the next generation begins, or refused."""
         try:
-            self._check_join(request)
+            self._admission.check_join(request)
             if request.member_id == NO_MEMBER_ID:
                 self._join_as_new(request, waiter)
             elif request.member_id in self.membership.pending_join:
@@ -110,32 +181,29 @@ class Group(StaticMembers):
             else:
                 self._join_again(request, waiter)
         except KafkaError as refusal:
-            evicted = refusal.code is ErrorCode.group_max_size_reached
-            member_id = NO_MEMBER_ID if evicted else request.member_id
-            self._answer(waiter, JoinAnswer(refusal.code, member_id))
-            if evicted:  # the others may have waited for it
-                self._complete_join_if_all_joined()
-        return self._take_effects()
+            if refusal.code is ErrorCode.group_max_size_reached:
+                self.membership.remove(request.member_id)
+                self._effects.answer(waiter, JoinAnswer(refusal.code, NO_MEMBER_ID))
+                self._rebalance.complete_join_if_all_joined()  # the others may have waited for it
+            else:
+                self._effects.answer(waiter, JoinAnswer(refusal.code, request.member_id))
+        return self._effects.take()
 
     def sync(self, request: SyncRequest, waiter: Any) -> list[Effect]:
         """A member asks for its assignment; the leader's request carries all of them."""
         try:
-            member = self._check_sync(request)
+            member = self._admission.check_sync(request)
         except KafkaError as refusal:
-            self._answer(waiter, SyncAnswer(refusal.code))
-            return self._take_effects()
-        self.membership.pending_sync.discard(member.member_id)
-        if not self.membership.pending_sync:
-            self._cancel(DeadlineKind.SYNC)
-        if self.state is GroupState.STABLE:
-            self._answer(waiter, self._sync_answer(member.assignment))
-            return self._take_effects()
-        self._answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
-        member.sync_waiter = waiter
-        if member.member_id == self.membership.leader_id and not self._is_assigning:
-            self._is_assigning = True
-            self._effects.append(Store(Assigned(self.generation_id, request.assignments)))
-        return self._take_effects()
+            self._effects.answer(waiter, SyncAnswer(refusal.code))
+            return self._effects.take()
+        self._rebalance.synced(member)
+        if self._generation.state is GroupState.STABLE:
+            self._effects.answer(waiter, self._generation.sync_answer(member.assignment))
+            return self._effects.take()
+        self._effects.let_sync_wait(member, waiter)
+        if member.member_id == self.membership.leader_id:
+            self._rebalance.assign(request.assignments)
+        return self._effects.take()
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation_id: int) -> None:
         """A member's heartbeat.
@@ -143,109 +211,163 @@ class Group(StaticMembers):
         Raises:
             KafkaError: it must rejoin, or is no member.
         """
-        member = self._check_member(member_id, group_instance_id, generation_id)
-        self._extend_session(member)
-        if self.state is GroupState.PREPARING_REBALANCE:
+        member = self._admission.check_member(member_id, group_instance_id, generation_id)
+        self._timers.extend_session(member)
+        if self._generation.state is GroupState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.rebalance_in_progress)
 
     def leave(self, leaving: Sequence[LeavingMember]) -> tuple[list[ErrorCode], list[Effect]]:
         """Members leave; one error code for each of them, in order."""
         codes = [self._leave_one(each) for each in leaving]
         if ErrorCode.none in codes:
-            if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-                reasons = (each.reason for each in leaving if each.reason)
-                self._prepare_rebalance(f"members left: {', '.join(reasons)}")
+            reasons = (each.reason for each in leaving if each.reason)
+            self._rebalance.left(f"members left: {', '.join(reasons)}")
+        return codes, self._effects.take()
+
+    def note_commit(self, committer: Committer) -> None:
+        """A member's commit counts as a heartbeat, but for one in a transaction."""
+        member = self.membership.members.get(committer.member_id)
+        if member is not None and not committer.is_transactional:
+            self._timers.extend_session(member)
+
+    # -- joining and leaving ---------------------------------------------------------------
+
+    def _join_as_new(self, request: JoinRequest, waiter: Any) -> None:
+        instance_id = request.group_instance_id
+        owner = request.client_id if instance_id is None else instance_id
+        member_id = f"{owner}-{self._new_id()}"
+        if instance_id is not None:
+            current_id = self.membership.static_member_id(instance_id)
+            if current_id is None:
+                self._add_member(request, member_id, waiter)
             else:
-                self._complete_join_if_all_joined()
-        return codes, self._take_effects()
+                former_self = self.membership.members[current_id]
+                self._take_back(former_self, request, member_id, waiter)
+        elif request.requires_known_member_id:
+            # KIP-394: a client whose first answer gets lost must not leave a dead member here.
+            self.membership.pending_join.add(member_id)
+            self._timers.schedule(DeadlineKind.SESSION, request.session_timeout_ms, member_id)
+            self._effects.answer(waiter, JoinAnswer(ErrorCode.member_id_required, member_id))
+        else:
+            self._add_member(request, member_id, waiter)
 
-    def check_offset_commit(self, committer: Committer) -> None:
-        """Check that the client may commit offsets; a member's commit counts as a heartbeat.
+    def _join_again(self, request: JoinRequest, waiter: Any) -> None:
+        member = self.membership.validate(request.member_id, request.group_instance_id)
+        is_unchanged = member.protocols == request.protocols
+        is_leader = member.member_id == self.membership.leader_id
+        state = self._generation.state
+        if state is GroupState.COMPLETING_REBALANCE and is_unchanged:
+            # Its answer was lost: it gets the same one again.
+            answer = self._effects.answer_leader if is_leader else self._effects.answer
+            answer(waiter, self._generation.join_answer(member.member_id))
+        elif state is GroupState.STABLE and is_unchanged and not is_leader:
+            self._effects.answer(waiter, self._generation.join_answer(member.member_id))
+        else:
+            # A leader rejoins a stable group because something that it knows has changed.
+            self.membership.update(member, request)
+            self._effects.let_join_wait(member, waiter)
+            self._rebalance.joined(f"{member.member_id} rejoins: {request.reason}")
 
-        Raises:
-            KafkaError: it may not.
-        """
-        member_id, generation_id = committer.member_id, committer.generation_id
-        group_instance_id = committer.group_instance_id
+    def _add_member(self, request: JoinRequest, member_id: str, waiter: Any) -> None:
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
+            join_waiter=waiter,
+            is_new=True,
+        )
+        if not self.membership.members:
+            self._generation.protocol_type = request.protocol_type
+        self._rebalance.add(member)
+        self._timers.schedule(DeadlineKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
+        self._rebalance.joined(f"{member_id} joins: {request.reason}")
+
+    def _leave_one(self, leaving: LeavingMember) -> ErrorCode:
+        member_id, instance_id, _ = leaving
         if self.state is GroupState.DEAD:
-            raise KafkaError(ErrorCode.coordinator_not_available)
-        if generation_id < 0 and self.state is GroupState.EMPTY:
-            return  # a consumer that assigns partitions to itself, or an administrator
-        if generation_id < 0 and not member_id and group_instance_id is None:
-            if committer.is_transactional:
-                return  # its first versions do not name the member
-            raise KafkaError(ErrorCode.unknown_member_id)
-        member = self._check_member(member_id, group_instance_id, generation_id)
-        if committer.is_transactional:
-            return
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.rebalance_in_progress)
-        self._extend_session(member)
+            return ErrorCode.coordinator_not_available
+        if member_id in self.membership.pending_join:
+            self.membership.remove(member_id)
+            self._timers.cancel(DeadlineKind.SESSION, member_id)
+            return ErrorCode.none
+        if member_id == NO_MEMBER_ID and instance_id is not None:
+            # An administrator removes a static member by its name alone.
+            member_id = self.membership.static_member_id(instance_id) or NO_MEMBER_ID
+        try:
+            self._rebalance.remove(self.membership.validate(member_id, instance_id))
+        except KafkaError as refusal:
+            return refusal.code
+        return ErrorCode.none
 
-    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Any client may fetch offsets."""
+    # -- static members that come back -------------------------------------------------------
+
+    def _take_back(self, member: Member, request: JoinRequest, new_id: str, waiter: Any) -> None:
+        """A static member that comes back takes its own place; its former self is fenced.
+
+        A stable group is not disturbed as long as its protocol stays the same.
+        """
+        old_id = member.member_id
+        self._effects.answer_join(member, JoinAnswer(ErrorCode.fenced_instance_id, old_id))
+        self._effects.answer_sync(member, SyncAnswer(ErrorCode.fenced_instance_id))
+        self._timers.cancel(DeadlineKind.SESSION, old_id)
+        former = self._static_members.come_back(member, request, new_id)
+        self._effects.let_join_wait(member, waiter)
+        self._timers.extend_session(member)
+        reason = f"static member {new_id} joins: {request.reason}"
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may know the former id: what it assigns to that would be lost.
+            self._rebalance.prepare(reason)
+        elif self.state is GroupState.STABLE and (
+            self.protocol_name == self.membership.elect_protocol()
+        ):
+            self._static_members.put_ahead_of_log(member, former)
+            purpose = StaticMemberReplaced(old_id, new_id, request.can_skip_assignment)
+            self._effects.store(purpose)
+        else:
+            self._rebalance.joined(reason)
+
+    def _complete_return(self, purpose: StaticMemberReplaced, error: ErrorCode | None) -> None:
+        """The record that has the member's new id is stored, or could not be."""
+        member = self.membership.members[purpose.new_member_id]
+        if error is not None:
+            self._effects.answer_join(member, JoinAnswer(error, NO_MEMBER_ID))
+            self._timers.cancel(DeadlineKind.SESSION, member.member_id)
+            self._static_members.become_as_logged(member)
+            self._timers.extend_session(member)
+            return
+        is_leader = member.member_id == self.membership.leader_id
+        self._timers.extend_session(member)  # it may have run out unnoticed while this was stored
+        if not purpose.can_skip_assignment:
+            # Older clients hear that the former id leads: they fetch what is assigned to them.
+            leader_id = purpose.former_id if is_leader else None
+            answer = self._generation.join_answer(member.member_id, leader_id=leader_id)
+            self._effects.answer_join(member, answer)
+            return
+        # KIP-814: a leader is shown the members, and told that their assignment stands.
+        answer = self._generation.join_answer(member.member_id, skip_assignment=is_leader)
+        if is_leader:
+            self._effects.answer_leader(self.membership.set_join_waiter(member, None), answer)
+        else:
+            self._effects.answer_join(member, answer)
 
     # -- what is written, and what comes of it -----------------------------------------------
 
     def awaits(self, purpose: Purpose) -> bool:
         """Whether the record is still to be written; if not, no request waits for it any more."""
-        if isinstance(purpose, Assigned):
-            # Members may have come and gone in the meantime; then this generation is history.
-            is_current = purpose.generation_id == self.generation_id
-            return is_current and self.state is GroupState.COMPLETING_REBALANCE
-        if isinstance(purpose, StaticMemberReplaced):
-            # A rebalance answers the member, too.
-            member = self.membership.members.get(purpose.new_member_id)
-            is_waiting = member is not None and member.join_waiter is not None
-            return is_waiting and self.state is GroupState.STABLE
-        return isinstance(purpose, Created) or self.state is GroupState.EMPTY
+        return self._stored_group.awaits(purpose)
 
     def to_store(self, purpose: Purpose) -> Work[GroupMetadata | None]:
         """The group's record; None if the group does not await it any more."""
-        if isinstance(purpose, Created):
-            return GroupMetadata(None, 0, None, None, self.state_timestamp_ms, ())
-        assigned = None
-        if isinstance(purpose, Assigned):
-            assigned = purpose.assignments
-            for member_id, assignment in purpose.asked:
-                if member_id in self.membership.members:
-                    assigned[member_id] = assignment
-                yield
-        stored = list[MemberMetadata]()
-        for some in in_steps(self.membership.members.values()):
-            if not self.awaits(purpose):
-                return None
-            stored += [self._to_store_of(each, assigned) for each in some]
-            yield
-        if not self.awaits(purpose):
-            return None
-        return GroupMetadata(
-            self.protocol_type,
-            self.generation_id,
-            self.protocol_name,
-            self.membership.leader_id,
-            self.state_timestamp_ms,
-            tuple(stored),
-        )
-
-    def _to_store_of(self, member: Member, assigned: Mapping[str, bytes] | None) -> MemberMetadata:
-        """`assigned`: assignments that are not the members' yet."""
-        known = member.assignment if assigned is None else assigned.get(member.member_id, b"")
-        return MemberMetadata(
-            member.member_id,
-            member.group_instance_id,
-            member.client_id,
-            member.client_host,
-            member.rebalance_timeout_ms,
-            member.session_timeout_ms,
-            member.metadata(self.protocol_name),
-            known,
-        )
+        return self._stored_group.metadata(purpose)
 
     def in_log(self, metadata: GroupMetadata) -> None:
         """The record is in the log; `stored` comes when its outcome is known."""
         self.records_in_log += 1
-        self._note_in_log(metadata)
+        self._static_members.in_log(metadata)
 
     def stored(self, store: Store, error: ErrorCode | None) -> list[Effect]:
         """The outcome of a `Store`; `error` is the one for clients, None is success.
@@ -256,15 +378,14 @@ class Group(StaticMembers):
         if not self.awaits(purpose):
             return []
         if isinstance(purpose, Assigned):
-            self._complete_sync(purpose.assignments, error)
+            self._rebalance.assignment_stored(purpose.assignments, error)
         elif isinstance(purpose, StaticMemberReplaced):
-            member = self.membership.members[purpose.new_member_id]
-            self._complete_replacement(member, purpose, error)
+            self._complete_return(purpose, error)
         elif isinstance(purpose, Created) and error is not None and not self.records_in_log:
             self._die(error)
         elif isinstance(purpose, Emptied) and error is not None:
-            self._schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
-        return self._take_effects()
+            self._rebalance.empty_again()
+        return self._effects.take()
 
     # -- questions -------------------------------------------------------------------------
 
@@ -273,8 +394,29 @@ class Group(StaticMembers):
         return GroupKind.CLASSIC
 
     @property
+    def state(self) -> GroupState:
+        return self._generation.state
+
+    @property
     def state_name(self) -> str:
         return self.state.value
+
+    @property
+    def generation_id(self) -> int:
+        return self._generation.id
+
+    @property
+    def protocol_type(self) -> str | None:
+        return self._generation.protocol_type
+
+    @property
+    def protocol_name(self) -> str | None:
+        return self._generation.protocol_name
+
+    @property
+    def revision(self) -> int:
+        """A number that changes with the state, the generation, its members and its record."""
+        return self._generation.transitions + self.membership.changes + self.records_in_log
 
     @property
     def is_deletable(self) -> bool:
@@ -283,11 +425,25 @@ class Group(StaticMembers):
     def tombstones(self) -> list[GroupRecord]:
         return [(GroupKey(self.group_id), None)]
 
+    @property
+    def subscribed_topics(self) -> AbstractSet[str] | None:
+        """What the members read; None where that cannot be known, or is not known yet."""
+        return self._generation.subscribed_topics
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a consumer of this group reads the topic; if that cannot be known, yes."""
-        if self.subscribed_topics is None:
-            return self.protocol_type == CONSUMER_PROTOCOL_TYPE
-        return topic in self.subscribed_topics
+        return self._generation.is_subscribed_to(topic)
+
+    def check_offset_commit(self, committer: Committer) -> None:
+        """Check that the client may commit offsets.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        self._admission.check_offset_commit(committer)
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Any client may fetch offsets."""
 
     def check_delete(self) -> None:
         """
@@ -308,137 +464,4 @@ class Group(StaticMembers):
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         """From when the retention of an offset counts; None while it may not expire (KIP-211)."""
-        if self.protocol_type is None:
-            return commit_timestamp_ms
-        if self.state is GroupState.EMPTY:
-            known = self.state_timestamp_ms is not None
-            return self.state_timestamp_ms if known else commit_timestamp_ms
-        if self.state is GroupState.STABLE and self.subscribed_topics is not None:
-            return commit_timestamp_ms
-        return None
-
-    # -- checks ----------------------------------------------------------------------------
-
-    def _check_member(
-        self, member_id: str, group_instance_id: str | None, generation_id: int
-    ) -> Member:
-        if self.state is GroupState.DEAD:
-            raise KafkaError(ErrorCode.coordinator_not_available)
-        member = self.membership.validate(member_id, group_instance_id)
-        if generation_id != self.generation_id:
-            raise KafkaError(ErrorCode.illegal_generation)
-        return member
-
-    def _check_sync(self, request: SyncRequest) -> Member:
-        member = self._check_member(
-            request.member_id, request.group_instance_id, request.generation_id
-        )
-        if _differs(request.protocol_type, self.protocol_type) or (
-            _differs(request.protocol_name, self.protocol_name)
-        ):
-            raise KafkaError(ErrorCode.inconsistent_group_protocol)
-        if self.state is GroupState.PREPARING_REBALANCE:
-            raise KafkaError(ErrorCode.rebalance_in_progress)
-        return member
-
-    def _check_join(self, request: JoinRequest) -> None:
-        if self.state is GroupState.DEAD:
-            raise KafkaError(ErrorCode.coordinator_not_available)
-        if not self._has_room_for(request.member_id):
-            self.membership.remove(request.member_id)
-            raise KafkaError(ErrorCode.group_max_size_reached)
-        if self.state is GroupState.EMPTY:
-            supported = bool(request.protocol_type and request.protocols)
-        else:
-            supported = self.protocol_type == request.protocol_type
-            supported = supported and self.membership.supported_by_all(request.protocols)
-        if not supported or not self.membership.may_name(request.protocols):
-            raise KafkaError(ErrorCode.inconsistent_group_protocol)
-
-    def _has_room_for(self, member_id: str) -> bool:
-        if self.state is GroupState.EMPTY:
-            return True
-        member = self.membership.members.get(member_id)
-        if self.state is GroupState.PREPARING_REBALANCE:
-            # Members that rejoin first stay: the group may be larger than a lowered maximum.
-            is_joined = member is not None and member.join_waiter is not None
-            return is_joined or self.membership.awaiting_join < self._rules.group_max_size
-        return member is not None or len(self.membership.members) < self._rules.group_max_size
-
-    # -- joining and leaving ---------------------------------------------------------------
-
-    def _join_as_new(self, request: JoinRequest, waiter: Any) -> None:
-        instance_id = request.group_instance_id
-        owner = request.client_id if instance_id is None else instance_id
-        member_id = f"{owner}-{self._new_id()}"
-        if request.group_instance_id is not None:
-            current_id = self.membership.static_member_id(request.group_instance_id)
-            if current_id is None:
-                self._add_member(request, member_id, waiter)
-            else:
-                self._replace_static_member(request, current_id, member_id, waiter)
-        elif request.requires_known_member_id:
-            # KIP-394: a client whose first answer gets lost must not leave a dead member here.
-            self.membership.pending_join.add(member_id)
-            self._schedule(DeadlineKind.SESSION, request.session_timeout_ms, member_id)
-            self._answer(waiter, JoinAnswer(ErrorCode.member_id_required, member_id))
-        else:
-            self._add_member(request, member_id, waiter)
-
-    def _join_again(self, request: JoinRequest, waiter: Any) -> None:
-        member = self.membership.validate(request.member_id, request.group_instance_id)
-        is_unchanged = member.protocols == request.protocols
-        is_leader = member.member_id == self.membership.leader_id
-        if self.state is GroupState.COMPLETING_REBALANCE and is_unchanged:
-            # Its answer was lost: it gets the same one again.
-            if is_leader:
-                self._tell_leader(waiter, self._join_answer(member.member_id))
-            else:
-                self._answer(waiter, self._join_answer(member.member_id))
-        elif self.state is GroupState.STABLE and is_unchanged and not is_leader:
-            self._answer(waiter, self._join_answer(member.member_id))
-        else:
-            # A leader rejoins a stable group because something that it knows has changed.
-            self._update_member(member, request, waiter)
-            self._rebalance_or_complete_join(f"{member.member_id} rejoins: {request.reason}")
-
-    def _add_member(self, request: JoinRequest, member_id: str, waiter: Any) -> None:
-        member = Member(
-            member_id,
-            request.group_instance_id,
-            request.client_id,
-            request.client_host,
-            request.rebalance_timeout_ms,
-            request.session_timeout_ms,
-            request.protocols,
-            join_waiter=waiter,
-            is_new=True,
-        )
-        if not self.membership.members:
-            self.protocol_type = request.protocol_type
-        self._joined_during_delay = self._initial_delay_ms is not None
-        self.membership.add(member)
-        self._schedule(DeadlineKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id)
-        self._rebalance_or_complete_join(f"{member_id} joins: {request.reason}")
-
-    def _leave_one(self, leaving: LeavingMember) -> ErrorCode:
-        member_id, instance_id, _ = leaving
-        if self.state is GroupState.DEAD:
-            return ErrorCode.coordinator_not_available
-        if member_id in self.membership.pending_join:
-            self.membership.remove(member_id)
-            self._cancel(DeadlineKind.SESSION, member_id)
-            return ErrorCode.none
-        if member_id == NO_MEMBER_ID and instance_id is not None:
-            # An administrator removes a static member by its name alone.
-            member_id = self.membership.static_member_id(instance_id) or NO_MEMBER_ID
-        try:
-            self._remove_member(self.membership.validate(member_id, instance_id))
-        except KafkaError as refusal:
-            return refusal.code
-        return ErrorCode.none
-
-
-def _differs(asked: str | None, actual: str | None) -> bool:
-    """Whether the protocols differ; older clients name none, and before a vote there is none."""
-    return asked is not None and actual is not None and asked != actual
+        return self._generation.retention_starts_ms(commit_timestamp_ms)

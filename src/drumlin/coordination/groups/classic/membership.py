@@ -1,8 +1,8 @@
 """The members of a group: their votes, static ids, the leader, and whom it waits for.
 
-Bookkeeping only; when a rebalance happens is decided in `group.py`. Members are kept in the
-order in which they came, a static one as it came back, so that what is chosen among equals is the
-same on every run.
+Bookkeeping only; what comes of it is decided in `group.py` and `rebalance.py`. Members are kept in
+the order in which they came, a static one as it came back, so that what is chosen among equals is
+the same on every run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.coordination.groups.classic.messages import Protocols
+from drumlin.coordination.groups.classic.messages import JoinRequest, Protocols
 from drumlin.coordination.groups.classic.preferences import Preferences
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -111,10 +111,24 @@ class Membership:
         self.members[new_id] = renamed  # to keep its place would take a look at all
         return renamed
 
+    def update(self, member: Member, request: JoinRequest) -> None:
+        """A member that joins again may say something else of itself."""
+        self.set_protocols(member, request.protocols)
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.session_timeout_ms = request.session_timeout_ms
+
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         self._count(protocols, 1)
         self._count(member.protocols, -1)
         member.protocols = protocols
+
+    def take_all(self) -> list[Member]:
+        """Forget all members, and return them: to free very many at once takes long."""
+        taken = list(self.members.values())
+        self.members, self._static_ids, self.leader_id = {}, {}, None
+        self.pending_join, self.pending_sync, self.awaiting_join = set(), set(), 0
+        self._preferences = Preferences()
+        return taken
 
     def static_member_id(self, group_instance_id: str) -> str | None:
         return self._static_ids.get(group_instance_id)

@@ -139,6 +139,9 @@ class ConsumerGroup:
             raise KafkaError(_wrong_epoch(member))
         return _check_of_assignment(member, epoch)
 
+    def note_commit(self, committer: Committer) -> None:
+        """Only a heartbeat extends a member's session."""
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """
         Raises:

@@ -124,6 +124,9 @@ class ShareGroup:
     def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
         raise self._not_that_kind()
 
+    def note_commit(self, committer: Committer) -> None:
+        """No client commits here."""
+
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
 
@@ -412,11 +415,8 @@ class ShareGroup:
             raise KafkaError(ErrorCode.non_empty_group, f"{self.group_id} has members")
 
     def tombstones(self) -> list[GroupRecord]:
-        return [
-            (StatePartitionMetadataKey(self.group_id), None),
-            (ShareTargetKey(self.group_id), None),
-            (ShareGroupKey(self.group_id), None),
-        ]
+        keys = StatePartitionMetadataKey, ShareTargetKey, ShareGroupKey
+        return [(key(self.group_id), None) for key in keys]
 
     def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
         for key, value in records:

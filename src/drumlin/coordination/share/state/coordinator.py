@@ -16,17 +16,14 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.pending_answer import Written
-from drumlin.coordination.sharded_coordinator import (
-    ShardedCoordinator,
-    StateForm,
-    StateLimits,
-)
+from drumlin.coordination.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
+from drumlin.coordination.state_form import StateForm, StateLimits
 from drumlin.coordination.state_topic import Confirmation, StateTopic
-from drumlin.turns import Pace, Turns, Work
+from drumlin.turns import Pace, Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -100,13 +97,20 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         was_deleted: Callable[[UUID], bool],
         turns: Turns,
     ) -> None:
-        form = StateForm(ShareShard, load, ShareShard.take_over, encode_record, ShareShard.apply)
+        form = StateForm(
+            ShareShard,
+            load,
+            ShareShard.take_over,
+            lambda shard: forget(shard.states),
+            encode_record,
+            ShareShard.apply,
+        )
         limits = StateLimits(
             lambda: config.share_coordinator_state_topic_num_partitions,
             lambda: config.share_coordinator_write_timeout_ms,
             lambda: config.share_coordinator_state_topic_compression_codec,
         )
-        super().__init__(topic, form, limits, clock, turns)
+        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
         self._config = config
         self._ends = ends
         self._has_partition = has_partition
@@ -130,9 +134,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             lambda: config.share_coordinator_cold_partition_snapshot_interval_ms,
             self.snapshot_cold_states,
         )
-
-    def _unload(self, shard: ShareShard) -> Work[None]:
-        return forget(shard.states)
 
     def topic_deleted(self, topic: str, topic_id: UUID) -> None:  # noqa: ARG002
         """The states in a topic go with it."""
@@ -207,7 +208,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         now_ms = self._clock.wall_ms()
         record = shard.initialize(key, state_epoch, start_offset, now_ms)
         self._check_there(key)
-        confirmation = self._write(shard, [record])
+        confirmation = self._writer.write(shard, [record])
         self._tell_renewed(key)
         await self._log.confirmed(confirmation)
 
@@ -228,7 +229,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
             records = shard.note_leader(key, leader_epoch, limit, self._clock.wall_ms())
             if records:
-                confirmation = self._write(shard, records)
+                confirmation = self._writer.write(shard, records)
                 stored = shard.states[key]
                 await self._log.confirmed(confirmation)
         return stored.state
@@ -270,7 +271,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         limit = self._config.share_coordinator_snapshot_update_records_per_snapshot
         record = shard.write(key, change, limit, self._clock.wall_ms(), merged)
         self._check_there(key)
-        return self._write(shard, [record])
+        return self._writer.write(shard, [record])
 
     async def _merged(
         self, key: SharePartitionKey, change: ShareState
@@ -296,7 +297,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         shard = await self._shard_if_any(key)
         self._check_there(key)
         if records := shard.delete(key):
-            confirmation = self._write(shard, records)
+            confirmation = self._writer.write(shard, records)
             self._tell_renewed(key)
             await self._log.confirmed(confirmation)
 

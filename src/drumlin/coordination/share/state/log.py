@@ -1,4 +1,4 @@
-"""Loading one partition of `__share_group_state`.
+"""Reads the records of one partition of `__share_group_state`.
 
 It decodes a whole partition: slow work that blocks, meant for a thread. As the topic is
 not compacted, all of its records count, in their order.

@@ -10,13 +10,13 @@ is not heard of meanwhile stays: in the new group it has the time of a session t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.background import Background
+from drumlin.coordination.groups.any_group import AnyGroup
+from drumlin.coordination.groups.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.consumer import heartbeats
 from drumlin.coordination.groups.consumer.conversion import (
     check_upgrade,
@@ -26,37 +26,56 @@ from drumlin.coordination.groups.consumer.conversion import (
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.coordination.groups.consumer_execution import ConsumerGroupExecution
+from drumlin.coordination.groups.consumer_work import ConsumerWork
+from drumlin.coordination.groups.conversions import Changed, Conversions, beside, same
+from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.effects import Effects
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.pending_answer import Pending
+from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import Producer
-from drumlin.turns import Work, let_go
+from drumlin.turns import Turns, Work, let_go
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What becomes a consumer group at once: a few milliseconds' worth of many or of large members.
 _MEMBERS_AT_ONCE: Final = 32
 _BYTES_AT_ONCE: Final = 32 * 1024
-#: How often a group is given the chance to stay as it is by itself.
-FREE_TRIES: Final = 2
 
 
-class Changed(Exception):
-    """The classic group is not any more what the new one was made of."""
+class Upgrades:
+    """The groups of the partitions led here that become consumer groups.
 
+    Handed in:
+        context: of all groups.
+        writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
+        conversions: what is under way.
+        consumers: carries out what the consumer group decides.
+        downgrade(shard, group): begins to make a classic group of it again.
+    """
 
-class UpgradeExecution(ConsumerGroupExecution):
-    """What is done with groups of the partitions led here that become consumer groups."""
-
-    def _check_not_held(
-        self, group_id: str, refusal: ErrorCode = ErrorCode.coordinator_load_in_progress
+    def __init__(
+        self,
+        context: GroupContext,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        atomic_writer: AtomicWriter,
+        effects: Effects,
+        alarm: DeadlineAlarm,
+        background: Background,
+        turns: Turns,
+        conversions: Conversions,
+        consumers: ConsumerWork,
+        downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
-        if group_id in self._held:
-            raise KafkaError(refusal, f"group {group_id} becomes one of another kind")
+        self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
+        self._effects, self._alarm = effects, alarm
+        self._background, self._turns = background, turns
+        self._conversions, self._consumers, self._downgrade = conversions, consumers, downgrade
 
-    def _heartbeat_in_consumer_group(
+    def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
     ) -> Pending[Any]:
         """A member that joins makes the group one of this kind, if it is a classic one or none yet.
@@ -66,7 +85,9 @@ class UpgradeExecution(ConsumerGroupExecution):
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._bring_about(shard, group_id, heartbeats.heartbeat(group, request))
+            return self._consumers.bring_about(
+                shard, group_id, heartbeats.heartbeat(group, request)
+            )
         if not request.is_joining or not (group is None or isinstance(group, Group)):
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
         records: Sequence[GroupRecord] = ()
@@ -77,23 +98,16 @@ class UpgradeExecution(ConsumerGroupExecution):
             records = list(to_consumer(group, self._context.topics))
         elif group is not None:
             records = group.tombstones()
-        modern = self._made_beside(group_id) if records else self._made(group_id)
+        modern = ConsumerGroup(group_id, beside(self._context) if records else self._context)
         for record in records:
             _replay(modern, record)
         outcome = heartbeats.heartbeat(modern, request)
         outcome = outcome._replace(records=[*records, *outcome.records])
-        return self._bring_about(shard, group_id, outcome)
+        return self._consumers.bring_about(shard, group_id, outcome)
 
     def _check_upgrade(self, group: Group) -> None:
-        config = self._config
+        config = self._context.rules
         check_upgrade(group, config.group_consumer_migration_policy, config.group_consumer_max_size)
-
-    def _made(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._context)
-
-    def _made_beside(self, group_id: str) -> ConsumerGroup:
-        """It must not touch the deadlines of the group that there is."""
-        return ConsumerGroup(group_id, replace(self._context, deadlines=DeadlineQueue()))
 
     # -- groups of very many members -----------------------------------------------------------
 
@@ -105,10 +119,10 @@ class UpgradeExecution(ConsumerGroupExecution):
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, that is under way already.
         """
-        if group.group_id in self._converting:
+        if self._conversions.is_under_way(group.group_id):
             message = f"group {group.group_id} becomes a consumer group"
             raise KafkaError(ErrorCode.coordinator_load_in_progress, message)
-        self._converting.add(group.group_id)
+        self._conversions.begin(group.group_id)
         return self._background.answer_with(self._go_on_upgrading(shard, group, request))
 
     async def _go_on_upgrading(
@@ -118,9 +132,8 @@ class UpgradeExecution(ConsumerGroupExecution):
             producer = await self._atomic_writer.new_producer()
             pending = await self._turns.run(self._upgrade(shard, group, request, producer))
         finally:
-            self._converting.discard(group.group_id)
-            self._held.discard(group.group_id)
-        self._set_alarm()
+            self._conversions.end(group.group_id)
+        self._alarm.set()
         self._look_whether_to_downgrade(shard, group.group_id)
         return await pending
 
@@ -128,7 +141,7 @@ class UpgradeExecution(ConsumerGroupExecution):
         """The member that joined may have left, while no other conversion could begin."""
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup) and may_become_classic(group, ()):
-            self._begin_downgrade(shard, group)
+            self._downgrade(shard, group)
 
     def _upgrade(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
@@ -137,17 +150,14 @@ class UpgradeExecution(ConsumerGroupExecution):
         Raises:
             KafkaError: what the member is to be told.
         """
-        tries = 0
         while shard.groups.get(group.group_id) is group and _is_large(group):
-            if tries == FREE_TRIES:
-                self._held.add(group.group_id)
-            tries += 1
+            self._conversions.begin_try(group.group_id)
             try:
                 return (yield from self._try_to_upgrade(shard, group, request, producer))
             except Changed:
                 yield
-        self._check_leads(shard)
-        return self._heartbeat_in_consumer_group(shard, group.group_id, request)
+        self._writer.check_leads(shard)
+        return self.heartbeat(shard, group.group_id, request)
 
     def _try_to_upgrade(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
@@ -158,15 +168,10 @@ class UpgradeExecution(ConsumerGroupExecution):
             KafkaError: it was not written, or must not be.
         """
         self._check_upgrade(group)
-        group_id, revision = group.group_id, group.revision
-        modern = self._made_beside(group_id)
-        deadlines, made = modern.context.deadlines, list[GroupRecord]()
-
-        def check() -> None:
-            self._check_leads(shard)
-            if group.revision != revision or shard.groups.get(group_id) is not group:
-                raise Changed
-
+        group_id, made = group.group_id, list[GroupRecord]()
+        modern = ConsumerGroup(group_id, beside(self._context))
+        deadlines = modern.context.deadlines
+        check = same(self._writer, shard, group)
         packer = self._atomic_writer.packer(shard, producer)
         for record in to_consumer(group, self._context.topics):
             made.append(record)
@@ -180,8 +185,7 @@ class UpgradeExecution(ConsumerGroupExecution):
         batches = [batch for batch, _ in packer.batches()]
         confirmation = yield from self._atomic_writer.append_all(shard, batches, producer, check)
         self._take_place(shard, group, modern, outcome)
-        written = self._log.written(outcome.answer, confirmation)
-        answer = self._follow_up(shard, group_id, outcome, written)
+        answer = self._consumers.follow_up(shard, group_id, outcome, confirmation)
         yield from self._extend_sessions(shard, modern)
         del packer, batches
         yield from let_go(made, group.membership.members)  # else to free it all takes a turn
@@ -197,10 +201,8 @@ class UpgradeExecution(ConsumerGroupExecution):
         for key, value in outcome.records:
             modern.replay(key, value)
         shard.groups[group.group_id] = modern
-        self._held.discard(group.group_id)
-        for effect in group.unload(ErrorCode.rebalance_in_progress):
-            if isinstance(effect, (Answer, Answers)):
-                self._answer(effect)
+        self._conversions.let_go(group.group_id)
+        self._effects.answer(group.unload(ErrorCode.rebalance_in_progress))
 
     def _extend_sessions(self, shard: GroupShard, group: ConsumerGroup) -> Work[None]:
         yield

@@ -1,7 +1,8 @@
 """Carries out the decisions of consumer groups, at once or in turns.
 
 Regular expressions are resolved in a thread. A target assignment of very many members is made
-and encoded in turns of the loop: meanwhile the group keeps the one that it has.
+and encoded in turns of the loop: meanwhile the group keeps the one that it has. Nothing is decided
+here; what is found or assigned goes to the group.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drumlin.coordination.groups.classic_execution import ClassicGroupExecution
+from drumlin.coordination.background import Background
+from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest
+from drumlin.coordination.groups.consumer import classic_members
 from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.member_change import resolved
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.regexes import matching_topics
+from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.effects import Effects
+from drumlin.coordination.groups.group_context import Topics
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.pending_answer import Pending, Written
-from drumlin.turns import Work
+from drumlin.coordination.shard_writer import ShardWriter
+from drumlin.coordination.state_log import StateLog
+from drumlin.coordination.state_topic import Confirmation
+from drumlin.turns import Turns, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -30,24 +39,46 @@ _log: Final = logging.getLogger(__name__)
 _FREED_AT_ONCE: Final = 200
 
 
-class ConsumerGroupExecution(ClassicGroupExecution):
-    """What is done with the consumer groups of the partitions that are led here."""
+class ConsumerWork:
+    """The outcomes of requests to the consumer groups of the partitions that are led here.
 
-    def _bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:
+    Handed in:
+        writer, log, effects, alarm, background, turns: the coordinator's.
+        topics: what can be subscribed to.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        log: StateLog,
+        effects: Effects,
+        alarm: DeadlineAlarm,
+        background: Background,
+        turns: Turns,
+        topics: Topics,
+    ) -> None:
+        self._writer, self._log, self._effects, self._alarm = writer, log, effects, alarm
+        self._background, self._turns, self._topics = background, turns, topics
+
+    def bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:
         """Write the records of a consumer group's request now; the awaitable gives the answer.
 
         Raises:
             KafkaError: nothing has happened.
         """
-        written = self._when_written(shard, outcome.records, outcome.answer)
-        return self._follow_up(shard, group_id, outcome, written)
+        confirmation = self._writer.write(shard, outcome.records) if outcome.records else None
+        return self.follow_up(shard, group_id, outcome, confirmation)
 
-    def _follow_up(
-        self, shard: GroupShard, group_id: str, outcome: Outcome, written: Pending[Any]
+    def follow_up(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        outcome: Outcome,
+        confirmation: Confirmation | None,
     ) -> Pending[Any]:
-        """Do what follows once the records are written."""
-        answer = written
-        self._go_on(shard, group_id, outcome.then)
+        """Do what follows once the records are written, and confirmed when `confirmation` is."""
+        answer: Pending[Any] = self._log.written(outcome.answer, confirmation)
+        self._effects.go_on(shard, group_id, outcome.then)
         if outcome.regexes or outcome.assigning is not None:
             group = shard.groups.get(group_id)
             assert isinstance(group, ConsumerGroup)
@@ -56,7 +87,23 @@ class ConsumerGroupExecution(ClassicGroupExecution):
                 self._background.spawn(self._resolve(shard, group, outcome.regexes))
             if outcome.assigning is not None:
                 answer = self._when_assigned(shard, group, outcome, answer)
-        self._set_alarm()
+        self._alarm.set()
+        return answer
+
+    def join(
+        self, shard: GroupShard, group: ConsumerGroup, request: JoinRequest
+    ) -> Pending[JoinAnswer]:
+        """A classic member joins the group, which goes on as a consumer group.
+
+        Raises:
+            KafkaError: nothing has happened.
+        """
+        outcome = classic_members.join(group, request)
+        answer = self.bring_about(shard, group.group_id, outcome)
+        has_joined = outcome.answer.error is ErrorCode.none
+        if has_joined and shard.groups.get(group.group_id) is group:
+            classic_members.joined(group, request, outcome.answer.member_id)
+            self._alarm.set()
         return answer
 
     # -- regular expressions -------------------------------------------------------------------
@@ -64,7 +111,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
     async def _resolve(
         self, shard: GroupShard, group: ConsumerGroup, regexes: frozenset[str]
     ) -> None:
-        names = list(self._context.topics.names())
+        names = list(self._topics.names())
         group.knows_new_topics |= group.regex_subscribers.keys() <= regexes
         try:
             found = await asyncio.to_thread(
@@ -72,9 +119,9 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             )
         finally:
             group.is_resolving = False
-        if self._is_active and shard.groups.get(group.group_id) is group:
+        if shard.groups.get(group.group_id) is group:
             try:
-                self._write(shard, resolved(group, found))
+                self._writer.write(shard, resolved(group, found))
             except KafkaError as error:
                 group.knows_new_topics = False  # a later heartbeat tries again
                 _log.warning("group %r: topics found were not written: %s", group.group_id, error)
@@ -101,7 +148,7 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
         finally:
             group.is_assigning = False
-        self._set_alarm()
+        self._alarm.set()
         return await pending
 
     def _assign(
@@ -131,13 +178,13 @@ class ConsumerGroupExecution(ClassicGroupExecution):
             past.extend(group.targets.values())
             group.follow(target.epoch, targets)
 
-        yield from self._write_in_turns(shard, target.records, last, take_over)
+        yield from self._writer.write_in_turns(shard, target.records, last, take_over)
         for done_with in (target.records, past):  # all at once, that would take a turn to free
             while done_with:
                 del done_with[-_FREED_AT_ONCE:]
                 yield
         # Of thousands of partitions, what the member has comes in a turn of its own.
-        self._check_leads(shard)
+        self._writer.check_leads(shard)
         check_group()
         followed = outcome.follow(group, outcome.answer)
-        return self._when_written(shard, followed.records, followed.answer)
+        return self._writer.when_written(shard, followed.records, followed.answer)

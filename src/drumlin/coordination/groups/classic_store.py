@@ -2,27 +2,32 @@
 
 All members of a group are one record. Its content is gathered in turns of the loop, then encoded in
 a thread. Other requests run meanwhile. So whether the group still awaits the record is checked
-last; if it does not, or is gone or led elsewhere, nothing is written.
+last; if it does not, or is gone or led elsewhere, nothing is written. What becomes of a group whose
+record is stored, or is not, the group decides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from drumlin.clock import Clock
+from drumlin.coordination.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import StaticMemberReplaced, Store
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.execution import GroupExecution
+from drumlin.coordination.groups.effects import Effects
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import record_bytes_max
+from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.state_topic import Confirmation
-from drumlin.turns import Pace, Work, one_turn
+from drumlin.turns import Pace, Turns, Work, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -32,10 +37,32 @@ _MEMBERS_AT_ONCE: Final = 200
 _BYTES_AT_ONCE: Final = 64 * 1024
 
 
-class ClassicGroupExecution(GroupExecution):
-    """What is done with the classic groups of the partitions that are led here."""
+class ClassicStore:
+    """The records of classic groups in the partitions that are led here.
 
-    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+    Handed in:
+        writer, log, effects, background, turns: the coordinator's.
+        clock: wall time, for records.
+        codec(): how batches are compressed, a number of `CODECS`.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        log: StateLog,
+        effects: Effects,
+        background: Background,
+        turns: Turns,
+        clock: Clock,
+        codec: Callable[[], int],
+    ) -> None:
+        self._writer, self._log, self._effects = writer, log, effects
+        self._background, self._turns = background, turns
+        self._clock, self._codec = clock, codec
+        self._storing = asyncio.Lock()
+
+    def store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        """Write what the group has decided; it is told what came of it."""
         is_replacement = isinstance(store.purpose, StaticMemberReplaced)
         if is_replacement and group.replacements:
             group.replacements.append(store)  # one record says it of all of them
@@ -61,7 +88,7 @@ class ClassicGroupExecution(GroupExecution):
         self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
     ) -> None:
         try:
-            confirmation = self._write(shard, [(GroupKey(group.group_id), metadata)])
+            confirmation = self._writer.write(shard, [(GroupKey(group.group_id), metadata)])
             group.in_log(metadata)
         except KafkaError as error:
             self._stored(shard, group, store, error.code)
@@ -89,7 +116,7 @@ class ClassicGroupExecution(GroupExecution):
                     made = await self._batch_of(shard, group, stores, making, metadata)
                     if made is None:
                         return
-                    confirmation = self._append(shard, made[0])
+                    confirmation = self._writer.append(shard, made[0])
                     group.in_log(made[1])
                 except Exception as failure:  # noqa: BLE001  or members would wait for ever
                     # Now: the next record must not say what is taken back here.
@@ -127,10 +154,12 @@ class ClassicGroupExecution(GroupExecution):
 
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
-        codec = self._config.offsets_topic_compression_codec
-        now_ms, bytes_max = self._clock.wall_ms(), record_bytes_max(self._batch_bytes_max(shard))
+        now_ms, bytes_max = (
+            self._clock.wall_ms(),
+            record_bytes_max(self._writer.batch_bytes_max(shard)),
+        )
         ((batch, _),) = await asyncio.to_thread(
-            encode_batches, [record], now_ms, codec, bytes_max=bytes_max
+            encode_batches, [record], now_ms, self._codec(), bytes_max=bytes_max
         )
         return batch
 
@@ -157,7 +186,7 @@ class ClassicGroupExecution(GroupExecution):
     ) -> None:
         if error is not None:
             _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
-        self._carry_out(shard, group, group.stored(store, error))
+        self._effects.carry_out(shard, group, group.stored(store, error))
         if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
 

@@ -2,7 +2,7 @@
 
 The last member of the consumer protocol has left; the others go on in the consumer group, as
 `consumer/classic_members.py` has it. A classic group is made beside it, and takes its place in one
-step, as in `upgrade_execution.py`. If that fails, the consumer group stays.
+step, as in `upgrades.py`. If that fails, the consumer group stays.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple
 
-from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.background import Background
 from drumlin.coordination.groups.any_group import AnyGroup
+from drumlin.coordination.groups.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
@@ -24,12 +24,16 @@ from drumlin.coordination.groups.consumer.conversion import (
     may_become_classic,
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.conversions import Changed, Conversions, beside, same
+from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.effects import Effects
+from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.groups.upgrade_execution import FREE_TRIES, Changed, UpgradeExecution
+from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import Producer, RecordPacker
-from drumlin.turns import T, Work, let_go
+from drumlin.turns import T, Turns, Work, let_go
 from drumlin.wire.errors import KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -53,22 +57,43 @@ class _Made(NamedTuple):
         return self.packer.batches()
 
 
-class DowngradeExecution(UpgradeExecution):
-    """What is done with groups of the partitions led here that become classic groups again."""
+class Downgrades:
+    """The groups of the partitions led here that become classic groups again.
 
-    def _begin_downgrade(self, shard: GroupShard, group: AnyGroup) -> None:
-        if isinstance(group, ConsumerGroup) and group.group_id not in self._converting:
-            self._converting.add(group.group_id)
+    Handed in:
+        context: of all groups.
+        writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
+        conversions: what is under way.
+    """
+
+    def __init__(
+        self,
+        context: GroupContext,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        atomic_writer: AtomicWriter,
+        effects: Effects,
+        alarm: DeadlineAlarm,
+        background: Background,
+        turns: Turns,
+        conversions: Conversions,
+    ) -> None:
+        self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
+        self._effects, self._alarm = effects, alarm
+        self._background, self._turns, self._conversions = background, turns, conversions
+
+    def begin(self, shard: GroupShard, group: AnyGroup) -> None:
+        """Make a classic group of it in later turns, unless a conversion is under way."""
+        under_way = self._conversions.is_under_way(group.group_id)
+        if isinstance(group, ConsumerGroup) and not under_way:
+            self._conversions.begin(group.group_id)
             self._background.spawn(self._downgrade(shard, group))
 
     async def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
-        group_id, tries, is_done = group.group_id, 0, False
+        group_id, is_done = group.group_id, False
         try:
             producer = await self._atomic_writer.new_producer()
             while not is_done and self._may_downgrade(shard, group):
-                if tries == FREE_TRIES:
-                    self._held.add(group_id)
-                tries += 1
+                self._conversions.begin_try(group_id)
                 try:
                     await self._try_to_downgrade(shard, group, producer)
                     is_done = True
@@ -77,9 +102,8 @@ class DowngradeExecution(UpgradeExecution):
         except KafkaError as error:
             _log.warning("group %r stays a consumer group: %s", group_id, error)
         finally:
-            self._converting.discard(group_id)
-            self._held.discard(group_id)
-        self._set_alarm()
+            self._conversions.end(group_id)
+        self._alarm.set()
 
     def _may_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> bool:
         return shard.groups.get(group.group_id) is group and may_become_classic(group, ())
@@ -92,20 +116,14 @@ class DowngradeExecution(UpgradeExecution):
             Changed: nothing has happened.
             KafkaError: it was not written, or must not be.
         """
-        group_id, revision = group.group_id, group.revision
-
-        def check() -> None:
-            self._check_leads(shard)
-            if group.revision != revision or shard.groups.get(group_id) is not group:
-                raise Changed
-
+        check = same(self._writer, shard, group)
         packer = self._atomic_writer.packer(shard, producer)
         made = await self._turns.run(self._made_classic(group, packer, check))
         if made is None:
             return
         batches = await asyncio.to_thread(made.batches)
         await self._turns.run(self._take_place_of(shard, group, made, batches, producer, check))
-        _log.info("group %r becomes a classic group", group_id)
+        _log.info("group %r becomes a classic group", group.group_id)
         await self._turns.run(self._clean_up(shard, group, made, batches))
 
     def _take_place_of(
@@ -121,10 +139,10 @@ class DowngradeExecution(UpgradeExecution):
         yield from self._atomic_writer.append_all(
             shard, [batch for batch, _ in batches], producer, check
         )
-        self._held.discard(group.group_id)
+        self._conversions.let_go(group.group_id)
         shard.groups[group.group_id] = made.group
         spare = made.group.take_place(self._context.deadlines, _REASON)
-        self._carry_out(shard, made.group, spare)
+        self._effects.carry_out(shard, made.group, spare)
 
     def _made_classic(
         self, group: ConsumerGroup, packer: RecordPacker[GroupRecord], check: Callable[[], None]
@@ -141,8 +159,7 @@ class DowngradeExecution(UpgradeExecution):
             packer.add(records[-1])
             yield
             check()
-        beside = replace(self._context, deadlines=DeadlineQueue())
-        classic = new_group(GroupKind.CLASSIC, group.group_id, beside)
+        classic = new_group(GroupKind.CLASSIC, group.group_id, beside(self._context))
         assert isinstance(classic, Group)
         yield from _checked(classic.restore_metadata(downgraded.metadata), check)
         membership = classic.membership

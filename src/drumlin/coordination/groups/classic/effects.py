@@ -1,0 +1,167 @@
+"""The effects of what a group decides, in order: answers to its members, and records to write.
+
+Answers to very many members are decided at once and made one by one, while other requests have
+their turn. Nothing is decided here. A member whose request waits sends no heartbeats, so its
+session restarts with the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from drumlin.coordination.groups.classic.generation import Generation
+from drumlin.coordination.groups.classic.membership import Member, Membership, Waiting, in_steps
+from drumlin.coordination.groups.classic.messages import (
+    NO_MEMBER_ID,
+    Answer,
+    Answers,
+    Effect,
+    JoinAnswer,
+    JoinedMember,
+    Purpose,
+    Store,
+    SyncAnswer,
+)
+from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.classic.timers import Timers
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+
+
+class Effects:
+    """What is to be done for one group, collected until it is taken."""
+
+    __slots__ = ("_effects", "_generation", "_membership", "_timers")
+
+    def __init__(self, generation: Generation, membership: Membership, timers: Timers) -> None:
+        self._generation = generation
+        self._membership = membership
+        self._timers = timers
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def store(self, purpose: Purpose) -> None:
+        self._effects.append(Store(purpose))
+
+    # -- to one member -----------------------------------------------------------------------
+
+    def answer(self, waiter: Any, answer: JoinAnswer | SyncAnswer) -> None:
+        if waiter is not None:
+            self._effects.append(Answer(waiter, answer))
+
+    def answer_leader(self, waiter: Any, answer: JoinAnswer) -> None:
+        """Answer a join of the leader, with all members."""
+        if waiter is not None:
+            self._effects.append(Answers(1, self._telling_the_leader(waiter, answer)))
+
+    def answer_join(self, member: Member, answer: JoinAnswer) -> None:
+        """Answer the join of the member that waits, if there is one."""
+        self.answer(self._membership.set_join_waiter(member, None), answer)
+
+    def answer_sync(self, member: Member, answer: SyncAnswer) -> None:
+        """Answer the sync of the member that waits, if there is one."""
+        if member.sync_waiter is not None:
+            self.answer(member.sync_waiter, answer)
+            member.sync_waiter = None
+            # Its session may have run out unnoticed while it waited.
+            self._timers.extend_session(member)
+
+    def let_join_wait(self, member: Member, waiter: Any) -> None:
+        """The member's join waits from now on; if another one did, that is over."""
+        previous = self._membership.set_join_waiter(member, waiter)
+        if previous is not None:
+            refusal = JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id)
+            self.answer(previous, refusal)
+
+    def let_sync_wait(self, member: Member, waiter: Any) -> None:
+        """The member's sync waits from now on; if another one did, that is over."""
+        if member.sync_waiter is not None:
+            self.answer_sync(member, SyncAnswer(ErrorCode.rebalance_in_progress))
+        member.sync_waiter = waiter
+
+    # -- to all members ----------------------------------------------------------------------
+
+    def answer_joins(self) -> None:
+        """Tell all members that have joined of their generation, which begins."""
+        joined = self._membership.take_join_waiters()
+        beginning = self._telling_of_generation(joined, self._generation.join_answer(NO_MEMBER_ID))
+        self._effects.append(Answers(len(joined), beginning))
+
+    def answer_syncs(self, answer_of: Callable[[str], SyncAnswer]) -> None:
+        """Answer all requests that wait for an assignment."""
+        waiting = self._membership.take_sync_waiters()
+        if waiting:
+            self._effects.append(Answers(len(waiting), self._telling(waiting, answer_of)))
+
+    def refuse_all(self, error: ErrorCode) -> None:
+        """Answer all requests that wait: the group is not here any more."""
+        if self._membership.awaiting_join:
+            joined = self._membership.take_join_waiters()
+            refusing = self._telling(joined, lambda member_id: JoinAnswer(error, member_id))
+            self._effects.append(Answers(len(joined), refusing))
+        refusal = SyncAnswer(error)
+        self.answer_syncs(lambda _: refusal)
+
+    # -- in turns ----------------------------------------------------------------------------
+
+    def _telling_of_generation(
+        self, joined: list[Waiting], answer: JoinAnswer
+    ) -> Iterator[Answer | None]:
+        """The answers to all joined members; the leader's lists the members."""
+        error, _, generation_id, protocol_type, name, leader_id, _, _ = answer
+        for member, member_id, waiter in _taken(joined):
+            self._is_told(member)
+            told = JoinAnswer(error, member_id, generation_id, protocol_type, name, leader_id)
+            if waiter is None:
+                yield None
+            elif member_id == leader_id:
+                yield from self._telling_the_leader(waiter, told)
+            else:
+                yield Answer(waiter, told)
+        yield from self._generation.read_subscriptions(generation_id)
+
+    def _telling(
+        self, waiting: list[Waiting], answer_of: Callable[[str], JoinAnswer | SyncAnswer]
+    ) -> Iterator[Answer | None]:
+        for member, member_id, waiter in _taken(waiting):
+            self._is_told(member)
+            yield None if waiter is None else Answer(waiter, answer_of(member_id))
+
+    def _is_told(self, member: Member) -> None:
+        member.answers_under_way -= 1
+        member.is_new = False
+        is_here = self._membership.members.get(member.member_id) is member
+        if is_here and self._generation.state is not GroupState.DEAD:
+            self._timers.extend_session(member)
+
+    def _telling_the_leader(self, waiter: Any, answer: JoinAnswer) -> Iterator[Answer | None]:
+        """The leader's answer, with all members; or a rejoin, if the generation is over by then."""
+        members = yield from self._joined_members(answer.generation_id)
+        if members is None:
+            refusal = JoinAnswer(ErrorCode.rebalance_in_progress, answer.member_id)
+            yield Answer(waiter, refusal)
+        else:
+            yield Answer(waiter, answer._replace(members=members))
+
+    def _joined_members(self, generation_id: int) -> Work[tuple[JoinedMember, ...] | None]:
+        generation = self._generation
+        name, joined = generation.protocol_name, list[JoinedMember]()
+        for some in in_steps(self._membership.members.values()):
+            if not generation.is_current(generation_id):
+                return None
+            for each in some:
+                metadata = each.metadata(name)
+                joined.append(JoinedMember(each.member_id, each.group_instance_id, metadata))
+            yield
+        return tuple(joined) if generation.is_current(generation_id) else None
+
+
+def _taken(waiting: list[Waiting]) -> Iterator[Waiting]:
+    """Each waiter, released after its turn: to free all at once would take long."""
+    waiting.reverse()
+    while waiting:
+        yield waiting.pop()

@@ -1,0 +1,102 @@
+"""A group as its record: what it says, whether it is still to be written, and how it is read back.
+
+This only reads the group, and never changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from drumlin.coordination.groups.classic.generation import Generation
+from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
+from drumlin.coordination.groups.classic.messages import (
+    Assigned,
+    Created,
+    Purpose,
+    StaticMemberReplaced,
+)
+from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.turns import Work
+
+
+class StoredGroup:
+    """What is to be stored of one group."""
+
+    __slots__ = ("_generation", "_membership")
+
+    def __init__(self, generation: Generation, membership: Membership) -> None:
+        self._generation = generation
+        self._membership = membership
+
+    def awaits(self, purpose: Purpose) -> bool:
+        """Whether the record is still to be written; if not, no request waits for it any more."""
+        state = self._generation.state
+        if isinstance(purpose, Assigned):
+            # Members may have come and gone in the meantime; then this generation is history.
+            is_current = purpose.generation_id == self._generation.id
+            return is_current and state is GroupState.COMPLETING_REBALANCE
+        if isinstance(purpose, StaticMemberReplaced):
+            # A rebalance answers the member, too.
+            member = self._membership.members.get(purpose.new_member_id)
+            is_waiting = member is not None and member.join_waiter is not None
+            return is_waiting and state is GroupState.STABLE
+        return isinstance(purpose, Created) or state is GroupState.EMPTY
+
+    def metadata(self, purpose: Purpose) -> Work[GroupMetadata | None]:
+        """The group's record; None if the group does not await it any more."""
+        generation = self._generation
+        if isinstance(purpose, Created):
+            return GroupMetadata(None, 0, None, None, generation.state_timestamp_ms, ())
+        assigned = None
+        if isinstance(purpose, Assigned):
+            assigned = purpose.assignments
+            for member_id, assignment in purpose.asked:
+                if member_id in self._membership.members:
+                    assigned[member_id] = assignment
+                yield
+        stored = list[MemberMetadata]()
+        for some in in_steps(self._membership.members.values()):
+            if not self.awaits(purpose):
+                return None
+            stored += [self._member(each, assigned) for each in some]
+            yield
+        if not self.awaits(purpose):
+            return None
+        return GroupMetadata(
+            generation.protocol_type,
+            generation.id,
+            generation.protocol_name,
+            self._membership.leader_id,
+            generation.state_timestamp_ms,
+            tuple(stored),
+        )
+
+    def _member(self, member: Member, assigned: Mapping[str, bytes] | None) -> MemberMetadata:
+        """`assigned`: assignments that are not the members' yet."""
+        known = member.assignment if assigned is None else assigned.get(member.member_id, b"")
+        return MemberMetadata(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.metadata(self._generation.protocol_name),
+            known,
+        )
+
+
+def members_of(metadata: GroupMetadata) -> Iterator[Member]:
+    """The members in a record, with one protocol each: a record has only the one in use."""
+    for each in metadata.members:
+        yield Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host,
+            each.rebalance_timeout_ms,
+            each.session_timeout_ms,
+            ((metadata.protocol_name or "", each.subscription),),
+            each.assignment,
+        )

@@ -1,0 +1,37 @@
+"""The deadlines of one group, set by how long from now; they come back through `Group.expire`.
+
+It never decides which deadline is due when, and never reads the queue.
+"""
+
+from __future__ import annotations
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic.membership import Member
+from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID
+from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+
+
+class Timers:
+    """One group's deadlines, in the queue that all groups share."""
+
+    __slots__ = ("_clock", "_deadlines", "_group_id")
+
+    def __init__(self, group_id: str, clock: Clock, deadlines: DeadlineQueue[Deadline]) -> None:
+        self._group_id = group_id
+        self._clock = clock
+        self._deadlines = deadlines
+
+    def use(self, deadlines: DeadlineQueue[Deadline]) -> None:
+        """Use another queue from now on; deadlines in the former one are left there."""
+        self._deadlines = deadlines
+
+    def extend_session(self, member: Member) -> None:
+        self.schedule(DeadlineKind.SESSION, member.session_timeout_ms, member.member_id)
+
+    def schedule(self, kind: DeadlineKind, timeout_ms: int, member_id: str = NO_MEMBER_ID) -> None:
+        deadline = self._clock.monotonic() + timeout_ms / 1000
+        self._deadlines.schedule(Deadline(self._group_id, kind, member_id), deadline)
+
+    def cancel(self, kind: DeadlineKind, member_id: str = NO_MEMBER_ID) -> None:
+        self._deadlines.cancel(Deadline(self._group_id, kind, member_id))

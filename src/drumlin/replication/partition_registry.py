@@ -1,0 +1,122 @@
+"""Which partitions a broker leads, found by what requests name them with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from drumlin.replication.partition import Partition
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_NOTHING: Mapping[int, Partition] = {}
+
+
+class PartitionRegistry:
+    """The partitions that this broker leads; those without a log are offline."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        # Also by what requests name a topic with: the bytes of its name or id.
+        self._by_name: dict[bytes, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._offline: set[tuple[str, int]] = set()
+        #: Grows with every partition that loses its log or gets it back.
+        self.offline_changes = 0
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def add(self, partition: Partition) -> None:
+        self._forget_offline(partition.topic, partition.index)
+        self._partitions[partition.topic, partition.index] = partition
+        self._by_name.setdefault(partition.topic.encode(), {})[partition.index] = partition
+        self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
+
+    def add_offline(self, topic: str, index: int) -> None:
+        """The partition is ours, but its log is not available now."""
+        self._offline.add((topic, index))
+        self.offline_changes += 1
+
+    def _forget_offline(self, topic: str, index: int) -> None:
+        if (topic, index) in self._offline:
+            self._offline.remove((topic, index))
+            self.offline_changes += 1
+
+    @property
+    def has_offline(self) -> bool:
+        return bool(self._offline)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the partition is ours and has no log, or none that can be read."""
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            return (topic, index) in self._offline
+        return not partition.log.log_directory.is_readable
+
+    def remove(self, topic: str, index: int) -> None:
+        self._forget_offline(topic, index)
+        partition = self._partitions.pop((topic, index), None)
+        if partition is not None:
+            _forget(self._by_name, topic.encode(), index)
+            _forget(self._by_id, partition.topic_id.bytes, index)
+            partition.close()
+
+    def clear(self) -> Work[dict[tuple[str, int], int]]:
+        """The broker stops: it leads no partition any more, from the first step on.
+
+        Returns the high watermarks, for the checkpoint.
+        """
+        partitions, self._partitions = self._partitions, {}
+        by_name, self._by_name = self._by_name, {}
+        by_id, self._by_id = self._by_id, {}
+        high_watermarks = {}
+        while partitions:
+            key, partition = partitions.popitem()
+            high_watermarks[key] = partition.high_watermark
+            _forget(by_name, partition.topic.encode(), partition.index)
+            _forget(by_id, partition.topic_id.bytes, partition.index)
+            partition.close()
+            yield
+        return high_watermarks
+
+    def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
+        """By topic and partition, for the checkpoint; each is read when its turn comes."""
+        found = {}
+        for partition in self:
+            found[partition.topic, partition.index] = partition.high_watermark
+            yield
+        return found
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        return self._partitions.get((topic, index))
+
+    def of_name(self, topic: bytes) -> Mapping[int, Partition]:
+        """The partitions led now of the topic of this name, by index."""
+        return self._by_name.get(topic, _NOTHING)
+
+    def of_id(self, topic_id: bytes) -> Mapping[int, Partition]:
+        """The partitions led now of the topic of this id (16 bytes), by index."""
+        return self._by_id.get(topic_id, _NOTHING)
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is offline.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            if (topic, index) in self._offline:
+                raise KafkaError(ErrorCode.kafka_storage_error)
+            raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        return partition
+
+
+def _forget(topics: dict[bytes, dict[int, Partition]], topic: bytes, index: int) -> None:
+    partitions = topics[topic]
+    del partitions[index]
+    if not partitions:
+        del topics[topic]
