@@ -20,9 +20,9 @@ import pyarrow as pa
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.pass_selection import filter_pass, map_pass
 from drumlin.compaction.passes import FilterRules, Reason
-from drumlin.records import kernels
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.records.columns import encode_from_arrow
+from drumlin.records.kernels import compaction_kernels
 
 RECORDS = 6_000_000
 KEYS = 1_000_000
@@ -105,7 +105,7 @@ def figure(name: str, size: int, work: Callable[[], Any]) -> None:
 
 def main() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if kernels.require_for_compaction() is None:
+    if compaction_kernels.require() is None:
         raise SystemExit("there are no kernels to measure")
     folder = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryFile(dir=folder) as file:

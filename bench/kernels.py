@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drumlin.records import kernels
 from drumlin.records.batch import HEADER_SIZE, parse_header
 from drumlin.records.columns import encode_from_arrow, iterate_arrow, partition_for_keys
 from drumlin.records.compression import CODECS
+from drumlin.records.kernels import record_kernels
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.survey import survey, survey_plain
 from drumlin.records.validation import AppendRules, prepare_produce
@@ -133,7 +133,7 @@ def border() -> None:
 def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     start = time.perf_counter()
-    if kernels.require() is None:
+    if record_kernels.require() is None:
         raise SystemExit("there are no kernels to measure")
     print(f"kernels there after {time.perf_counter() - start:.3f} s\n")
     for value_bytes in (100, 1000):

@@ -19,8 +19,8 @@ from bench.harness import Comparison, Metric, Options
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.pass_selection import map_pass
 from drumlin.compaction.passes import Reason
-from drumlin.records import kernels
 from drumlin.records.arrow_encode import RecordColumns
+from drumlin.records.kernels import compaction_kernels
 
 _KAFKA_BYTES_PER_KEY = 24 / 0.9
 _SIZES = [mebibytes << 20 for mebibytes in (16, 64, 256, 1024)]
@@ -31,7 +31,7 @@ _PAGE_BYTES = 4096
 
 def run(options: Options) -> list[Comparison]:
     """A comparison for every size, and what follows for a map of 8 GiB."""
-    kernels.require_for_compaction()
+    compaction_kernels.require()
     results = []
     for full_size in _SIZES:
         size = round(full_size * options.scale)

@@ -26,7 +26,7 @@ from drumlin.spark.columns import arrow_schema
 from drumlin.spark.density import Density, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import COLUMNS
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.source import spark_schema
 
 _TOPIC = "prebuilt"
@@ -59,7 +59,7 @@ class _Reader(DataSourceReader):
         self._record_bytes = record_bytes
 
     def partitions(self) -> Sequence[InputPartition]:
-        everything = OffsetRange(_TOPIC, 0, 0, self._records)
+        everything = PlannedRange(_TOPIC, 0, 0, self._records)
         density = {TopicPartition(_TOPIC, 0): Density.mean(self._record_bytes)}
         return [InputPartition(each) for each in split_by_bytes([everything], density)]
 

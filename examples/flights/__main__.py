@@ -27,7 +27,7 @@ from rich.table import Table
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.records import kernels
+from drumlin.records.kernels import compaction_kernels, record_kernels
 
 TOPIC = "flights"
 PARTITIONS = 2
@@ -76,8 +76,8 @@ def compile_kernels() -> None:
     """Have machine code ready before anything is timed: making it takes a while, but only once."""
     began = time.monotonic()
     with console.status("Loading kernels; the first time they are compiled ..."):
-        kernels.require()
-        kernels.require_for_compaction()
+        record_kernels.require()
+        compaction_kernels.require()
     say("Loaded the kernels, which only the first run compiles", began)
 
 

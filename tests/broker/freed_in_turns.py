@@ -25,10 +25,10 @@ from drumlin.coordination.groups.commit import TopicOffsets
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
-from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
+from drumlin.wire.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
-from drumlin.wire.offset_fetch_response import NO_POSITION
+from drumlin.wire.offset_fetch_response import NO_OFFSET
 
 _ENTRIES = 5_000
 #: Blocks; to free one takes some 50 ns.
@@ -60,7 +60,7 @@ def _context(api_key: int, version: int, freeing: Freeing, **broker: Any) -> Req
 
 def _nothing_committed(_: str, asked: Any, **__: Any) -> Iterator[FetchedOffsets]:
     for topic, partitions in asked:
-        yield FetchedOffsets(topic, True, partitions, [NO_POSITION])
+        yield FetchedOffsets(topic, True, partitions, [NO_OFFSET])
 
 
 def _fetching(version: int, freeing: Freeing) -> RequestContext:
@@ -115,33 +115,33 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
     assert freeing.most < _FREED_MAX
 
 
-def _positions() -> tuple[list[TopicPositions], SortedOut]:
+def _offsets() -> tuple[list[RequestedOffsets], SortedOut]:
     """Requests for very many topics, and what exists of them."""
-    topics = [TopicPositions(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
+    topics = [RequestedOffsets(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
     accepted = [(each.topic, TopicOffsets(str(each.topic), None, *each[1:])) for each in topics]
     return topics, SortedOut(list(accepted), Growing())
 
 
 def test_topics_of_a_commit() -> None:
     freeing = Freeing()
-    topics, sorted_out = _positions()
-    positions = freeing.to_end(sorted_out.positions())
+    topics, sorted_out = _offsets()
+    offsets = freeing.to_end(sorted_out.offsets())
     asked = CommitRequest("g", "", None, -1, None, topics)
     codes = [ErrorCode.none] * _ENTRIES
-    body = freeing.to_end(offset_commit._last_told(2, asked, sorted_out, codes, positions))
+    body = freeing.to_end(offset_commit._last_told(2, asked, sorted_out, codes, offsets))
     assert len(body.body) > 10 * _ENTRIES
-    assert not (topics or positions)
+    assert not (topics or offsets)
     assert freeing.most < _FREED_MAX
 
 
 def test_topics_of_a_commit_in_a_transaction() -> None:
     freeing = Freeing()
-    topics, sorted_out = _positions()
-    positions = freeing.to_end(sorted_out.positions())
+    topics, sorted_out = _offsets()
+    offsets = freeing.to_end(sorted_out.offsets())
     asked = TxnCommitRequest("x", 1, 0, CommitRequest("g", "", None, -1, None, topics))
     codes = ErrorCode.none
-    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes, positions))
-    assert not (topics or positions)
+    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes, offsets))
+    assert not (topics or offsets)
     assert freeing.most < _FREED_MAX
 
 

@@ -17,7 +17,7 @@ from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Fetched, Limits, OffsetRange
+from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange, Limits
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
@@ -79,7 +79,7 @@ class World:
         """A member has acquired the records up to there, none of which was acquired before."""
         live = await self.live()
         first_offset = live.records.end_offset
-        fetched = Fetched(first_offset, [OffsetRange(first_offset, last_offset)])
+        fetched = Fetched(first_offset, [InclusiveRange(first_offset, last_offset)])
         assert live.acquire(member.member_id, fetched, LIMITS)
         return live
 

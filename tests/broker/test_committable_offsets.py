@@ -1,4 +1,4 @@
-"""Which positions of a commit are in partitions that there are, beside a slow twin."""
+"""Which offsets of a commit are in partitions that there are, beside a slow twin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from drumlin.coordination.groups import commit
 from drumlin.distinct import Growing
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import to_end
-from drumlin.wire.commit_request import CommitRequest, TopicPositions, TxnCommitRequest
+from drumlin.wire.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
 from drumlin.wire.errors import ErrorCode
 from rig.depth import seeds
 
@@ -33,7 +33,7 @@ def find(key: Any) -> tuple[TopicState | None, ErrorCode]:
     return TOPICS.get(key), _MISSING
 
 
-def asked_by(chance: random.Random) -> list[TopicPositions]:
+def asked_by(chance: random.Random) -> list[RequestedOffsets]:
     topics = []
     for _ in range(chance.randrange(5)):
         most = chance.choice([1, 7, 40, 50])
@@ -42,7 +42,7 @@ def asked_by(chance: random.Random) -> list[TopicPositions]:
         metadata = [b"%d" % number for number in numbers] if chance.random() < 0.5 else None
         name = chance.choice("abcd")
         offsets, epochs = [10 * number for number in numbers], [-number for number in numbers]
-        topics.append(TopicPositions(name, partitions, offsets, epochs, metadata))
+        topics.append(RequestedOffsets(name, partitions, offsets, epochs, metadata))
     return topics
 
 
@@ -72,16 +72,16 @@ def test_they_are_those_that_a_twin_finds(seed: int, monkeypatch: pytest.MonkeyP
     assert [rows_of(*each) for each in found.accepted] == accepted
 
 
-def rows_of(key: Any, positions: commit.TopicOffsets) -> list[tuple[Any, ...]]:
-    name, topic_id, *columns, metadata = positions
-    texts = [None] * len(positions.partitions) if metadata is None else metadata
+def rows_of(key: Any, offsets: commit.TopicOffsets) -> list[tuple[Any, ...]]:
+    name, topic_id, *columns, metadata = offsets
+    texts = [None] * len(offsets.partitions) if metadata is None else metadata
     return [(key, name, topic_id, *row) for row in zip(*columns, texts, strict=True)]
 
 
 @pytest.mark.parametrize("name", ["c", "unknown"])
 def test_a_topic_with_very_many_positions_takes_many_turns(name: str) -> None:
     count = 50_000
-    topic = TopicPositions(name, list(range(count)), [5] * count, [-1] * count, None)
+    topic = RequestedOffsets(name, list(range(count)), [5] * count, [-1] * count, None)
     sorting = sort_out([topic], find)
     assert sum(1 for _ in sorting) >= 50
     sorted_out = SortedOut([], Growing())

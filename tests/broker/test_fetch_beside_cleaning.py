@@ -1,4 +1,4 @@
-"""Segments are exchanged in the midst of a fetch: records and aborted transactions still agree."""
+"""Segments are swapped in the midst of a fetch: records and aborted transactions still agree."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_was_aborted_is_told_of_what_was_read(
             def clean_first(*where: Any, may_block: bool) -> Any:
                 calls.append(where)
                 if len(calls) == 1:
-                    emptied(log, broker.logs.replace_segments)
+                    emptied(log, broker.logs.swap_segments)
                 return aborted_in(*where, may_block=may_block)
 
             fetches = Fetches(broker)

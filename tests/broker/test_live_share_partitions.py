@@ -19,7 +19,7 @@ from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
 from drumlin.broker.share_fetch.room import ShareRoom
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Fetched, OffsetRange
+from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.metadata.changes import TopicDeleted
 from drumlin.replication.waiting_room import Waiter
@@ -235,12 +235,12 @@ def test_who_leaves_is_looked_for_where_it_was(
         lives = [world.shares.open("g", each) for each in everywhere]
         await asyncio.gather(*(live.loaded for live in lives))
         member = world.join("m", *everywhere[:3])
-        assert lives[2].acquire("m", Fetched(0, [OffsetRange(0, 4)]), LIMITS)
+        assert lives[2].acquire("m", Fetched(0, [InclusiveRange(0, 4)]), LIMITS)
         world.join("m", *everywhere[4:5])
         world.shares.close_session(member)
         assert sorted(released) == [2, 4]
         await lives[2].settle()
-        assert lives[2].acquire("other", Fetched(0, [OffsetRange(0, 4)]), LIMITS)
+        assert lives[2].acquire("other", Fetched(0, [InclusiveRange(0, 4)]), LIMITS)
 
     play(tmp_path, scenario)
 
@@ -465,7 +465,7 @@ def test_very_much_that_is_said_of_one_partition_counts_as_a_whole_once_it_is_wr
         )
         begun = to_end(taking)
         told = (await begun.answers())[SHARED].code
-        again = live.acquire(other.member_id, Fetched(0, [OffsetRange(0, count - 1)]), LIMITS)
+        again = live.acquire(other.member_id, Fetched(0, [InclusiveRange(0, count - 1)]), LIMITS)
         if is_written:
             assert told is ErrorCode.none
             state = await world.broker.share_state.read("g", TOPIC_ID, 0)

@@ -20,7 +20,7 @@ from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.reads import read_batches
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
-from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits, OffsetRange
+from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
 from drumlin.turns import Work, to_end
 from storage.samples import prepared
 
@@ -196,7 +196,7 @@ def test_a_partition_of_very_many_batches_is_read_in_pieces(tmp_path: Path) -> N
             assert (rest.is_cut, rest.fetched.last_offset) == (False, 599)
             behind = read(500, 1 << 20, 0, 200)
             assert behind is not None
-            assert (behind.is_cut, behind.fetched.batches) == (True, [OffsetRange(500, 500)])
+            assert (behind.is_cut, behind.fetched.batches) == (True, [InclusiveRange(500, 500)])
             for each in (found, rest, behind):
                 each.slice.release()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import drumlin
-from drumlin.records import kernels
+from drumlin.records.kernels import record_kernels
 
 
 class Sink:
@@ -42,7 +42,7 @@ def main(address: str, topic: str, headers: str, limit_bytes: str = "") -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(limit_bytes),) * 2)
     with drumlin.connect(address) as client:
         end = client.offsets(topic)[0]
-        assert kernels.require() is not None
+        assert record_kernels.require() is not None
         resident, space = status("VmRSS"), status("VmPeak")
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak
         records = largest = 0

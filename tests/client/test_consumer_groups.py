@@ -176,8 +176,8 @@ def test_a_member_that_is_killed_is_replaced(
     options = {"session_timeout_ms": 2_000}
     silent = Ours(group_client, group_topic, group, **options)
     wait_until(lambda: silent.poll() and len(silent.assignment()) == 4, "something to be read")
-    thread, background = silent.consumer._thread, silent.consumer._background
-    thread.run(background.stop_polling())  # as if the process were gone
+    thread, engine = silent.consumer._thread, silent.consumer._engine
+    thread.run(engine.stop_polling())  # as if the process were gone
     heir = run(lambda: Ours(group_client, group_topic, group, **options))
     all_seen([heir], feeder)
 
@@ -255,12 +255,12 @@ def test_an_interrupt_while_a_duty_is_handed_over(
     feeder = Feeder(group_client, group_topic)
     feeder.feed()
     member = Ours(group_client, group_topic, group)
-    thread, background = member.consumer._thread, member.consumer._background
-    found = thread.run(background.next(None, comes_back=True))
+    thread, engine = member.consumer._thread, member.consumer._engine
+    found = thread.run(engine.next(None, comes_back=True))
     assert isinstance(found, Duty)
     for _ in range(2):
         wait_until(member.poll, "something to be read")
-        thread.run(background.next(None, comes_back=False))  # a piece that nothing looks at
+        thread.run(engine.next(None, comes_back=False))  # a piece that nothing looks at
     seen: Counter[tuple[int, int]] = Counter()
     member.consumer.seek(group_topic, 0, 0)
     while not seen.keys() >= {(0, each) for each in range(50)}:

@@ -11,7 +11,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, CorruptData, LogEndsEarly, OffsetOutOfRange
-from drumlin.client.fetch_room import FetchRoom
+from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
@@ -175,13 +175,13 @@ def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(broker: ScriptedBr
     async def read() -> None:
         options = PeerOptions(call_timeout_ms=patience_ms)
         connections = BrokerConnections(parse_bootstrap(broker.address), options)
-        room = FetchRoom(16 << 20)
-        other = room.share()
+        memory = FetchMemory(16 << 20)
+        other = memory.share()
         await other.wait_to_fetch(48 << 20)
         wanted = OffsetRange("t", 0, 0, 10)
-        stream = RangeStream(connections, wanted, "read_uncommitted", 1 << 20, room)
+        stream = RangeStream(connections, wanted, "read_uncommitted", 1 << 20, memory)
         await asyncio.sleep(patience_ms / 1000 + 0.05)
-        assert log.fetched == [], "the room is taken"
+        assert log.fetched == [], "the memory is taken"
         broker.script("fetch", lambda shape, _: fetch_response(shape, b"", 0), log.fetch)
         other.give_up()
         piece = await stream.next()

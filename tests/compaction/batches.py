@@ -10,7 +10,6 @@ from drumlin.compaction.kernel_passes import KernelFilterPass, KernelMapPass
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.passes import FilterPass, FilterRules, MapPass
 from drumlin.compaction.plain_passes import PlainFilterPass, PlainMapPass
-from drumlin.records import kernels
 from drumlin.records.batch import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
@@ -22,6 +21,7 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_record
 
 SEED = bytes(range(16))
@@ -43,7 +43,7 @@ KEYS = (
 def map_pass(make: str, offset_map: OffsetMap, first_offset: int, end_offset: int) -> MapPass:
     if make == "plain":
         return PlainMapPass(offset_map, first_offset, end_offset)
-    loaded = kernels.require_for_compaction()
+    loaded = compaction_kernels.require()
     assert loaded is not None
     return KernelMapPass(loaded, offset_map, first_offset, end_offset)
 
@@ -53,7 +53,7 @@ def filter_pass(
 ) -> FilterPass:
     if make == "plain":
         return PlainFilterPass(offset_map, rules, interval)
-    loaded = kernels.require_for_compaction()
+    loaded = compaction_kernels.require()
     assert loaded is not None
     return KernelFilterPass(loaded, offset_map, rules, interval)
 

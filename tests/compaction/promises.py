@@ -50,7 +50,7 @@ def clean(world: RandomLog, map_keys: int = EVERY_KEY) -> CleaningStatistics | N
     """One cleaning."""
     world.note_seen_markers()
     try:
-        return cleaner_of(world, map_keys).clean(world.log, world.logs.replace_segments)
+        return cleaner_of(world, map_keys).clean(world.log, world.logs.swap_segments)
     finally:
         world.note_seen_tombstones(round_end_offset(world.log))
 

@@ -349,7 +349,7 @@ def clean_and(world: RandomLog, number: int, change: Callable[[], object]) -> No
 
     cleaner = cleaner_of(world, EVERY_KEY)
     cleaner._call = call_and_change
-    cleaner.clean(world.log, world.logs.replace_segments)
+    cleaner.clean(world.log, world.logs.swap_segments)
 
 
 def six_segments(world: RandomLog) -> None:
@@ -376,12 +376,12 @@ def test_a_log_that_is_cut_meanwhile_is_not_given_up(folder: Path, number: int) 
     world.logs.abandon()
 
 
-def test_a_log_that_is_cut_after_all_was_exchanged(folder: Path) -> None:
+def test_a_log_that_is_cut_after_all_was_swapped(folder: Path) -> None:
     """What is appended in the place of what was cut is dirty."""
     world = new_world(folder, dataclasses.replace(CONFIG, segment_bytes=100_000))
     six_segments(world)
     log = world.log
-    clean_and(world, 2, lambda: log.truncate_to(30))  # all in one group, which was exchanged
+    clean_and(world, 2, lambda: log.truncate_to(30))  # all in one group, which was swapped
     assert len(list(log.segments)) == 1
     assert log.log_end_offset <= 30
     assert round_end_offset(log) <= log.log_end_offset

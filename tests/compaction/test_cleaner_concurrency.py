@@ -115,7 +115,7 @@ class Reader(threading.Thread):
             (part,) = found
             try:
                 if len(self.passes) % 2:
-                    self.finish.wait(0.001)  # meanwhile its segment may be exchanged
+                    self.finish.wait(0.001)  # meanwhile its segment may be swapped
                 data = part.read()
             finally:
                 part.release()

@@ -103,19 +103,19 @@ def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None
     six_segments(world)
     inside = threading.Semaphore(0)
     go_on = threading.Event()
-    replace_segments = world.logs.replace_segments
+    swap_segments = world.logs.swap_segments
     at_once, most = 0, 0
 
-    def wait_before_replacing(*arguments: Any) -> None:
+    def wait_before_swapping(*arguments: Any) -> None:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
         inside.release()
         assert go_on.wait(60)
-        replace_segments(*arguments)
+        swap_segments(*arguments)
         at_once -= 1
 
-    world.logs.replace_segments = wait_before_replacing  # type: ignore[method-assign]
+    world.logs.swap_segments = wait_before_swapping  # type: ignore[method-assign]
     settings = CleanerSettings(threads=2, backoff_ms=1)
     pool = CleanerPool(world.logs, call, settings, SystemClock())
     pools.append(pool)
@@ -164,13 +164,13 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
 ) -> None:
     world = new_world(folder)
     six_segments(world)
-    replace_segments = world.logs.replace_segments
+    swap_segments = world.logs.swap_segments
 
     def fail_once(*_: Any) -> None:
-        world.logs.replace_segments = replace_segments  # type: ignore[method-assign]
+        world.logs.swap_segments = swap_segments  # type: ignore[method-assign]
         raise RuntimeError("a mistake of ours")
 
-    world.logs.replace_segments = fail_once  # type: ignore[method-assign]
+    world.logs.swap_segments = fail_once  # type: ignore[method-assign]
     pool = started(world, pools)
     pool.run(world.log, 60)
     if pool.uncleanable:  # it is given up until an operator asks

@@ -10,7 +10,7 @@ import pytest
 from compaction.promises import CONFIG, check, check_is_minimal, clean, clean_wholly, reopen
 from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
-from drumlin.compaction import pass_selection
+from drumlin.records.kernels import compaction_kernels
 from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
@@ -24,7 +24,7 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
     if seed % 3 == 0:  # as if more were dirty than a bitmap of survivors may tell
         monkeypatch.setattr("drumlin.compaction.offset_map._BITMAP_BYTES_MAX", 0)
     if seed % 5 == 0:  # as where kernels can't be had
-        monkeypatch.setattr(pass_selection, "require_for_compaction", lambda: None)
+        monkeypatch.setattr(compaction_kernels, "require", lambda: None)
     if seed % 2 == 0:  # with threads that help, and many stretches for them
         monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
         monkeypatch.setattr("drumlin.compaction.stretches._BATCHES_MAX", 2)

@@ -20,9 +20,10 @@ from drumlin.clock import ManualClock
 from drumlin.compaction import map_builder, stretches
 from drumlin.compaction.errors import CleaningFailed, CleaningStopped
 from drumlin.compaction.stretches import Taken, Unfolded
-from drumlin.compaction.superseded import Superseded
+from drumlin.compaction.survivor_bitmap import SurvivorBitmap
 from drumlin.records.batch import HEADER_SIZE, parse_header, seal, write_header
 from drumlin.records.compression import CODECS, compress
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.partition_log import PartitionLog
 from records.strategies import QUICK
@@ -181,7 +182,7 @@ def test_a_cleaning_that_is_stopped_leaves_nothing(
 
     monkeypatch.setattr(cleaner._throttle, "spend", spend_and_stop)
     with pytest.raises(CleaningStopped):
-        cleaner.clean(world.log, world.logs.replace_segments)
+        cleaner.clean(world.log, world.logs.swap_segments)
     assert_nothing_is_left(folder)
     assert [record.offset for record in read_uncommitted(world.log)] == before
     world.logs.abandon()
@@ -222,7 +223,7 @@ def test_unfolding_all_at_once_is_unfolding_each(sizes: list[tuple[int, str]]) -
     at_once, each = Unfolded(), Unfolded()
     assert at_once.fill(batches) == len(batches)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stretches, "compaction_kernels_if_ready", lambda: None)
+        patch.setattr(compaction_kernels, "loaded", None)
         assert each.fill(batches) == len(batches)
     assert bytes(at_once.chunk[: at_once.size]) == bytes(each.chunk[: each.size])
     for position in range(0, each.size, 40):
@@ -261,10 +262,10 @@ def test_batches_of_which_nothing_survives(
     for offset in survivors:
         if offset >= start:
             bitmap[(offset - start) >> 3] |= 1 << ((offset - start) & 7)
-    superseded = Superseded(bitmap, start, end)
+    marked = SurvivorBitmap(bitmap, start, end)
     model = parse_header(encode_batch([Record(0, NOW_MS, b"k", b"v")]))
     for base_offset, last_delta in batches:
         header = model._replace(base_offset=base_offset, last_offset_delta=last_delta)
         offsets = set(range(base_offset, base_offset + last_delta + 1))
         expected = min(offsets) >= start and max(offsets) < end and not offsets & survivors
-        assert superseded.are_all(header) == expected
+        assert marked.has_none_of(header) == expected

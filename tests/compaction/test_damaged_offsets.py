@@ -43,7 +43,7 @@ def _clean(logs: LogDirectories, log: PartitionLog) -> None:
     throttle = Throttle(settings.io_max_bytes_per_second, ManualClock(), stopping)
     clock = ManualClock(NOW_MS)
     cleaner = Cleaner(settings, throttle, lambda function: function(), clock, stopping)
-    cleaner.clean(log, logs.replace_segments)
+    cleaner.clean(log, logs.swap_segments)
 
 
 def _keys(log: PartitionLog) -> list[bytes | None]:

@@ -188,31 +188,31 @@ def test_data_is_aborted_up_to_its_marker() -> None:
     aborted = AbortedTransaction(7, 10, 20, 21)
     seen.add_aborted([aborted])
     seen.add_aborted([aborted])  # it overlaps the next segment too
-    assert not seen.is_aborted(data(9))  # of the transaction before
-    assert seen.is_aborted(data(10))
-    assert not seen.is_aborted(data(11, producer_id=8))
-    assert not seen.is_aborted(data(12, is_transactional=False))
-    assert not seen.is_marker_obsolete(data(20), _ABORT)
+    assert not seen.take_batch(data(9))  # of the transaction before
+    assert seen.take_batch(data(10))
+    assert not seen.take_batch(data(11, producer_id=8))
+    assert not seen.take_batch(data(12, is_transactional=False))
+    assert not seen.take_marker(data(20), _ABORT)
     assert seen.take_kept() == [aborted]
     assert seen.take_kept() == []
-    assert not seen.is_aborted(data(21))
+    assert not seen.take_batch(data(21))
 
 
 def test_markers_of_which_nothing_is_left() -> None:
     seen = TransactionFilter()
     seen.add_aborted([AbortedTransaction(7, 10, 20, 21)])
-    assert seen.is_marker_obsolete(data(20), _ABORT)
+    assert seen.take_marker(data(20), _ABORT)
     assert seen.take_kept() == []
-    assert seen.is_marker_obsolete(data(21), _COMMIT)
-    assert seen.is_marker_obsolete(data(22), None)  # emptied before
+    assert seen.take_marker(data(21), _COMMIT)
+    assert seen.take_marker(data(22), None)  # emptied before
 
 
 def test_a_commit_counts_for_its_own_producer_and_once() -> None:
     seen = TransactionFilter()
-    assert not seen.is_aborted(data(1))
-    assert seen.is_marker_obsolete(data(2, producer_id=8), _COMMIT)
-    assert not seen.is_marker_obsolete(data(3), _COMMIT)
-    assert seen.is_marker_obsolete(data(4), _COMMIT)
+    assert not seen.take_batch(data(1))
+    assert seen.take_marker(data(2, producer_id=8), _COMMIT)
+    assert not seen.take_marker(data(3), _COMMIT)
+    assert seen.take_marker(data(4), _COMMIT)
 
 
 def test_one_producer_aborts_and_commits_in_turn() -> None:
@@ -221,8 +221,8 @@ def test_one_producer_aborts_and_commits_in_turn() -> None:
     seen.add_aborted([second, first])
     verdicts = []
     for start, marker in ((1, _ABORT), (3, _COMMIT), (5, _ABORT)):
-        verdicts.append(seen.is_aborted(data(start)))
-        assert not seen.is_marker_obsolete(data(start + 1), marker)
+        verdicts.append(seen.take_batch(data(start)))
+        assert not seen.take_marker(data(start + 1), marker)
     assert verdicts == [True, False, True]
     assert seen.take_kept() == [first, second]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from compaction.batches import KEYS, MAKES, NOW_MS, SEED, batch, cuts, filter_pass, logs, spoilt
 from compaction.guarded import Fenced, at_the_edge
+from compaction.rule_twin import survives
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.passes import FilterRules, FilterStop, IndexEntry, Reason
-from drumlin.compaction.survivors import NO_DELETE_HORIZON, is_kept
 from drumlin.records.batch import (
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -196,17 +196,16 @@ def test_follows_the_rule_of_survival(
     assert facts[0] == (Reason.END, len(log), 0, "", 0)
     expected = []
     for header, records in read(log):
-        horizon = header.base_timestamp if header.has_delete_horizon else NO_DELETE_HORIZON
+        horizon_ms = header.base_timestamp if header.has_delete_horizon else None
         expected += [
             record
             for record in records
-            if is_kept(
-                offset=record.offset,
-                has_key=record.key is not None,
-                has_value=record.value is not None,
+            if survives(
+                record.offset,
+                record.key,
+                record.value,
                 last_offset_of_key=offsets.get(record.key or b"", -1),
-                is_aborted=False,
-                delete_horizon_ms=horizon,
+                horizon_ms=horizon_ms,
                 round_end_offset=latest + 1,
                 now_ms=NOW_MS,
             )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from compaction.batches import SEED, map_pass
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.passes import Reason
-from drumlin.records import kernels
 from drumlin.records.batch import seal
+from drumlin.records.kernels import compaction_kernels
 from records.conftest import without_kernels
 from records.strategies import QUICK
 
@@ -87,7 +87,7 @@ def test_gives_its_memory_back() -> None:
 
 @pytest.mark.parametrize("make", ["kernel", "plain"])
 def test_bitmap_of_survivors(make: str) -> None:
-    assert kernels.require_for_compaction()
+    assert compaction_kernels.require()
     offset_map = OffsetMap(100_000, 1000, seed=SEED)
     for offset in range(1000, 1500):
         offset_map.put(b"%d" % (offset * 7919 % 101), offset)

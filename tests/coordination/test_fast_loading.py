@@ -19,7 +19,7 @@ from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.state_batches import Producer
 from drumlin.records.batch import iterate_headers
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import require_for_compaction
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, decode_batch, encode_batch
 from drumlin.storage.control_records import encode_marker, parse_marker
 from drumlin.storage.producer_state import TransactionMarker
@@ -36,7 +36,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def choose(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = require_for_compaction()
+    kernels = compaction_kernels.require()
     assert kernels is not None
     worth = {"kernel": -1, "plain": 1 << 40, "late kernel": 1_500}[way]
     monkeypatch.setattr(latest_records, "_WORTH_KERNELS_BYTES", worth)

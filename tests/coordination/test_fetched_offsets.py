@@ -58,7 +58,7 @@ def _rows(pieces: list[FetchedOffsets]) -> list[Any]:
         for number, partition in enumerate(piece.partitions):
             text = b"" if piece.metadata is None else piece.metadata[number]
             code = ErrorCode.none if piece.codes is None else piece.codes[number]
-            rows.append((partition, struct.unpack(">qi", piece.positions[number]), text, code))
+            rows.append((partition, struct.unpack(">qi", piece.offsets[number]), text, code))
     return rows
 
 

@@ -128,17 +128,15 @@ def test_a_newer_plain_commit_is_not_overwritten() -> None:
 
 def test_who_may_commit() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        member = Commit(
-            GROUP, "m", None, 3, None, a_commit(T0, 1).positions, producer=Producer(1, 0)
-        )
+        member = Commit(GROUP, "m", None, 3, None, a_commit(T0, 1).offsets, producer=Producer(1, 0))
         with pytest.raises(KafkaError) as refused:
             await in_transaction(coordinator, member)
         assert refused.value.code is ErrorCode.group_id_not_found
-        nameless = Commit("", "", None, -1, None, member.positions, producer=Producer(1, 0))
+        nameless = Commit("", "", None, -1, None, member.offsets, producer=Producer(1, 0))
         with pytest.raises(KafkaError) as refused:
             await in_transaction(coordinator, nameless)
         assert refused.value.code is ErrorCode.invalid_group_id
-        too_long = a_commit(T0, 1, 1).positions[0]._replace(metadata=[b"m" * 5000])
+        too_long = a_commit(T0, 1, 1).offsets[0]._replace(metadata=[b"m" * 5000])
         asked = Commit(GROUP, "", None, -1, None, [too_long], producer=Producer(1, 0))
         codes = await in_transaction(coordinator, asked)
         assert codes == [ErrorCode.offset_metadata_too_large]
@@ -221,11 +219,11 @@ def test_a_deleted_topics_tombstones_leave_its_successor_alone(
         pending = a_commit(T0, 9, 1)
         plain = a_commit(T0, 5)
         if pends_for_the_successor:
-            plain = plain._replace(positions=[plain.positions[0]._replace(topic_id=gone)])
+            plain = plain._replace(offsets=[plain.offsets[0]._replace(topic_id=gone)])
             await commit_offsets(coordinator, plain)
             await in_transaction(coordinator, pending)
         else:
-            pending = pending._replace(positions=[pending.positions[0]._replace(topic_id=gone)])
+            pending = pending._replace(offsets=[pending.offsets[0]._replace(topic_id=gone)])
             await in_transaction(coordinator, pending)
             await commit_offsets(coordinator, plain)
         coordinator.topic_deleted("t", gone)
@@ -379,9 +377,9 @@ def test_a_transaction_of_very_many_offsets() -> None:
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
         many = TopicOffsets("t", TOPIC_ID, range(9_000), [5] * 9_000, [-1] * 9_000)
-        asked = a_commit(T0, 5, 1)._replace(positions=[many])
+        asked = a_commit(T0, 5, 1)._replace(offsets=[many])
         await in_transaction(coordinator, asked)
-        other = asked._replace(positions=[many.some(range(100))], producer=Producer(2, 0))
+        other = asked._replace(offsets=[many.some(range(100))], producer=Producer(2, 0))
         await in_transaction(coordinator, other)
         await commit(coordinator, ("t", 7), 9)
         await to_end(coordinator.delete_offsets(GROUP, [("t", 8), ("t", 8_999)]))

@@ -114,7 +114,7 @@ def test_who_is_being_told_of_offsets_hears_of_all_of_them() -> None:
         await some_turns(100)
         told += telling
         assert [each.topic for each in told] == topics
-        assert all(each.positions == told[0].positions for each in told)
+        assert all(each.offsets == told[0].offsets for each in told)
 
     with_coordinator(run)
 

@@ -14,16 +14,18 @@ from drumlin.records.kernels import loader
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """A process that has loaded no kernels, and cannot."""
-    nothing = {"_kernels": None, "_failed": True, "_background": object()}
-    nothing |= {"_compaction_kernels": None, "_compaction_failed": True}
-    with mock.patch.multiple(loader, **nothing):
+    nothing = {"loaded": None, "_has_failed": True, "_thread": mock.Mock()}
+    with (
+        mock.patch.multiple(loader.record_kernels, **nothing),
+        mock.patch.multiple(loader.compaction_kernels, **nothing),
+    ):
         yield
 
 
 @pytest.fixture(scope="session")
 def kernels() -> loader.Kernels:
     """The kernels; compiled now if this machine has never done that."""
-    loaded = loader.require()
+    loaded = loader.record_kernels.require()
     assert loaded is not None
     return loaded
 

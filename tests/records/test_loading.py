@@ -9,14 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from drumlin.records import kernels
 from drumlin.records.kernels import cache, loader, shipped_code
 from drumlin.records.survey import survey
 from rig.waiting import wait_until
@@ -24,10 +22,10 @@ from rig.waiting import wait_until
 _SURVEY = """
 import logging, sys
 logging.basicConfig()
-from drumlin.records import kernels
+from drumlin.records.kernels import record_kernels
 from drumlin.records.survey import Survey, survey
 body = bytes([12, 0, 0, 0, 1, 1, 0, 12, 0, 2, 2, 1, 1, 0])  # two records, nulls all through
-ready = kernels.require() is not None
+ready = record_kernels.require() is not None
 assert survey(body, 2, 5) == Survey(5, 6, True, True)
 assert "numba" not in sys.modules
 print("ready" if ready else "plain")
@@ -65,21 +63,10 @@ def test_the_brokers_modules_import_no_compiler() -> None:
     assert finish(start(code)) == ("set()", "")
 
 
-@pytest.mark.parametrize(
-    ("begin", "what", "known"),
-    [
-        (loader.load_in_background, "require", "_background"),
-        (
-            loader.load_for_compaction_in_background,
-            "require_for_compaction",
-            "_compaction_background",
-        ),
-    ],
-)
-def test_several_threads_that_begin_to_load(
-    begin: Callable[[], None], what: str, known: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_several_threads_that_begin_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many threads load partitions at once: one of them begins it, and none fails."""
+    kernels = loader.KernelSet("none", lambda _: None, "nothing is done")
+    monkeypatch.setattr(kernels, "require", lambda: None)
     made, errors = [], []
     all_there = threading.Barrier(3)
 
@@ -92,13 +79,11 @@ def test_several_threads_that_begin_to_load(
 
     def come() -> None:
         try:
-            begin()
+            kernels.load_in_background()
         except RuntimeError as error:
             errors.append(error)
 
     comers = [threading.Thread(target=come) for _ in range(3)]
-    monkeypatch.setattr(loader, what, lambda: None)
-    monkeypatch.setattr(loader, known, None)
     monkeypatch.setattr(threading, "Thread", Counted)
     for comer in comers:
         comer.start()
@@ -109,22 +94,24 @@ def test_several_threads_that_begin_to_load(
 
 def test_who_has_much_to_do_waits_for_kernels_that_are_loaded() -> None:
     code = (
-        "from drumlin.records import kernels\n"
-        "kernels.require_for_compaction()\n"  # compiled, if need be, by another process
+        "from drumlin.records.kernels import compaction_kernels\n"
+        "compaction_kernels.require()\n"  # compiled, if need be, by another process
     )
     finish(start(code))
-    soon = "from drumlin.records import kernels\nprint(kernels.compaction_kernels_soon() is None)"
+    soon = (
+        "from drumlin.records.kernels import compaction_kernels\n"
+        "print(compaction_kernels.soon() is None)"
+    )
     assert finish(start(soon.replace("\n", "\n" + _PATIENT, 1)))[0] == "False"
 
 
 def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
-    monkeypatch.setattr(loader, "_compaction_background", None)
-    monkeypatch.setattr(loader, "_compaction_kernels", None)
+    kernels = loader.KernelSet("none", lambda _: None, "nothing is done")
     monkeypatch.setattr(loader, "_LOADED_WITHIN_S", 0.01)
-    monkeypatch.setattr(loader, "require_for_compaction", is_over.wait)
+    monkeypatch.setattr(kernels, "require", is_over.wait)
     for _ in range(2):
-        assert loader.compaction_kernels_soon() is None
+        assert kernels.soon() is None
     is_over.set()
 
 
@@ -201,9 +188,9 @@ _BROUGHT = """
 import pickle, subprocess, sys
 compiled = []
 sys.addaudithook(lambda event, _: compiled.append(event) if event == "subprocess.Popen" else None)
-from drumlin.records import kernels
-kernels.bring(pickle.loads(bytes.fromhex(sys.stdin.read())))
-print("ready" if kernels.require() else "plain", len(compiled))
+from drumlin.records.kernels import bring, record_kernels
+bring(pickle.loads(bytes.fromhex(sys.stdin.read())))
+print("ready" if record_kernels.require() else "plain", len(compiled))
 """
 
 
@@ -265,7 +252,7 @@ def test_kernels_run_without_the_gil() -> None:
     """Other threads, as the broker's loop, keep running: a cleaning is nothing but such calls."""
     count = 10_000_000
     body = bytes([12, 0, 0, 0, 1, 1, 0]) * count
-    assert kernels.require() is not None
+    assert loader.record_kernels.require() is not None
 
     def work() -> None:
         for _ in range(4):

@@ -8,7 +8,7 @@ import pytest
 
 from drumlin.records import walk
 from drumlin.records.batch import iterate_headers
-from drumlin.records.kernels import require_for_compaction
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_batch
 from rig.depth import seeds
 
@@ -27,10 +27,10 @@ def batches(chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", seeds(60, 300))
 def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert require_for_compaction() is not None
+    assert compaction_kernels.require() is not None
     data = batches(random.Random(seed))
     fast = walk.end_of_batches(data, 5)
-    monkeypatch.setattr(walk, "compaction_kernels_if_ready", lambda: None)
+    monkeypatch.setattr(compaction_kernels, "loaded", None)
     assert walk.end_of_batches(data, 5) == fast
     headers = [header for _, header in iterate_headers(data)]
     if fast[1]:
@@ -40,11 +40,11 @@ def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 3, -1, -(2**63)])
 def test_offsets_that_no_batch_has(base_offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken disk has them: nothing is read after such a batch."""
-    assert require_for_compaction() is not None
+    assert compaction_kernels.require() is not None
     fine = encode_batch([Record(offset, 1, b"k", b"v") for offset in (5, 6)])
     broken = bytearray(fine)
     broken[:8] = base_offset.to_bytes(8, "big", signed=True)
     data = bytes(fine + broken + fine)
     assert walk.end_of_batches(data, 5) == (7, False)
-    monkeypatch.setattr(walk, "compaction_kernels_if_ready", lambda: None)
+    monkeypatch.setattr(compaction_kernels, "loaded", None)
     assert walk.end_of_batches(data, 5) == (7, False)

@@ -69,7 +69,7 @@ async def fetch_offsets(
         if piece.begins:
             topics.append((piece.topic, []))
         for number, (partition, packed) in enumerate(
-            zip(piece.partitions, piece.positions, strict=True)
+            zip(piece.partitions, piece.offsets, strict=True)
         ):
             code = ErrorCode.none if piece.codes is None else piece.codes[number]
             text = b"" if piece.metadata is None else piece.metadata[number]

@@ -10,7 +10,7 @@ from drumlin.spark.data_loss import DataLoss, ReadFailed
 from drumlin.spark.density import Density
 from drumlin.spark.known_logs import LogIdentity, LogView
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.wire.errors import ErrorCode
 
 Record = tuple[int, int, int]  # which topic of that name, partition, offset
@@ -111,7 +111,7 @@ class LyingCluster:
     def density(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, float]:
         return dict.fromkeys(partitions, 10.0)
 
-    def densities(self, ranges: Collection[OffsetRange]) -> dict[TopicPartition, Density]:
+    def densities(self, ranges: Collection[PlannedRange]) -> dict[TopicPartition, Density]:
         return {each.key: Density.mean(10.0) for each in ranges}
 
     densities_now = densities
@@ -136,7 +136,7 @@ class LyingCluster:
 
     # -- what tasks read -----------------------------------------------------------------
 
-    def read(self, wanted: OffsetRange, *, fail: bool) -> list[Record]:
+    def read(self, wanted: PlannedRange, *, fail: bool) -> list[Record]:
         topic = self.topic
         ends = [] if topic is None else topic.ends
         if wanted.partition < len(ends) and wanted.end_offset <= ends[wanted.partition]:

@@ -10,7 +10,7 @@ import pytest
 from drumlin.spark import portable
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.portable import VersionMismatch
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 
 OPTIONS = SourceOptions.parse(
     {
@@ -20,7 +20,7 @@ OPTIONS = SourceOptions.parse(
         "minpartitions": "7",
     }
 )
-RANGE = OffsetRange("flights", 3, 10, 20)
+RANGE = PlannedRange("flights", 3, 10, 20)
 
 
 @pytest.mark.parametrize("value", [OPTIONS, RANGE])

@@ -14,7 +14,7 @@ from drumlin.spark.density import TASK_BYTES, Density, limit_bytes, split_by_byt
 from drumlin.spark.log_densities import LogDensities
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.packed_ranges import pack_ranges
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.steady_topics import SteadyTopics
 
 KEY = TopicPartition("t", 0)
@@ -39,7 +39,7 @@ class LogInMemory:
             each: LogSample(each.offset, each.offset + 1, self._at(each.offset)) for each in places
         }
 
-    def bytes_in(self, each: OffsetRange) -> int:
+    def bytes_in(self, each: PlannedRange) -> int:
         return sum(
             size * max(0, min(end, each.end_offset) - max(start, each.start_offset))
             for (start, end), size in zip(
@@ -50,10 +50,10 @@ class LogInMemory:
     def _at(self, offset: int) -> int:
         return self._sizes[bisect.bisect_right(self._starts, offset) - 1]
 
-    def whole(self) -> OffsetRange:
-        return OffsetRange(*KEY, 0, self.end_offset)
+    def whole(self) -> PlannedRange:
+        return PlannedRange(*KEY, 0, self.end_offset)
 
-    def tasks(self) -> list[OffsetRange]:
+    def tasks(self) -> list[PlannedRange]:
         return split_by_bytes(
             [self.whole()], LogDensities(self.look, lambda keys: {}).of([self.whole()])
         )
@@ -97,7 +97,7 @@ def test_what_is_known_is_not_looked_at_again() -> None:
     looks = log.looks
     assert densities.of(whole) == found
     assert log.looks == looks
-    few = [OffsetRange(*KEY, 5, 200)]
+    few = [PlannedRange(*KEY, 5, 200)]
     assert densities.of(few)[KEY].size_bytes(5, 200) == log.bytes_in(few[0])
     looks = log.looks
     assert densities.of(few)[KEY].size_bytes(5, 200) == log.bytes_in(few[0])
@@ -108,11 +108,11 @@ def test_few_records_may_be_large_ones() -> None:
     """The mean of a log tells nothing of those at its end."""
     log = LogInMemory((1_000_000, 100), (200, 8 * MIB))
     densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 100.0))
-    last = [OffsetRange("t", number, 1_000_000, log.end_offset) for number in range(3)]
+    last = [PlannedRange("t", number, 1_000_000, log.end_offset) for number in range(3)]
     tasks = pack_ranges(split_by_bytes(last, densities.of(last)))
     assert max(sum(map(log.bytes_in, task)) for task in tasks) <= 256 * MIB
     assert log.looks <= 3 * 40
-    usual = [OffsetRange("t", number, 500, 700) for number in range(32)]
+    usual = [PlannedRange("t", number, 500, 700) for number in range(32)]
     assert len(pack_ranges(split_by_bytes(usual, densities.of(usual)))) == 1
 
 
@@ -121,7 +121,7 @@ def test_a_stream_looks_once_at_what_came_in() -> None:
     densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
     for start in range(0, 11_000, 1_000):
         looks = log.looks
-        batch = OffsetRange(*KEY, start, start + 1_000)
+        batch = PlannedRange(*KEY, start, start + 1_000)
         known = densities.of([batch])[KEY]
         assert known.size_bytes(start, batch.end_offset) >= log.bytes_in(batch)
         assert log.looks - looks <= (2 if start in (0, 10_000) else 1)
@@ -136,7 +136,7 @@ def test_small_batches_that_are_alike_are_not_looked_at_each_time() -> None:
         for start in range(0, 40 * size, size):
             if start == 8 * size:
                 log.looks = 0
-            ranges = [OffsetRange("t", each, start, start + size) for each in range(partitions)]
+            ranges = [PlannedRange("t", each, start, start + size) for each in range(partitions)]
             known = densities.about(ranges)
             assert all(
                 each.size_bytes(start, start + size) == size * 100 for each in known.values()
@@ -147,12 +147,12 @@ def test_small_batches_that_are_alike_are_not_looked_at_each_time() -> None:
 def test_what_has_been_alike_is_looked_at_now_and_then() -> None:
     now = [0.0]
     steady = SteadyTopics(lambda: now[0])
-    few, many = OffsetRange(*KEY, 0, 1_000), OffsetRange(*KEY, 0, 1_000_000)
+    few, many = PlannedRange(*KEY, 0, 1_000), PlannedRange(*KEY, 0, 1_000_000)
     for density in (100.0, 130.0, 90.0):
         steady.looked({"t": density})
         assert steady.small([few]) == {}
     steady.looked({"t": 120.0})
-    assert steady.small([few, many, OffsetRange("u", 0, 0, 10)]) == {few: 130.0}
+    assert steady.small([few, many, PlannedRange("u", 0, 0, 10)]) == {few: 130.0}
     now[0] = 9.9
     assert steady.small([few]) == {few: 130.0}
     now[0] = 10.0
@@ -167,13 +167,13 @@ def test_where_bytes_are_limited_each_batch_is_looked_at() -> None:
     log = LogInMemory((40_000, 100), (1_000, 10_000))
     densities = LogDensities(log.look, lambda keys: dict.fromkeys(keys, 77.0))
     for start in range(0, 40_000, 1_000):
-        densities.of([OffsetRange(*KEY, start, start + 1_000)])
-    last = OffsetRange(*KEY, 40_000, 41_000)
+        densities.of([PlannedRange(*KEY, start, start + 1_000)])
+    last = PlannedRange(*KEY, 40_000, 41_000)
     assert densities.of([last])[KEY].size_bytes(40_000, 41_000) >= log.bytes_in(last)
 
 
 def test_an_end_that_cannot_be_makes_no_endless_plan() -> None:
-    whole = OffsetRange(*KEY, 0, 2**63 - 1)
+    whole = PlannedRange(*KEY, 0, 2**63 - 1)
     for densities in ({}, {KEY: Density.mean(2.0**62)}):
         pieces = split_by_bytes([whole], densities)
         assert len(pieces) == 1 << 16
@@ -182,9 +182,9 @@ def test_an_end_that_cannot_be_makes_no_endless_plan() -> None:
 
 
 def test_what_nobody_can_tell_has_no_size() -> None:
-    densities = LogDensities(lambda places: {}, lambda keys: {}).of([OffsetRange(*KEY, 0, 1000)])
+    densities = LogDensities(lambda places: {}, lambda keys: {}).of([PlannedRange(*KEY, 0, 1000)])
     assert densities == {}
-    pieces = split_by_bytes([OffsetRange(*KEY, 0, 3_000_000)], densities)
+    pieces = split_by_bytes([PlannedRange(*KEY, 0, 3_000_000)], densities)
     assert [each.size_bytes for each in pieces] == [None] * 3
     assert sum(each.size for each in pieces) == 3_000_000
 
@@ -195,7 +195,7 @@ def test_parts_are_the_whole(
     found: dict[int, float], start: int, size: int, part_bytes: int
 ) -> None:
     density = Density.of(found.items())
-    whole = OffsetRange(*KEY, start, start + size)
+    whole = PlannedRange(*KEY, start, start + size)
     parts = density.split(whole, part_bytes)
     borders = [parts[0].start_offset, *(each.end_offset for each in parts)]
     assert borders == sorted(set(borders))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from drumlin.records.kernels import record_kernels
 from spark.topics import Topic
 
 _DRIVER = """
@@ -29,8 +30,8 @@ started = []
 sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
 partitions, read = pickle.loads(base64.b64decode(sys.stdin.read()))
 rows = sum(batch.num_rows for partition in partitions for batch in read(partition))
-from drumlin.records import kernels
-print(rows, kernels.ready(), len(started))
+from drumlin.records.kernels import record_kernels
+print(rows, record_kernels.loaded is not None, len(started))
 """
 
 
@@ -42,9 +43,7 @@ def run(program: str, *arguments: str, **options: object) -> str:
 
 
 def test_a_worker_reads_with_the_drivers_kernels(address: str, tmp_path: Path) -> None:
-    from drumlin.records import kernels
-
-    assert kernels.require() is not None  # so the driver's cache has them
+    assert record_kernels.require() is not None  # so the driver's cache has them
     topic = Topic(address, partitions=1).create()
     topic.write((0, None, b"x" * 5000, 1_700_000_000_000, None) for _ in range(200))
     plan = run(_DRIVER, address, topic.name)

@@ -24,7 +24,7 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import DataLoss, ReadFailed
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.stream import StreamReader
 from drumlin.spark.tasks import read_task
 from drumlin.wire.errors import ErrorCode
@@ -379,12 +379,12 @@ def test_available_now_ends_where_the_logs_ended_when_it_began(
     assert latest(reader, START) == FULL
 
 
-def task(scripted: Scripted, start: int, end: int, topic_id: UUID | None) -> OffsetRange:
+def task(scripted: Scripted, start: int, end: int, topic_id: UUID | None) -> PlannedRange:
     known = None if topic_id is None else str(topic_id)
-    return OffsetRange("t", 0, start, end, known)
+    return PlannedRange("t", 0, start, end, known)
 
 
-def offsets(options: SourceOptions, wanted: OffsetRange) -> list[int]:
+def offsets(options: SourceOptions, wanted: PlannedRange) -> list[int]:
     batches = read_task(options, [wanted], NO_CODE)
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
@@ -459,7 +459,7 @@ def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None
         "failondataloss": str(fail).lower(),
         "kafka.client.id": f"fresh-{fail}",
     }
-    batches = read_task(SourceOptions.parse(options), [OffsetRange("t", 0, 90, 100)], NO_CODE)
+    batches = read_task(SourceOptions.parse(options), [PlannedRange("t", 0, 90, 100)], NO_CODE)
     read: list[int] = []
 
     def work() -> None:

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from drumlin.spark.batch_sizes import of_good_size
 from drumlin.spark.packed_ranges import PACKED_BYTES, PACKED_RANGES, pack_ranges
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 
 derandomised = settings()
 sizes = st.lists(st.none() | st.integers(0, 2 * PACKED_BYTES), max_size=100)
 
 
-def ranges_of(sizes_bytes: list[int | None]) -> list[OffsetRange]:
+def ranges_of(sizes_bytes: list[int | None]) -> list[PlannedRange]:
     return [
-        OffsetRange("t", index, 0, 1, size_bytes=size) for index, size in enumerate(sizes_bytes)
+        PlannedRange("t", index, 0, 1, size_bytes=size) for index, size in enumerate(sizes_bytes)
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
 from drumlin.spark.ranges import (
-    OffsetRange,
+    PlannedRange,
     SplitRule,
     limit_rows,
     rows_between,
@@ -23,11 +23,11 @@ sizes = st.lists(st.integers(0, 10_000), min_size=1, max_size=6)
 keys = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d"]), st.integers(0, 20))
 
 
-def ranges_of(lengths: list[int]) -> list[OffsetRange]:
-    return [OffsetRange("a", index, 5, 5 + size) for index, size in enumerate(lengths)]
+def ranges_of(lengths: list[int]) -> list[PlannedRange]:
+    return [PlannedRange("a", index, 5, 5 + size) for index, size in enumerate(lengths)]
 
 
-def offsets_in(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
+def offsets_in(ranges: list[PlannedRange]) -> list[tuple[int, int]]:
     return [
         (each.partition, offset)
         for each in ranges

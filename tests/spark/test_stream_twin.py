@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.stream import StreamReader
 from spark.lying_cluster import LyingCluster, there
 
@@ -71,7 +71,7 @@ class SmallSpark:
         assert again == records, "a batch that is repeated must be the same"
 
 
-def _records_of(ranges: tuple[OffsetRange, ...]) -> list[Record]:
+def _records_of(ranges: tuple[PlannedRange, ...]) -> list[Record]:
     return [
         (wanted.partition, each)
         for wanted in ranges

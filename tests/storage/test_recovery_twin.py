@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records import kernels
 from drumlin.records.batch import assign_offsets
+from drumlin.records.kernels import record_kernels
 from drumlin.storage import segment_recovery
 from records.conftest import without_kernels
 from rig.depth import seeds
@@ -23,7 +23,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded_kernels() -> None:
-    assert kernels.require() is not None
+    assert record_kernels.require() is not None
 
 
 def random_batch(random: Random, epoch: int, many_producers: bool) -> bytearray:

@@ -134,7 +134,7 @@ def emptied(logs: LogDirectories, log: PartitionLog, number: int) -> None:
     segment = view.segments[number]
     new = CleanedSegmentWriter(log, segment.base_offset).finish(segment.modified_ms())
     with SegmentSwap(log, view, [segment], [new]) as swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
 
 
 def test_compaction_and_deletion_together(logs: LogDirectories) -> None:

@@ -26,18 +26,6 @@ from drumlin.turns import to_end
 from drumlin.wire.errors import KafkaError
 from rig.depth import so_many
 from storage.doors import FailingFiles
-from storage.exchanges import (
-    BATCHES,
-    CONFIG,
-    EXCHANGES,
-    Exchange,
-    batches_from,
-    cleaned,
-    content,
-    fill,
-    offsets,
-    written,
-)
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,
@@ -48,6 +36,18 @@ from storage.samples import (
     open_logs,
     read_bytes,
     revive,
+)
+from storage.swaps import (
+    BATCHES,
+    CONFIG,
+    SWAPS,
+    Swap,
+    batches_from,
+    cleaned,
+    content,
+    fill,
+    offsets,
+    written,
 )
 from storage.test_threads import Workers
 
@@ -69,7 +69,7 @@ CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename"
 def test_whatever_fails_the_log_serves_on(
     folder: Path, operation: str, code: int, only_once: bool
 ) -> None:
-    exchange = EXCHANGES["four against two"]
+    swap_case = SWAPS["four against two"]
     for after in itertools.count():
         root = folder / str(after)
         files = FailingFiles()
@@ -79,7 +79,7 @@ def test_whatever_fails_the_log_serves_on(
         files.fail(operation, code=code, after=after, only_once=only_once)
         failed = False
         try:
-            cleaned(logs, log, exchange)
+            cleaned(logs, log, swap_case)
         except (OSError, KafkaError):
             failed = True
         reached = files.failures > 0
@@ -97,7 +97,7 @@ def test_whatever_fails_the_log_serves_on(
         append(log)
         # All that was in the way is gone; so the next one succeeds.
         if not is_new:
-            cleaned(logs, log, exchange)
+            cleaned(logs, log, swap_case)
             assert not list(log.directory.glob("*.cleaned"))
         else:
             log.swaps.settle()
@@ -121,7 +121,7 @@ def test_after_a_failure_nothing_of_the_new_segments_is_left(tmp_path: Path) -> 
     for after in range(11):  # the plan, then three new files, four old ones in their way, three
         files.fail("rename", after=after, code=errno.ENOSPC, only_once=True)
         with pytest.raises(OSError, match="No space"):
-            cleaned(logs, log, EXCHANGES["three against one"])
+            cleaned(logs, log, SWAPS["three against one"])
         assert sorted(path.name for path in log.directory.iterdir()) == before
         assert log.log_directory.is_online
     logs.abandon()
@@ -145,7 +145,7 @@ def test_who_reads_the_old_segments_finishes_on_them(logs: LogDirectories) -> No
     walk = old.walk(0)
     everything = list(old.walk(0))
     first = next(walk)
-    cleaned(logs, log, EXCHANGES["three against one"])
+    cleaned(logs, log, SWAPS["three against one"])
     logs.remove_doomed()
     assert not list(log.directory.glob("*.deleted"))
     assert part.read() == whole
@@ -186,7 +186,7 @@ def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
             end_offset = log.segments.snapshot()[old.stop].base_offset
             batches = [each for each in BATCHES if base_offset <= each < end_offset]
             new = sorted({base_offset, chance.choice(batches)})
-            cleaned(logs, log, Exchange(old, lambda at, new=new: new, lambda offset: True))
+            cleaned(logs, log, Swap(old, lambda at, new=new: new, lambda offset: True))
     finally:
         workers.stop()
         assert not workers.failures
@@ -197,8 +197,8 @@ def test_readers_in_threads_find_what_is_there(tmp_path: Path) -> None:
 def test_old_files_are_removed_later(logs: LogDirectories, tmp_path: Path) -> None:
     log = fill(logs)
     for _ in range(2):  # of the same names, both waiting
-        cleaned(logs, log, EXCHANGES["one against two"])
-        cleaned(logs, log, Exchange(range(2, 4), lambda at: [at[2]], lambda offset: True))
+        cleaned(logs, log, SWAPS["one against two"])
+        cleaned(logs, log, Swap(range(2, 4), lambda at: [at[2]], lambda offset: True))
     assert len(list(log.directory.glob("*.log*.deleted"))) == 6
     before = content(log)
     logs.remove_doomed()
@@ -215,7 +215,7 @@ def test_the_time_of_the_newest_is_kept(logs: LogDirectories) -> None:
     writer = CleanedSegmentWriter(log, 0)
     swap = SegmentSwap(log, view, view.segments[:2], [writer.finish(NOW_MS - 77_000)])
     with swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
     assert log.segments.first.modified_ms() == NOW_MS - 77_000
     assert log.log_start_offset == 0
     assert offsets(log)[0] == 16
@@ -230,13 +230,13 @@ def roll_and_append(log: PartitionLog) -> None:
 def test_appends_and_rolls_are_no_changes(logs: LogDirectories, prepared: bool) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["none instead"]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS["none instead"]))
     if not prepared:
         roll_and_append(log)
     swap.prepare()
     if prepared:
         roll_and_append(log)
-    logs.replace_segments(swap)
+    logs.swap_segments(swap)
     swap.finish()
     assert offsets(log) == [*BATCHES[:7], *BATCHES[21:], 43]
 
@@ -260,12 +260,12 @@ def test_a_log_that_was_cut_or_deleted_is_left_alone(
 ) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS["three against one"]))
 
     def replace(swap: SegmentSwap) -> None:
         if prepared:
             change(logs, log)
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
 
     if not prepared:
         change(logs, log)
@@ -308,7 +308,7 @@ def test_a_plan_says_nothing_of_a_topic_made_anew(tmp_path: Path, is_gone_on: bo
     logs = open_logs(tmp_path, config=CONFIG, files=files)
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS["three against one"]))
 
     def make_anew() -> None:
         logs.delete("t", 0)
@@ -321,7 +321,7 @@ def test_a_plan_says_nothing_of_a_topic_made_anew(tmp_path: Path, is_gone_on: bo
     swap.prepare()
     if is_gone_on:
         with pytest.raises(SegmentsChanged):
-            logs.replace_segments(swap)
+            logs.swap_segments(swap)
         swap.abandon()
     anew = logs.get("t", 0)
     assert anew is not None
@@ -341,22 +341,22 @@ def test_segments_that_retention_took_are_not_brought_back(
 ) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS["three against one"]))
     log.delete_records_before(11)
     to_end(logs.delete_old_segments())
     assert log.segments.first.base_offset == 8
     with pytest.raises(SegmentsChanged), swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
     assert not [*log.directory.glob("*.cleaned"), *log.directory.glob("segment-swap")]
     # Once it is prepared, retention waits, as a crash would bring them back.
     view = log.cleaning_view()
-    exchange = Exchange(range(2), lambda at: at[:1], lambda offset: offset % 3 == 0)
-    swap = SegmentSwap(log, view, *written(log, view, exchange))
+    swap_case = Swap(range(2), lambda at: at[:1], lambda offset: offset % 3 == 0)
+    swap = SegmentSwap(log, view, *written(log, view, swap_case))
     swap.prepare()
     log.delete_records_before(25)
     to_end(logs.delete_old_segments())
     assert log.segments.first.base_offset == 8
-    logs.replace_segments(swap)
+    logs.swap_segments(swap)
     to_end(logs.delete_old_segments())
     swap.finish()
     assert [segment.base_offset for segment in log.segments] == [24, 32, 40]
@@ -367,15 +367,15 @@ def test_segments_that_retention_took_are_not_brought_back(
 def test_what_changed_meanwhile_is_no_mistake(logs: LogDirectories, change: str) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    exchange = EXCHANGES["in the middle, at the second one's offset"]
-    swap = SegmentSwap(log, view, *written(log, view, exchange))
+    swap_case = SWAPS["in the middle, at the second one's offset"]
+    swap = SegmentSwap(log, view, *written(log, view, swap_case))
     if change == "retention":
         log.delete_records_before(9)
         to_end(logs.delete_old_segments())
     else:
         log.config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"delete"}))
     with pytest.raises(SegmentsChanged), swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
     assert log.swaps.pending is None
 
 
@@ -393,7 +393,7 @@ def test_the_largest_timestamp_is_that_of_a_record(logs: LogDirectories) -> None
 def test_retention_that_waited_is_tried_again(logs: LogDirectories) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES["one against two"]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS["one against two"]))
     swap.prepare()
     log.delete_records_before(9)
     to_end(logs.delete_old_segments())
@@ -414,7 +414,7 @@ def test_a_cleaners_mistakes_are_refused(logs: LogDirectories) -> None:
         new = [CleanedSegmentWriter(log, offset).finish(NOW_MS) for offset in base_offsets]
         is_refused = pytest.raises(ValueError, match=r"fit|active|base offset")
         with is_refused, SegmentSwap(log, view, old, new) as swap:
-            logs.replace_segments(swap)
+            logs.swap_segments(swap)
         assert not list(log.directory.glob("*.cleaned"))
 
     refuse(segments[4:], 32)
@@ -427,19 +427,19 @@ def test_a_cleaners_mistakes_are_refused(logs: LogDirectories) -> None:
         SegmentSwap(log, view, (segments[0], segments[2]), []).prepare()
     log.delete_records_before(16)
     with SegmentSwap(log, view, segments[:2], []) as swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
     assert log.segments.first.base_offset == 16
 
 
-def test_an_exchange_that_was_left_is_taken_back_by_the_next(logs: LogDirectories) -> None:
+def test_a_swap_that_was_left_is_taken_back_by_the_next(logs: LogDirectories) -> None:
     log = fill(logs)
     view = log.cleaning_view()
-    left = SegmentSwap(log, view, *written(log, view, EXCHANGES["three against one"]))
+    left = SegmentSwap(log, view, *written(log, view, SWAPS["three against one"]))
     left.prepare()
     old = content(log)
-    cleaned(logs, log, EXCHANGES["none instead"])
+    cleaned(logs, log, SWAPS["none instead"])
     with pytest.raises(SegmentsChanged):
-        logs.replace_segments(left)
+        logs.swap_segments(left)
     assert content(log) != old
     assert offsets(log) == [*BATCHES[:7], *BATCHES[21:]]
 

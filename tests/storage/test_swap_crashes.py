@@ -12,19 +12,6 @@ from pathlib import Path
 import pytest
 
 from drumlin.storage.segment_swap import SegmentSwap
-from storage.exchanges import (
-    BATCHES,
-    CONFIG,
-    EXCHANGES,
-    SEGMENTS,
-    Content,
-    Exchange,
-    cleaned,
-    content,
-    fill,
-    offsets,
-    written,
-)
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,
@@ -32,6 +19,19 @@ from storage.samples import (
     create,
     from_producer,
     open_logs,
+)
+from storage.swaps import (
+    BATCHES,
+    CONFIG,
+    SEGMENTS,
+    SWAPS,
+    Content,
+    Swap,
+    cleaned,
+    content,
+    fill,
+    offsets,
+    written,
 )
 from storage.unordered_files import Killed, UnorderedFiles, losses
 
@@ -61,14 +61,14 @@ def killed_after(
     return files, True
 
 
-def clean(exchange: Exchange, root: Path, files: UnorderedFiles) -> None:
+def clean(swap_case: Swap, root: Path, files: UnorderedFiles) -> None:
     steps, files.stop_after = files.stop_after, None
     logs = open_logs(root, config=CONFIG, files=files)
     files.done, files.stop_after = 0, steps
     try:
         log = logs.get("t", 0)
         assert log is not None
-        cleaned(logs, log, exchange)
+        cleaned(logs, log, swap_case)
     finally:
         files.stop_after = None
         logs.abandon()
@@ -121,16 +121,16 @@ _AT_EACH_COMMIT = ("four against two", "none instead", "an empty one")
     "name",
     [
         pytest.param(name, marks=() if name in _AT_EACH_COMMIT else pytest.mark.deep)
-        for name in EXCHANGES
+        for name in SWAPS
     ],
 )
 def test_a_crash_leaves_the_old_log_or_the_new_one(folder: Path, name: str) -> None:
     """After every step, and whatever is lost of what was not synced yet."""
-    exchange, chance = EXCHANGES[name], random.Random(name)
+    swap_case, chance = SWAPS[name], random.Random(name)
     logs = open_logs(folder, config=CONFIG)
     before = content(fill(logs))
     logs.abandon()
-    found = list(outcomes_of(folder, functools.partial(clean, exchange), chance))
+    found = list(outcomes_of(folder, functools.partial(clean, swap_case), chance))
     after = found[-1][0]
     assert after != before
     is_over = False
@@ -153,26 +153,26 @@ def test_a_crash_leaves_the_old_log_or_the_new_one(folder: Path, name: str) -> N
 )
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_start_that_does_not_come_to_its_end(folder: Path, name: str, applied: bool) -> None:
-    """It completes an exchange, and is stopped at every step of that."""
+    """It completes an swap_case, and is stopped at every step of that."""
     chance = random.Random(name)
     logs = open_logs(folder, config=CONFIG)
     log = fill(logs)
     view = log.cleaning_view()
-    swap = SegmentSwap(log, view, *written(log, view, EXCHANGES[name]))
+    swap = SegmentSwap(log, view, *written(log, view, SWAPS[name]))
     swap.prepare()
     if applied:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
     logs.abandon()
     found = list(outcomes_of(folder, load, chance))
     after = found[-1][-1]
     assert all(outcome == after for outcomes in found for outcome in outcomes)
 
 
-def test_an_exchange_that_apache_kafka_has_begun(folder: Path) -> None:
+def test_a_swap_that_apache_kafka_has_begun(folder: Path) -> None:
     """It has no plan: all that is `.swap` is to take its place, and a start may be stopped too."""
     logs = open_logs(folder, config=CONFIG)
     log = fill(logs)
-    written(log, log.cleaning_view(), EXCHANGES["four against two"])
+    written(log, log.cleaning_view(), SWAPS["four against two"])
     logs.abandon()
     for path in (folder / "t-0").glob("*.cleaned"):
         path.rename(path.with_suffix(".swap"))
@@ -192,7 +192,7 @@ def test_what_was_cleaned_is_not_read_again(folder: Path) -> None:
         log.roll(NOW_MS)
     producers = [entry.producer_id for entry in log.producer_state.freeze().entries()]
     epochs = log.leader_epochs.entries
-    cleaned(logs, log, Exchange(range(19), lambda at: at[:1], lambda offset: offset == 36))
+    cleaned(logs, log, Swap(range(19), lambda at: at[:1], lambda offset: offset == 36))
     logs.abandon()
     logs = open_logs(folder, config=CONFIG)
     again = logs.get("t", 0)

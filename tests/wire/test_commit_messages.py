@@ -14,7 +14,7 @@ import pytest
 from drumlin.turns import to_end
 from drumlin.wire.commit_request import (
     CommitRequest,
-    TopicPositions,
+    RequestedOffsets,
     read_commit_request,
     read_txn_commit_request,
 )
@@ -111,9 +111,9 @@ def decoded(api: str, version: int, frame: bytes) -> CommitRequest | str:
     )
 
 
-def _columns(topic: Any, has_ids: bool) -> TopicPositions:
+def _columns(topic: Any, has_ids: bool) -> RequestedOffsets:
     parts = topic.partitions
-    return TopicPositions(
+    return RequestedOffsets(
         topic.topic_id if has_ids else topic.name,
         [part.partition_index for part in parts],
         [part.committed_offset for part in parts],

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_answer import Answer, Joined, fetch_answers, uvarint
+from drumlin.wire.fetch_answer import Answer, Joined, fetch_answers
 from drumlin.wire.messages import encode_response, response_shape, schema_versions
+from drumlin.wire.uvarint import uvarint
 
 _VERSIONS = range(4, schema_versions("fetch")[1] + 1)
 _INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from drumlin.wire.encoder import encoded
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import response_shape
-from drumlin.wire.offset_fetch_response import NO_POSITION, pack_partitions
+from drumlin.wire.offset_fetch_response import NO_OFFSET, pack_partitions
 
 _POSITION = struct.Struct(">qi")
 _partitions = st.integers(0, 2**31 - 1)
@@ -65,4 +65,4 @@ def test_partitions_with_nothing_but_a_position(version: int, rows: Any) -> None
 
 
 def test_no_position_is_minus_one() -> None:
-    assert _POSITION.unpack(NO_POSITION) == (-1, -1)
+    assert _POSITION.unpack(NO_OFFSET) == (-1, -1)

@@ -53,7 +53,7 @@ from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.records import kernels
+from drumlin.records.kernels import record_kernels
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.turns import Turns
@@ -206,7 +206,7 @@ class Broker:
         self.server.start_accepting()
         start_upkeep(self, self._cycles)
         self.cleaning.start()
-        kernels.load_in_background()
+        record_kernels.load_in_background()
 
     async def _start_endpoints(self) -> None:
         for sock, listener in self._metrics_sockets.items():

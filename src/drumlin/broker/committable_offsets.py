@@ -16,7 +16,7 @@ from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.tuples import from_tuple
 from drumlin.turns import Work, let_go, listed
-from drumlin.wire.commit_request import TopicPositions
+from drumlin.wire.commit_request import RequestedOffsets
 from drumlin.wire.commit_response import TopicResult
 from drumlin.wire.errors import ErrorCode
 
@@ -46,22 +46,22 @@ class SortedOut(NamedTuple):
         yield from let_go(self.accepted)
         yield from self.refused.let_go()
 
-    def positions(self) -> Work[list[TopicOffsets]]:
-        return listed(positions for _, positions in self.accepted)
+    def offsets(self) -> Work[list[TopicOffsets]]:
+        return listed(offsets for _, offsets in self.accepted)
 
     def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
-        """The answer, `codes` being those of the accepted positions in turn.
+        """The answer, `codes` being those of the accepted offsets in turn.
 
         What was refused comes first, with all other results of its topic.
         """
         taken = iter(codes)
         results: list[TopicResult] = []
-        for key, positions in self.accepted:
+        for key, offsets in self.accepted:
             if results:
                 yield
-            of_topic = list(islice(taken, len(positions.partitions)))
+            of_topic = list(islice(taken, len(offsets.partitions)))
             is_fine = of_topic.count(ErrorCode.none) == len(of_topic)
-            results.append(TopicResult(key, positions.partitions, None if is_fine else of_topic))
+            results.append(TopicResult(key, offsets.partitions, None if is_fine else of_topic))
         if not len(self.refused):
             return results
         told: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
@@ -82,12 +82,12 @@ class SortedOut(NamedTuple):
         return every
 
 
-_positions_of: Final = from_tuple(TopicOffsets)
+_offsets_of: Final = from_tuple(TopicOffsets)
 _sorted_out_of: Final = from_tuple(SortedOut)
 
 
 def sort_out(
-    topics: Sequence[TopicPositions],
+    topics: Sequence[RequestedOffsets],
     find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
 ) -> Work[SortedOut]:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
@@ -104,8 +104,8 @@ def sort_out(
         elif not topic.partitions:
             refused.setdefault(key, ([], []))
         if topic.partitions:
-            positions = _positions_of((name, topic_id, *topic[1:]))
-            there, absent = yield from _those_below(positions, count)
+            offsets = _offsets_of((name, topic_id, *topic[1:]))
+            there, absent = yield from _those_below(offsets, count)
             if absent:
                 partitions, said = refused.setdefault(key, ([], []))
                 partitions += absent
@@ -115,13 +115,11 @@ def sort_out(
     return _sorted_out_of((accepted, refused))
 
 
-def _those_below(
-    positions: TopicOffsets, count: int
-) -> Work[tuple[TopicOffsets | None, list[int]]]:
+def _those_below(offsets: TopicOffsets, count: int) -> Work[tuple[TopicOffsets | None, list[int]]]:
     """The offsets in partitions below `count`, or None; and the other partitions."""
     pieces: list[TopicOffsets] = []
     absent: list[int] = []
-    for piece in positions.pieces():
+    for piece in offsets.pieces():
         partitions = piece.partitions
         if min(partitions) >= 0 and max(partitions) < count:
             pieces.append(piece)
@@ -133,7 +131,7 @@ def _those_below(
         yield
     if len(pieces) <= 1:
         return (pieces[0] if pieces else None), absent
-    return (joined(pieces) if absent else positions), absent
+    return (joined(pieces) if absent else offsets), absent
 
 
 def few_at_a_time(context: RequestContext, request: Unread, work: Work[Answer]) -> Answer:

@@ -14,8 +14,8 @@ from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confi
 from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.client.log_bounds import existing_partitions
 from drumlin.client.offsets import TopicPartition, list_offsets
-from drumlin.client.transactions import describing, open_producers, timeout_limit
-from drumlin.client.transactions.describing import TransactionDescription
+from drumlin.client.transactions import descriptions, open_producers, timeout_limit
+from drumlin.client.transactions.descriptions import TransactionDescription
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -79,12 +79,12 @@ def list_(
     columns = ["transactional_id", "state", "producer_id", "coordinator"]
     with connect(bootstrap, command_config) as cluster:
         listed = cluster.run(
-            describing.list_transactions(cluster.connections, states, producer_ids or ())
+            descriptions.list_transactions(cluster.connections, states, producer_ids or ())
         )
         rows = [each._asdict() for each in listed]
         if is_open:
             ids = [each.transactional_id for each in listed]
-            described = cluster.run(describing.describe(cluster.connections, ids))
+            described = cluster.run(descriptions.describe(cluster.connections, ids))
             rows = [_summary(each) for each in described.values() if each.state in states]
             columns = ["transactional_id", "state", "producer_id", "epoch", "start_timestamp"]
             columns += ["timeout_ms", "partition_count"]
@@ -214,7 +214,7 @@ def _title(described: dict[str, Any]) -> str:
 
 
 def _describe(cluster: Cluster, transactional_id: str) -> dict[str, Any]:
-    found = cluster.run(describing.describe_one(cluster.connections, transactional_id))
+    found = cluster.run(descriptions.describe_one(cluster.connections, transactional_id))
     if found is None:
         what = f"transaction {transactional_id!r}"
         raise KafkaError(ErrorCode.transactional_id_not_found, what)

@@ -35,8 +35,8 @@ from drumlin.client.partitioner import (
     rows_by_partition,
 )
 from drumlin.client.tables import Encode, TableLike
-from drumlin.records import kernels
 from drumlin.records.columns import RecordColumns
+from drumlin.records.kernels import record_kernels
 
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _WINDOW_BYTES: Final = 16 << 20
@@ -105,7 +105,7 @@ def append(
     columns = _columns_of(table, options)
     partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
     if table.nbytes >= _KERNELS_FROM_BYTES:
-        kernels.require()
+        record_kernels.require()
     assigned = _assigned(table, columns, partitions, options)
     deliveries = Deliveries(thread, target, _rules(options))
     try:

@@ -130,7 +130,7 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
                 return
             try:
                 with contextlib.suppress(ClientError):
-                    self._abort_unended()
+                    self._abort_open_transactions()
                     self._thread.call_soon(self._producer.close)
                     self._run(self._connections.close())
             finally:

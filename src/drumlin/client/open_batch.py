@@ -41,22 +41,22 @@ class OpenBatch:
         "_timestamps",
         "_values",
         "done",
+        "free_bytes",
+        "free_records",
         "partition",
-        "room_bytes",
-        "room_records",
         "size_bytes",
         "thread",
         "topic",
     )
 
     def __init__(
-        self, thread: LoopThread, topic: str, partition: int, room_bytes: int, room_records: int
+        self, thread: LoopThread, topic: str, partition: int, free_bytes: int, free_records: int
     ) -> None:
         self.thread = thread
         self.topic = topic
         self.partition = partition
-        self.room_bytes = room_bytes
-        self.room_records = room_records
+        self.free_bytes = free_bytes
+        self.free_records = free_records
         self.size_bytes = 0
         self.done: Future[Produced] = Future()
         self._keys: list[bytes | None] = []
@@ -82,8 +82,8 @@ class OpenBatch:
         self._headers.append(headers)
         self._timestamps.append(timestamp)
         self.size_bytes += size_bytes
-        self.room_bytes -= size_bytes
-        self.room_records -= 1
+        self.free_bytes -= size_bytes
+        self.free_records -= 1
         return delivery
 
     def encode(self, compression: str) -> bytearray | memoryview:

@@ -1,7 +1,7 @@
 """Fetching one range of a partition ahead of the thread that decodes it. Lives in the loop.
 
 One piece lies ready and one is on the way, so that the network never waits for the decoder;
-`fetch_room.py` bounds what all take. Where the next fetch starts follows from the batches that
+`fetch_memory.py` bounds what all take. Where the next fetch starts follows from the batches that
 came, not from the records in them: offsets that hold nothing any more are passed over.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 from typing import Final, NamedTuple
 
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange
-from drumlin.client.fetch_room import FetchRoom
+from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.nearest_replica import NearestReplica
 from drumlin.client.offsets import list_offsets
 from drumlin.peer.broker_connections import BrokerConnections
@@ -49,14 +49,14 @@ class RangeStream:
         wanted: OffsetRange,
         isolation: Isolation,
         fetch_bytes: int,
-        room: FetchRoom,
+        memory: FetchMemory,
     ) -> None:
         self._connections = connections
         self._range = wanted
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
         self._nearest = NearestReplica(connections.options.client_rack)
-        self._share = room.share()
+        self._share = memory.share()
         self._is_closed = False
         # A piece, the error that ended fetching, or None after the last piece.
         self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)

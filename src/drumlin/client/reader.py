@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from drumlin.client import arguments, tables
 from drumlin.client.errors import CorruptData, OffsetOutOfRange
-from drumlin.client.fetch_room import FetchRoom
+from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.client.tables import Decode
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
-from drumlin.records import kernels
 from drumlin.records.columns import iterate_arrow, record_schema
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import record_kernels
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
@@ -162,11 +162,11 @@ def read_each_range(
         ahead = [size_of(wanted) for wanted, _ in open_streams] + [size_of(waiting[0])]
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
-    room = FetchRoom(fetch_bytes)
-    kernels.load_in_background()
+    memory = FetchMemory(fetch_bytes)
+    record_kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
-        return RangeStream(connections, wanted, isolation, fetch_bytes, room)
+        return RangeStream(connections, wanted, isolation, fetch_bytes, memory)
 
     try:
         while waiting or open_streams:
@@ -217,7 +217,7 @@ def _decode(
     piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     if len(piece.records) >= _KERNELS_FROM_BYTES:
-        kernels.require()
+        record_kernels.require()
     batches = iterate_arrow(
         [piece.records],
         partition=wanted.partition,

@@ -19,7 +19,7 @@ from drumlin.client.errors import translated
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
-from drumlin.records import kernels
+from drumlin.records.kernels import record_kernels
 
 
 class ReadingCalls(Calls):
@@ -184,7 +184,7 @@ class ReadingCalls(Calls):
             TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         chosen, subscription = _consumer_options(topics, assign, options)
-        kernels.load_in_background()
+        record_kernels.load_in_background()
         with translated():
             return Consumer(
                 self._thread, self._connections, group, subscription, assign or (), chosen

@@ -28,9 +28,9 @@ from drumlin.client.partitioner import (
     partitions_needed,
     rows_by_partition,
 )
-from drumlin.records import kernels
 from drumlin.records.arrow_checksum import RowChecksum, combined
 from drumlin.records.columns import RecordColumns, milliseconds
+from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.open_batches import OpenBatches, Sealed
 
@@ -165,7 +165,7 @@ class StreamAppender:
         if not self._held:
             return
         if self._held_bytes >= _KERNELS_FROM_BYTES:
-            kernels.require()
+            record_kernels.require()
         pieces = self._held
         if len(pieces) > 1:
             pieces = pa.Table.from_batches(pieces).combine_chunks().to_batches()

@@ -171,16 +171,16 @@ class Writer:
         partition = self._choose_partition(key, partition)
         with self._lock:
             self._check_open()
-            if not self._has_room(size_bytes):
-                self._wait_for_room(size_bytes)
+            if not self._fits(size_bytes):
+                self._wait_until_fits(size_bytes)
             if partition is None:
                 partition = self._sticky
             batch = self._open.get(partition)
-            if batch is None or batch.room_bytes < size_bytes:
+            if batch is None or batch.free_bytes < size_bytes:
                 batch = self._next_batch(partition)
             delivery = batch.add(size_bytes, key, value, pairs, timestamp)
             self._buffered_bytes += size_bytes
-            if batch.room_bytes < RECORD_OVERHEAD or batch.room_records == 0:
+            if batch.free_bytes < RECORD_OVERHEAD or batch.free_records == 0:
                 self._close_batch(batch)
         return delivery
 
@@ -255,16 +255,16 @@ class Writer:
 
     # -- under the lock ------------------------------------------------------------------
 
-    def _has_room(self, size_bytes: int) -> bool:
+    def _fits(self, size_bytes: int) -> bool:
         # A record larger than the whole buffer goes alone.
-        room = self._options.buffer_bytes - self._buffered_bytes
-        return size_bytes <= room or self._buffered_bytes == 0
+        free_bytes = self._options.buffer_bytes - self._buffered_bytes
+        return size_bytes <= free_bytes or self._buffered_bytes == 0
 
-    def _wait_for_room(self, size_bytes: int) -> None:
+    def _wait_until_fits(self, size_bytes: int) -> None:
         self._close_batches()
         limit_bytes, timeout_ms = self._options.buffer_bytes, self._options.max_block_ms
         self._thread.check_may_wait()
-        if not self._lock.wait_for(lambda: self._has_room(size_bytes), timeout_ms / 1000):
+        if not self._lock.wait_for(lambda: self._fits(size_bytes), timeout_ms / 1000):
             full = f"{limit_bytes} bytes of buffer were full for {timeout_ms:g} ms"
             raise BufferFull(f"topic {self._topic!r}: {full}")
         self._check_open()
@@ -277,9 +277,9 @@ class Writer:
         full = self._open.get(partition)
         if full is not None:
             self._close_batch(full)
-        room_records = self._options.max_records or sys.maxsize
+        free_records = self._options.max_records or sys.maxsize
         batch = OpenBatch(
-            self._thread, self._topic, partition, self._options.batch_bytes, room_records
+            self._thread, self._topic, partition, self._options.batch_bytes, free_records
         )
         self._open[partition] = batch  # the loop may look for it at once
         try:

@@ -1,7 +1,8 @@
 """Log compaction: keeping the last record of every key, for ever, on bounded disk.
 
-`records/kernels/survival.py` is the rule, `survivors.py` the same for columns. One cleaning goes
-`cleanable` -> `choice` -> `map_building` -> `grouping` -> `rewriting` -> the swap in `storage`;
+`records/kernels/survival.py` is the rule, `survivors.py` makes an expression on columns of it. One
+cleaning goes `cleanable` -> `choice` -> `map_builder` -> `segment_groups` -> `rewriter` -> the swap
+in `storage`;
 `pool.py` has the threads that do it, and `crew.py` those that help them with compressed batches.
 """
 

@@ -35,7 +35,7 @@ from drumlin.compaction.rewriter import LiveProducers, Output, Rewriter
 from drumlin.compaction.segment_groups import Size, group_segments
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
-from drumlin.compaction.superseded import Superseded
+from drumlin.compaction.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view, note_cleaned
@@ -136,11 +136,11 @@ class Cleaner:
         self._stopping = stopping
 
     def clean(
-        self, log: PartitionLog, replace: Callable[[SegmentSwap], None]
+        self, log: PartitionLog, swap_segments: Callable[[SegmentSwap], None]
     ) -> CleaningStatistics | None:
         """Clean what of a log can be cleaned; None if there is nothing.
 
-        `replace` exchanges segments, and is called where logs may be changed.
+        `swap_segments` swaps them in the log, and is called where logs may be changed.
 
         Raises:
             CleaningFailed: something in it cannot be read as records.
@@ -164,7 +164,7 @@ class Cleaner:
                 try:
                     new = self._rewrite(log, cleaning, group)
                     with SegmentSwap(log, view, group, new) as swap:
-                        self._call(partial(replace, swap))
+                        self._call(partial(swap_segments, swap))
                 except (SegmentGone, SegmentsChanged):
                     if not _is_gone(log, group):
                         raise
@@ -363,9 +363,9 @@ class Round:
             bitmap=bitmap,
             bitmap_start=start_offset,
         )
-        superseded = None
+        survivors = None
         if bitmap is not None and all_have_keys:
-            superseded = Superseded(bitmap, start_offset, end_offset)
+            survivors = SurvivorBitmap(bitmap, start_offset, end_offset)
 
         def new_pass(interval: int) -> FilterPass:
             return filter_pass(offset_map, rules, index_interval_bytes=interval)
@@ -374,7 +374,7 @@ class Round:
             new_pass,
             rules,
             LiveProducers(view.last_data_offsets, view.epochs_without_data),
-            superseded,
+            survivors,
             self._reader,
             self._crew,
             config.index_interval_bytes,

@@ -96,10 +96,10 @@ class MapBuilder:
                 where = piece.where
                 batch = piece.view[piece.used :][:size]
                 header = sound_header(batch, where)
-                if self._is_passed_over(batch, header, where):
-                    stretch.decided.append(header)
-                else:
+                if self._follow(batch, header, where):
                     stretch.add(Taken(batch, header, where))
+                else:
+                    stretch.decided.append(header)
                 piece.used += size
                 size = special_size(piece.view, piece.used)
                 if stretch.is_full:
@@ -107,11 +107,13 @@ class MapBuilder:
                     stretch = Stretch()
             yield from steps.finish(functools.partial(self._unfold, stretch))
 
-    def _is_passed_over(self, batch: memoryview, header: BatchHeader, where: str) -> bool:
+    def _follow(self, batch: memoryview, header: BatchHeader, where: str) -> bool:
+        """Show a batch to the transactions; False if none of its keys goes into the map."""
         if header.is_control:
-            self._transactions.is_marker_obsolete(header, marker_in(batch, header, where))
-            return True
-        return self._transactions.is_aborted(header)
+            self._transactions.take_marker(header, marker_in(batch, header, where))
+            return False
+        is_aborted = self._transactions.take_batch(header)
+        return not is_aborted
 
     def _unfold(self, stretch: Stretch[BatchHeader]) -> _Filled:
         """Runs in any thread."""

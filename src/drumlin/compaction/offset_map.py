@@ -19,7 +19,7 @@ import struct
 from typing import Final
 
 from drumlin.records.batch import Buffer
-from drumlin.records.kernels import compaction_kernels_if_ready
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.kernels.compaction_layout import (
     OFFSET_MAP_ADDRESS,
     OFFSET_MAP_BASE_OFFSET,
@@ -178,7 +178,7 @@ class OffsetMap:
         if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
             return None
         bitmap = bytearray(size)
-        kernels = compaction_kernels_if_ready()
+        kernels = compaction_kernels.loaded
         if kernels is None:
             self._mark_plain(bitmap, start_offset, end_offset)
         elif size:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from drumlin.compaction.offset_map import OffsetMap
 from drumlin.compaction.passes import FilterPass, FilterRules, MapPass
-from drumlin.records.kernels import require_for_compaction
+from drumlin.records.kernels import compaction_kernels
 
 
 def map_pass(offset_map: OffsetMap, *, first_offset: int, end_offset: int) -> MapPass:
     """Pass 1 over records from `first_offset` (that of the map, or later) up to `end_offset`."""
-    kernels = require_for_compaction()
+    kernels = compaction_kernels.require()
     if kernels is None:
         from drumlin.compaction.plain_passes import PlainMapPass
 
@@ -30,7 +30,7 @@ def filter_pass(
     An index entry is due for a batch after more than `index_interval_bytes` since the last entry;
     with -1 every batch gets one.
     """
-    kernels = require_for_compaction()
+    kernels = compaction_kernels.require()
     if kernels is None:
         from drumlin.compaction.plain_passes import PlainFilterPass
 

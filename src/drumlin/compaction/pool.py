@@ -35,7 +35,7 @@ from drumlin.compaction.errors import (
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
-from drumlin.storage.files import NO_ROOM
+from drumlin.storage.files import DEVICE_FULL
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentsChanged
@@ -258,7 +258,7 @@ class CleanerPool:
         """Clean a log; False if that failed, and the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         try:
-            done = cleaner.clean(log, self._logs.replace_segments)
+            done = cleaner.clean(log, self._logs.swap_segments)
         except CleaningStopped:
             return False
         except (SegmentsChanged, SegmentGone, CleaningPostponed, MemoryError) as error:
@@ -303,7 +303,7 @@ class CleanerPool:
             self._uncleanable[_key(log)] = reason
 
     def _failed(self, log: PartitionLog, error: OSError) -> bool:
-        if error.errno not in NO_ROOM and not log.is_deleted:
+        if error.errno not in DEVICE_FULL and not log.is_deleted:
             log.log_directory.fail_log(error, f"clean {log.name}")
         return self._rest(log, error)
 

@@ -28,7 +28,7 @@ from drumlin.compaction.pieces import Piece, PieceReader
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.stretch_filter import Filtered, StretchFilters
 from drumlin.compaction.stretches import Stretch, Taken
-from drumlin.compaction.superseded import Superseded
+from drumlin.compaction.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.transactions import TransactionFilter
 from drumlin.records.batch import (
     BatchHeader,
@@ -113,7 +113,7 @@ class Rewriter:
         new_pass: Callable[[int], FilterPass],
         rules: FilterRules,
         producers: LiveProducers,
-        superseded: Superseded | None,
+        survivors: SurvivorBitmap | None,
         reader: PieceReader,
         crew: Crew,
         index_interval_bytes: int,
@@ -123,7 +123,7 @@ class Rewriter:
         self._filters = StretchFilters(lambda: new_pass(INT64_MAX))
         self._rules = rules
         self._producers = producers
-        self._superseded = superseded
+        self._survivors = survivors
         self._reader = reader
         self._crew = crew
         self._interval = index_interval_bytes
@@ -250,10 +250,10 @@ class Rewriter:
         self._pass.next_offset = header.end_offset
         if header.is_control:
             kept = self._rewrite_control(batch, header, where)
-        elif self._transactions.is_aborted(header):
+        elif self._transactions.take_batch(header):
             self.special.aborted_records += header.record_count
             kept = self._emptied(header)
-        elif self._superseded is not None and self._superseded.are_all(header):
+        elif self._survivors is not None and self._survivors.has_none_of(header):
             self.special.superseded_records += header.record_count
             kept = self._emptied(header)
         else:
@@ -278,7 +278,8 @@ class Rewriter:
         self.special.markers_read += header.record_count
         if marker is None and header.record_count:
             return batch  # an unknown kind of control batch
-        if not self._transactions.is_marker_obsolete(header, marker):
+        is_obsolete = self._transactions.take_marker(header, marker)
+        if not is_obsolete:
             return batch
         if marker is None:
             return self._emptied(header)

@@ -26,7 +26,7 @@ from drumlin.records.batch import (
 from drumlin.records.compression import GZIP, LZ4, ZSTD, DecompressedTooLarge, arena_of_thread
 from drumlin.records.crc_table import crc_table
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import compaction_kernels_if_ready
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.lz4_frames import has_dependent_blocks
 
 D = TypeVar("D")
@@ -104,7 +104,7 @@ class Unfolded:
         Successive frames are read like one. That spares creating a decompressor, and releasing the
         GIL, for each batch. The headers tell where the records of each batch end.
         """
-        kernels = compaction_kernels_if_ready()
+        kernels = compaction_kernels.loaded
         codec = batches[0].header.compression
         if kernels is None or codec not in (GZIP, LZ4, ZSTD):
             return False

@@ -1,8 +1,9 @@
 """The rule of survival on columns: which records of a compacted topic are kept. Pure.
 
 For cleaning data that is larger than one machine: numpy arrays, pandas series or Spark's
-columns, anything that knows `&`, `|`, `~` and comparisons. The cleaner goes record by record, and
-by `records/kernels/survival.py`; tests compare what it keeps with what is told here.
+columns, anything that knows `&`, `|`, `~` and comparisons. The rule itself is `fate` in
+`records/kernels/survival.py`, which the cleaner asks record by record; here it is asked for all
+that a record can be, and the answers become one expression on columns.
 
 A cleaning looks at records up to the end of its round, and knows of each key where it was seen
 last in there. Of those records it keeps one if
@@ -16,7 +17,11 @@ Records of aborted transactions never survive. Records after the round are not t
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from drumlin.records.kernels.survival import HORIZON_DUE, KEPT, fate
 
 #: Stands for "no delete horizon has been set".
 NO_DELETE_HORIZON: Final = -1
@@ -49,7 +54,42 @@ def is_kept(
     Returns:
         Booleans, of the arguments' kind.
     """
-    is_behind = offset >= round_end_offset
-    is_last = has_key & (last_offset_of_key <= offset)
-    is_within_horizon = (delete_horizon_ms == NO_DELETE_HORIZON) | (delete_horizon_ms > now_ms)
-    return (is_behind | (is_last & (has_value | is_within_horizon))) & ~is_aborted
+    facts = (  # in the order in which `fate` takes them
+        _Fact(offset < round_end_offset, lambda: offset >= round_end_offset),
+        _Fact(has_key, lambda: ~has_key),
+        _Fact(last_offset_of_key <= offset, lambda: last_offset_of_key > offset),
+        _Fact(has_value, lambda: ~has_value),
+        _Fact(
+            delete_horizon_ms != NO_DELETE_HORIZON, lambda: delete_horizon_ms == NO_DELETE_HORIZON
+        ),
+        _Fact(delete_horizon_ms <= now_ms, lambda: delete_horizon_ms > now_ms),
+    )
+    return _kept(facts, ()) & ~is_aborted
+
+
+class _Fact(NamedTuple):
+    """Where something is true of records; and where it is not, if that is asked for."""
+
+    holds: Any
+    fails: Callable[[], Any]
+
+
+def _kept(facts: Sequence[_Fact], known: tuple[bool, ...]) -> Any:
+    """Where records are kept of which the first facts are as `known`."""
+    unknown = product((False, True), repeat=len(facts) - len(known))
+    fates = {fate(*known, *rest) for rest in unknown}
+    if fates <= {KEPT, HORIZON_DUE}:
+        return True
+    if not fates & {KEPT, HORIZON_DUE}:
+        return False
+    fact = facts[len(known)]
+    if_true, if_false = (_kept(facts, (*known, value)) for value in (True, False))
+    if if_true is True:
+        return fact.holds if if_false is False else fact.holds | if_false
+    if if_true is False:
+        return fact.fails() if if_false is True else fact.fails() & if_false
+    if if_false is False:
+        return fact.holds & if_true
+    if if_false is True:
+        return fact.fails() | if_true
+    return (fact.holds & if_true) | (fact.fails() & if_false)

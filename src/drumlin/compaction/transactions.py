@@ -40,8 +40,12 @@ class TransactionFilter:
                 self._known.add(each)
                 heapq.heappush(self._coming, (each.first_offset, each.producer_id, each))
 
-    def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a batch of records belongs to an aborted transaction."""
+    def take_batch(self, header: BatchHeader) -> bool:
+        """Take the log's next batch of records.
+
+        Returns:
+            Whether it belongs to an aborted transaction.
+        """
         self._advance(header.last_offset)
         if not header.is_transactional:
             return False
@@ -51,11 +55,14 @@ class TransactionFilter:
         self._committed.add(header.producer_id)
         return False
 
-    def is_marker_obsolete(self, header: BatchHeader, marker: TransactionMarker | None) -> bool:
-        """Whether no batch of the marker's transaction was seen before it.
+    def take_marker(self, header: BatchHeader, marker: TransactionMarker | None) -> bool:
+        """Take the log's next marker; control batches of other kinds are none, and are kept.
 
-        `marker` is None for a control batch whose record was removed already (obsolete). Don't call
-        this for control batches of other kinds: those are kept.
+        Args:
+            marker: None for a control batch whose record was removed already.
+
+        Returns:
+            Whether the marker is obsolete: no batch of its transaction was seen before it.
         """
         self._advance(header.last_offset)
         if marker is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from drumlin.coordination.record_fields import UnreadableRecord
 from drumlin.coordination.unlocked_memory import Memory
 from drumlin.records.batch import BatchHeader, Buffer, iterate_headers, parse_header
-from drumlin.records.kernels import compaction_kernels_soon
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.compaction_layout import (
     FAULT_MAGIC,
@@ -94,7 +94,7 @@ class LatestRecords:
         """
         self._bytes += len(buffer)
         if self._kept is None and self._bytes > _WORTH_KERNELS_BYTES:
-            kernels = compaction_kernels_soon()
+            kernels = compaction_kernels.soon()
             self._kept = None if kernels is None else _Kept(kernels)
         if self._kept is not None:
             self._read_fast(self._kept, buffer, special)

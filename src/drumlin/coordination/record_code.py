@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, Final
 
-from drumlin.coordination.record_fields import compact_string, legacy_string, uvarint
+from drumlin.coordination.record_fields import compact_string, legacy_string
+from drumlin.wire.uvarint import uvarint
 
 #: Structs that are packed together. `struct` caches a format for each number of them.
 _STRUCTS_AT_ONCE: Final = 64

@@ -11,7 +11,8 @@ import struct
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.uvarint import read_uvarint, uvarint
 
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
@@ -22,7 +23,6 @@ STRING_BYTES_MAX: Final = 2**15 - 1
 _NULL_STRING: Final = _INT16.pack(-1)
 #: Unsigned varints of one byte.
 _NO_TAGS: Final[dict[int, bytes]] = {}
-_SMALL: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 class UnreadableRecord(ValueError):
@@ -68,13 +68,11 @@ class FieldReader:
         return UUID(bytes=self._take(16))
 
     def uvarint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise UnreadableRecord("a varint of more than 5 bytes")
+        try:
+            value, self._position = read_uvarint(self._data, self._position)
+        except MalformedMessage as error:
+            raise UnreadableRecord(str(error)) from None
+        return value
 
     def nullable_string(self) -> str | None:
         length = self.uvarint() - 1 if self.flexible else self.int16()
@@ -127,17 +125,6 @@ class FieldReader:
         return fields
 
 
-def uvarint(value: int) -> bytes:
-    if value <= 0x7F:
-        return _SMALL[value]
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append((value & 0x7F) | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
 def compact_string(value: str | None) -> bytes:
     """The string as flexible versions have it.
 
@@ -146,7 +133,7 @@ def compact_string(value: str | None) -> bytes:
             protocol's flexible versions let clients send such names.
     """
     if value is None:
-        return _SMALL[0]
+        return uvarint(0)
     encoded = _checked(value)
     return uvarint(len(encoded) + 1) + encoded
 

@@ -24,7 +24,7 @@ from drumlin.coordination.state_batches import (
     base_offset_of,
     check_sizes,
     pack,
-    room,
+    record_bytes_max,
 )
 from drumlin.coordination.state_form import Shard, StateForm, StateLimits, StateRecord
 from drumlin.coordination.state_log import StateLog
@@ -166,7 +166,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
             KafkaError: as `write`, and as `last`.
         """
         limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
-        packer = RecordPacker(self._encode, now_ms, self._codec(), bytes_max=room(limit))
+        packer = RecordPacker(
+            self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
+        )
         for record in records:
             packer.add(record)
             yield
@@ -211,7 +213,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
         self, shard: Shard, records: Sequence[StateRecord]
     ) -> list[tuple[bytearray, list[StateRecord]]]:
         limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
-        batches = pack(records, self._encode, now_ms, self._codec(), bytes_max=room(limit))
+        batches = pack(
+            records, self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
+        )
         check_sizes([batch for batch, _ in batches], limit)
         return batches
 

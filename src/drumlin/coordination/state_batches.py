@@ -104,7 +104,7 @@ def pack(
     return packer.batches()
 
 
-def room(limit_bytes: int) -> int:
+def record_bytes_max(limit_bytes: int) -> int:
     """How many bytes of records go into a batch of at most `limit_bytes`."""
     return limit_bytes - limit_bytes // _SPARE_PART
 

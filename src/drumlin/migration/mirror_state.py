@@ -77,11 +77,11 @@ class MirrorState:
     # -- the file --------------------------------------------------------------------------
 
     def _write_anew(self) -> None:
-        draft = self.path.with_name(f".{self.path.name}.new")
-        with draft.open("w", encoding="utf-8") as sink:
+        new = self.path.with_name(f".{self.path.name}.new")
+        with new.open("w", encoding="utf-8") as sink:
             sink.write(json.dumps({"version": _VERSION, "cluster_id": self._cluster_id}) + "\n")
             sink.writelines(self._line(*each) for each in self._agreements)
-        draft.replace(self.path)
+        new.replace(self.path)
         if self._sink is not None:
             self._sink.close()
         self._sink = self.path.open("a", encoding="utf-8")

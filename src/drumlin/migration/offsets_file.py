@@ -54,14 +54,14 @@ def read_file(path: Path) -> list[OffsetRow]:
 
 def write_file(path: Path, rows: Iterable[OffsetRow]) -> None:
     """Write a file of the kind that its name says; an existing one is replaced as a whole."""
-    draft = path.with_name(f".{path.name}.new")
-    with draft.open("w", encoding="utf-8", newline="") as sink:
+    new = path.with_name(f".{path.name}.new")
+    with new.open("w", encoding="utf-8", newline="") as sink:
         if path.suffix == ".json":
             json.dump([row._asdict() for row in rows], sink, indent=2, ensure_ascii=False)
             sink.write("\n")
         else:
             write_csv(sink, rows)
-    draft.replace(path)
+    new.replace(path)
 
 
 def write_csv(sink: TextIO, rows: Iterable[OffsetRow]) -> None:

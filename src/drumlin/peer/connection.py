@@ -30,7 +30,7 @@ from drumlin.peer.errors import (
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.login import log_in
 from drumlin.peer.options import PeerOptions
-from drumlin.peer.outgoing import EncryptedOutgoing, PlainOutgoing
+from drumlin.peer.outbox import EncryptedOutbox, PlainOutbox
 from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
 from drumlin.peer.security.tls import explained
@@ -96,7 +96,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._transport: asyncio.Transport | None = None
-        self._outgoing: PlainOutgoing | EncryptedOutgoing | None = None
+        self._outbox: PlainOutbox | EncryptedOutbox | None = None
         self._versions: dict[int, tuple[int, int]] = {}
         self._closed_by: PeerError | None = None
         self._is_paused = False  # the transport's buffer is full
@@ -229,13 +229,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         version = self.version_of(api_name, version_max)
         self._has_unanswered = True
-        if self._outgoing is not None:
-            self._outgoing.report_any()
+        if self._outbox is not None:
+            self._outbox.report_any()
         self._write(api_name, version, build(request_shape(api_name, version)))
 
     @property
     def _is_sending(self) -> bool:
-        return self.is_open and self._outgoing is not None and self._outgoing.is_sending
+        return self.is_open and self._outbox is not None and self._outbox.is_sending
 
     def _send(
         self,
@@ -264,7 +264,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return response
 
     def _write(self, api_name: str, version: int, message: Any, *, is_login: bool = False) -> int:
-        if self._closed_by is not None or self._outgoing is None:
+        if self._closed_by is not None or self._outbox is None:
             raise ConnectionLost(f"{api_name} not sent: {self._closed_by or 'not connected'}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -272,7 +272,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._held_back is not None and not is_login:
             self._held_back.append(parts)
         else:
-            self._outgoing.put(parts)
+            self._outbox.put(parts)
         return correlation_id
 
     def _time_out(self, api_name: str, timeout_ms: float) -> None:
@@ -363,8 +363,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         lifetime_s = await self._log_in(exchange)
         held_back, self._held_back = self._held_back, None
         for parts in held_back:
-            if self._outgoing is not None:
-                self._outgoing.put(parts)
+            if self._outbox is not None:
+                self._outbox.put(parts)
         if not self._is_paused:
             self._may_write.set()
         return lifetime_s
@@ -375,9 +375,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         is_plain = self._access.tls is None
-        self._outgoing = (
-            PlainOutgoing(transport, self) if is_plain else EncryptedOutgoing(transport)
-        )
+        self._outbox = PlainOutbox(transport, self) if is_plain else EncryptedOutbox(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.writable()
@@ -456,8 +454,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._all_answered.set()
         if self._session is not None and self._session is not asyncio.current_task():
             self._session.cancel()
-        if self._transport is not None and self._outgoing is not None:
-            self._outgoing.close()
+        if self._transport is not None and self._outbox is not None:
+            self._outbox.close()
             self._transport.abort()
 
 

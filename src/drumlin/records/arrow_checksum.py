@@ -15,7 +15,7 @@ import numpy as np
 
 from drumlin.records.arrow_encode import Column
 from drumlin.records.arrow_memory import Columns, Int64s, as_binary, as_headers
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import (
     CHECKSUM_SEED,
     CHECKSUM_STATE_WIDTH,
@@ -66,7 +66,7 @@ class RowChecksum:
         self._headers = None if headers is None else as_headers(headers)
         self._partitions = partitions
         self._timestamps = timestamps
-        self._kernels = kernels_if_ready()
+        self._kernels = record_kernels.loaded
         if self._kernels is not None:
             self._columns = Columns()
             self._columns.put_binary(VALUES, self._values)

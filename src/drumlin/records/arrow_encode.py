@@ -24,7 +24,7 @@ from drumlin.records.batch import (
     write_header,
 )
 from drumlin.records.compression import CODECS, compress
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import (
     ENCODE_RESULT_WIDTH,
     ENCODED_BYTES,
@@ -91,7 +91,7 @@ def partition_for_keys(keys: Column, partition_count: int) -> NDArray[np.int32]:
     """The partition of each key by Kafka's default partitioner; -1 where the key is null."""
     keys = as_binary(keys)
     hashes = np.full(len(keys), -1, np.int32)
-    kernels = kernels_if_ready()
+    kernels = record_kernels.loaded
     if kernels is None:
         for index, key in enumerate(keys.to_pylist()):
             hashes[index] = -1 if key is None else murmur2_plain(key)
@@ -139,7 +139,7 @@ class RecordColumns:
         self._values = as_binary(values)
         self._keys = None if keys is None else as_binary(keys)
         self._headers = None if headers is None else as_headers(headers)
-        self._kernels = kernels_if_ready()
+        self._kernels = record_kernels.loaded
         if self._kernels is not None:
             self._columns = Columns()
             self._columns.put_numbers(TIMESTAMPS, self._timestamps)

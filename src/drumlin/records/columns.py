@@ -1,7 +1,7 @@
 """Many records at once: record batches <-> Arrow columns. For clients; the broker has no Arrow.
 
 Kernels fill memory that Arrow then takes as it is. Without kernels, plain Python does the
-same slowly. Wait for them with `kernels.require()` before a lot of work.
+same slowly. Wait for them with `record_kernels.require()` before a lot of work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from drumlin.records.arrow_encode import (
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
 from drumlin.records.bodies import Selection, next_offset, select_bodies
 from drumlin.records.found_bodies import Bodies, find_bodies
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import BODY_ATTRIBUTES, BODY_COUNT, BODY_END, BODY_START
 from drumlin.records.plain_columns import decode_plain
 from drumlin.records.unfolded_bodies import unfolded
@@ -151,7 +151,7 @@ def _decoded(
     max_rows: int,
     max_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    kernels = kernels_if_ready()
+    kernels = record_kernels.loaded
     bodies = None if kernels is None else find_bodies(kernels, buffer, selection)
     if kernels is None or bodies is None:
         for rows in decode_plain(select_bodies(buffer, selection), selection, max_rows, max_bytes):

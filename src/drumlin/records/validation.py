@@ -47,7 +47,7 @@ from drumlin.records.compression import (
     compress,
 )
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import kernels_if_ready
+from drumlin.records.kernels import record_kernels
 from drumlin.records.record import renumber
 from drumlin.records.rejection import InvalidBatch, UnfitRecords, reject_records
 from drumlin.records.survey import Survey, survey
@@ -172,7 +172,7 @@ def _let_pass(
     buffer: bytearray | memoryview, rules: AppendRules, now_ms: int
 ) -> PreparedBatch | None:
     """The batch unchanged, if one kernel call finds nothing wrong with it."""
-    kernels = kernels_if_ready()
+    kernels = record_kernels.loaded
     size = len(buffer)
     if kernels is None or not rules.limits_address or size <= HEADER_SIZE:
         return None

@@ -1,7 +1,8 @@
 """Zigzag varints, in plain Python: the integers inside a record.
 
-Reading is bounded by `end` and by the width of the type: a varint that runs out of its
-buffer, or that does not fit, is refused. The kernels have the same rules in `kernels/`.
+Reading has rules of its own, as it is bounded by `end` and by the width of the type: a varint
+that runs out of its buffer, or that does not fit, is refused. The kernels have the same rules in
+`kernels/`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
+from drumlin.wire.uvarint import uvarint
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -59,10 +61,4 @@ def _read_long(buffer: Buffer, position: int, end: int, bits: int) -> tuple[int,
 @lru_cache(maxsize=4096)
 def varint(value: int) -> bytes:
     """An integer of up to 64 bits; most are small lengths that recur often."""
-    encoded = bytearray()
-    zigzag = (value << 1) ^ (value >> 63)
-    while zigzag > 0x7F:
-        encoded.append((zigzag & 0x7F) | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+    return uvarint((value << 1) ^ (value >> 63))

@@ -6,7 +6,7 @@ import ctypes
 from typing import Any
 
 from drumlin.records.batch import iterate_headers
-from drumlin.records.kernels import compaction_kernels_if_ready
+from drumlin.records.kernels import compaction_kernels
 from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.compaction_layout import OFFSET_MAX
 
@@ -17,7 +17,7 @@ def end_of_batches(data: bytes, offset: int) -> tuple[int, bool]:
     The walk stops, and all is not well, at a batch that does not end after the previous one, or
     that has an impossible offset.
     """
-    kernels = compaction_kernels_if_ready()
+    kernels = compaction_kernels.loaded
     if kernels is not None:
         state: Any = (ctypes.c_int64 * at.WALK_WIDTH)(0, offset)
         is_wrong = kernels.walk(data, len(data), state)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks 
     from drumlin.peer.options import Isolation
     from drumlin.spark.density import Density
     from drumlin.spark.log_densities import LogDensities
-    from drumlin.spark.ranges import OffsetRange
+    from drumlin.spark.ranges import PlannedRange
     from drumlin.wire.errors import ErrorCode
 
 _logger = logging.getLogger(__name__)
@@ -201,11 +201,11 @@ class Cluster:
         """
         return self._known_densities().means(partitions)
 
-    def densities(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+    def densities(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """How bytes per offset vary along these ranges, as far as the brokers tell."""
         return self._known_densities().about([each for each in ranges if each.size > 0])
 
-    def densities_now(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+    def densities_now(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """The same, but always sampled: a topic that has long been steady may have changed."""
         return self._known_densities().of([each for each in ranges if each.size > 0])
 

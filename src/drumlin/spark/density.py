@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 
 #: How many bytes a task reads by default, as when Spark reads files. Starting a task takes as long
 #: as reading a few megabytes, so this is large enough; it is still a small piece to repeat.
@@ -85,7 +85,7 @@ class Density:
             size_bytes -= each.size_bytes
         return end_offset
 
-    def split(self, whole: OffsetRange, part_bytes: int) -> list[OffsetRange]:
+    def split(self, whole: PlannedRange, part_bytes: int) -> list[PlannedRange]:
         """The range in parts of about equal size, of at most `part_bytes` by the estimate.
 
         The parts are larger if the range would make more of them than a driver can plan.
@@ -110,13 +110,13 @@ _USUAL: Final = Density.mean(128.0)
 
 
 def split_by_bytes(
-    ranges: Iterable[OffsetRange], densities: Mapping[TopicPartition, Density]
-) -> list[OffsetRange]:
+    ranges: Iterable[PlannedRange], densities: Mapping[TopicPartition, Density]
+) -> list[PlannedRange]:
     """Split ranges to a size that suits a task; empty ones are dropped.
 
     The parts of a range with unknown density get no size, as they may be larger than assumed.
     """
-    pieces: list[OffsetRange] = []
+    pieces: list[PlannedRange] = []
     for each in ranges:
         known = densities.get(each.key)
         if each.size > 0 and known is not None:
@@ -149,7 +149,7 @@ def limit_bytes(
     return limited
 
 
-def places_to_sample(whole: OffsetRange, samples: dict[int, float]) -> list[int]:
+def places_to_sample(whole: PlannedRange, samples: dict[int, float]) -> list[int]:
     """The offsets to sample next, given the `samples` so far; empty when they suffice.
 
     First come both ends. At the start, the offset before it will do: a stream has sampled that as

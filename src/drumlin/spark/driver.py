@@ -15,7 +15,7 @@ from drumlin.spark.density import Density, limit_bytes, split_by_bytes
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.packed_ranges import pack_ranges
-from drumlin.spark.ranges import OffsetRange, limit_rows, split_by_rule
+from drumlin.spark.ranges import PlannedRange, limit_rows, split_by_rule
 
 
 def plan_tasks(
@@ -25,7 +25,7 @@ def plan_tasks(
     end: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str | None],
 ) -> list[InputPartition]:
-    """One `InputPartition` for each task, its value a tuple of the `OffsetRange`s to read.
+    """One `InputPartition` for each task, its value a tuple of the `PlannedRange`s to read.
 
     Raises:
         DataLoss: a partition ends before its start, so records were lost, and the options have
@@ -39,7 +39,7 @@ def plan_tasks(
                 fail=options.fail_on_data_loss,
             )
         topic_id = topic_ids.get(key.topic)
-        ranges.append(OffsetRange(key.topic, key.partition, start[key], end_offset, topic_id))
+        ranges.append(PlannedRange(key.topic, key.partition, start[key], end_offset, topic_id))
     rule = options.split_rule
     if not rule.by_size:
         return [InputPartition((each,)) for each in split_by_rule(ranges, rule)]
@@ -66,5 +66,5 @@ def limit_trigger(
     waiting = [key for key, offset in end.items() if offset > start[key]]
     means = cluster.density(waiting)
     end = limit_bytes(start, end, max_bytes, {key: Density.mean(means[key]) for key in means})
-    ranges = [OffsetRange(key.topic, key.partition, start[key], end[key]) for key in waiting]
+    ranges = [PlannedRange(key.topic, key.partition, start[key], end[key]) for key in waiting]
     return limit_bytes(start, end, max_bytes, cluster.densities_now(ranges))

@@ -14,7 +14,7 @@ from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.spark.density import Density, places_to_sample
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.packed_ranges import PACKED_BYTES
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.steady_topics import SteadyTopics
 
 _logger = logging.getLogger(__name__)
@@ -61,13 +61,13 @@ class LogDensities:
         known = {key: self._means[key] for key in wanted}
         return {key: each for key, each in known.items() if each is not None}
 
-    def of(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+    def of(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """How dense the logs are in these ranges, as far as the brokers tell; always sampled."""
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
         return self._look_at(ranges, means)
 
-    def about(self, ranges: Sequence[OffsetRange]) -> dict[TopicPartition, Density]:
+    def about(self, ranges: Sequence[PlannedRange]) -> dict[TopicPartition, Density]:
         """The same, but without sampling small ranges of topics whose density has been steady."""
         means = self.means(each.key for each in ranges)
         self._forget_what_lies_behind(ranges)
@@ -76,7 +76,7 @@ class LogDensities:
         return others | {each.key: Density.mean(density) for each, density in small.items()}
 
     def _look_at(
-        self, ranges: Sequence[OffsetRange], means: Mapping[TopicPartition, float]
+        self, ranges: Sequence[PlannedRange], means: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, Density]:
         large = [each for each in ranges if each.size > UNSAMPLED_OFFSETS]
         small = [each for each in ranges if each.size <= UNSAMPLED_OFFSETS]
@@ -99,7 +99,7 @@ class LogDensities:
                 densities[each.key] = Density.mean(mean)
         return densities
 
-    def _largest_ends(self, sampled: Iterable[OffsetRange]) -> dict[str, float]:
+    def _largest_ends(self, sampled: Iterable[PlannedRange]) -> dict[str, float]:
         """For each topic, the greatest bytes per offset found at the ends of these ranges."""
         largest: dict[str, float] = {}
         for each in sampled:
@@ -107,7 +107,7 @@ class LogDensities:
             largest[each.topic] = max(found, largest.get(each.topic, 0.0))
         return largest
 
-    def _sample(self, ranges: Sequence[OffsetRange]) -> None:
+    def _sample(self, ranges: Sequence[PlannedRange]) -> None:
         from drumlin.client.errors import ClientError
 
         asked: set[LogPlace] = set()
@@ -138,7 +138,7 @@ class LogDensities:
             self._samples.clear()
             self._forget_at = time.monotonic() + _LIFE_S
 
-    def _forget_what_lies_behind(self, ranges: Sequence[OffsetRange]) -> None:
+    def _forget_what_lies_behind(self, ranges: Sequence[PlannedRange]) -> None:
         """Drop the samples before each range, except for the last one."""
         for each in ranges:
             known = self._samples.get(each.key, {})
@@ -146,9 +146,9 @@ class LogDensities:
             self._samples[each.key] = {at: known[at] for at in known if at >= first}
 
 
-def _examples(small: Iterable[OffsetRange]) -> list[OffsetRange]:
+def _examples(small: Iterable[PlannedRange]) -> list[PlannedRange]:
     """The range with the most offsets of each topic, for the topics with the largest ranges."""
-    largest: dict[str, OffsetRange] = {}
+    largest: dict[str, PlannedRange] = {}
     for each in sorted(small, key=lambda each: each.size):
         largest[each.topic] = each
     return sorted(largest.values(), key=lambda each: each.size)[-_TOPICS_MAX:]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql.types import StructType
 
     from drumlin.records.kernels.shipped_code import ShippedCode
-    from drumlin.spark.ranges import OffsetRange
+    from drumlin.spark.ranges import PlannedRange
     from drumlin.spark.transform import BatchFunction
 
 
@@ -111,7 +111,7 @@ def _struct(schema: StructType | str) -> StructType:
 
 def _run_tasks(
     options: SourceOptions,
-    tasks: Sequence[tuple[OffsetRange, ...]],
+    tasks: Sequence[tuple[PlannedRange, ...]],
     code: ShippedCode,
     function: BatchFunction,
     schema: StructType,

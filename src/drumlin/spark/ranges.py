@@ -19,8 +19,8 @@ _FETCH_BYTES_MIN: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange(Portable):
-    """The offsets `[start_offset, end_offset)` of one partition.
+class PlannedRange(Portable):
+    """An `OffsetRange` of the client, `[start_offset, end_offset)`, and what the plan knows of it.
 
     `topic_id`, if known, is the topic's id at the time of planning. If the topic is missing later,
     the id proves whether it was deleted. `size_bytes` is the expected size of the records, or None
@@ -47,13 +47,13 @@ class OffsetRange(Portable):
     def key(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    def part(self, start_offset: int, end_offset: int, size_bytes: int | None) -> OffsetRange:
+    def part(self, start_offset: int, end_offset: int, size_bytes: int | None) -> PlannedRange:
         """A part of these offsets, with its expected size."""
         return replace(
             self, start_offset=start_offset, end_offset=end_offset, size_bytes=size_bytes
         )
 
-    def split(self, parts: int) -> list[OffsetRange]:
+    def split(self, parts: int) -> list[PlannedRange]:
         """This range, split into `parts` ranges of equal size, give or take one offset."""
         borders = [self.start_offset + self.size * part // parts for part in range(parts + 1)]
         return [
@@ -78,7 +78,7 @@ class SplitRule(Portable):
         return self.min_partitions is None and self.max_records is None
 
 
-def split_by_rule(ranges: Iterable[OffsetRange], rule: SplitRule) -> list[OffsetRange]:
+def split_by_rule(ranges: Iterable[PlannedRange], rule: SplitRule) -> list[PlannedRange]:
     """Split ranges as the user's options ask; empty ones are dropped."""
     waiting = [each for each in ranges if each.size > 0]
     if rule.max_records is not None:
@@ -89,7 +89,7 @@ def split_by_rule(ranges: Iterable[OffsetRange], rule: SplitRule) -> list[Offset
     return waiting
 
 
-def _split_into_about(ranges: Sequence[OffsetRange], task_count: int) -> list[OffsetRange]:
+def _split_into_about(ranges: Sequence[PlannedRange], task_count: int) -> list[PlannedRange]:
     """Give one more part to the range with the largest parts, until there are enough."""
     parts = [1] * len(ranges)
     largest = [(-each.size, index) for index, each in enumerate(ranges)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.spark.packed_ranges import PACKED_BYTES
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 
 #: A topic is steady once this many samplings in a row agree, up to this factor.
 _LOOKS_ALIKE: Final = 4
@@ -49,7 +49,7 @@ class SteadyTopics:
             else:
                 self._findings[topic] = _Finding(density, 1, ends_at)
 
-    def small(self, ranges: Collection[OffsetRange]) -> dict[OffsetRange, float]:
+    def small(self, ranges: Collection[PlannedRange]) -> dict[PlannedRange, float]:
         """The ranges that need not be sampled, as they hold little, with their densities."""
         now = self._now()
         known = {

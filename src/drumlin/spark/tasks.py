@@ -16,7 +16,7 @@ from drumlin.spark import garbage
 from drumlin.spark.cluster import client_of
 from drumlin.spark.data_loss import ReadFailed, report_data_loss
 from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import OffsetRange
+from drumlin.spark.ranges import PlannedRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.5
 
 
 def read_task(
-    options: SourceOptions, ranges: Sequence[OffsetRange], code: ShippedCode
+    options: SourceOptions, ranges: Sequence[PlannedRange], code: ShippedCode
 ) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, each exactly once; in offset order within a range.
 
@@ -47,11 +47,15 @@ def read_task(
     garbage.spare_what_is_loaded()
 
 
-def _read_ranges(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Iterator[pa.RecordBatch]:
-    from drumlin.client.range_stream import OffsetRange as Wanted
+def _read_ranges(
+    options: SourceOptions, ranges: Sequence[PlannedRange]
+) -> Iterator[pa.RecordBatch]:
+    from drumlin.client.range_stream import OffsetRange
 
     wanted = [
-        Wanted(each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes)
+        OffsetRange(
+            each.topic, each.partition, each.start_offset, each.end_offset, each.fetch_bytes
+        )
         for each in ranges
     ]
     ahead = client_of(options).read_ranges(wanted, **read_options(options))
@@ -60,7 +64,7 @@ def _read_ranges(options: SourceOptions, ranges: Sequence[OffsetRange]) -> Itera
 
 
 def _read_range(
-    options: SourceOptions, offset_range: OffsetRange, batches: Iterator[pa.RecordBatch]
+    options: SourceOptions, offset_range: PlannedRange, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Read one range; `batches` are its records from its start on, already being fetched."""
     from drumlin.client.errors import ClientError
@@ -88,7 +92,7 @@ def read_options(options: SourceOptions) -> ReadOptions:
 class _Progress:
     """A task's progress in a range."""
 
-    def __init__(self, options: SourceOptions, offset_range: OffsetRange) -> None:
+    def __init__(self, options: SourceOptions, offset_range: PlannedRange) -> None:
         self._options = options
         self._range = offset_range
         self._position = offset_range.start_offset

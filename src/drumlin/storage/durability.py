@@ -5,7 +5,7 @@ Appends and retention, on the broker's loop, only note what is to be synced, and
 `sync` does it, in any thread. The caller of `sync` holds `lock`, and so does a truncation.
 
 What is noted while a `sync` runs is left to the next one. So notes are added and taken in single
-steps (of a dict, or of `Unsynced`), and the sync of an earlier note never clears a later one.
+steps (of a dict, or of `SyncCount`), and the sync of an earlier note never clears a later one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
 from drumlin.storage.producer_table import FrozenProducers
 from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
-from drumlin.storage.unsynced import Unsynced
+from drumlin.storage.sync_count import SyncCount
 
 _numbers: Final = itertools.count(1)
 
@@ -52,7 +52,7 @@ class Durability:
         self._files = files
         self._sealed: dict[Segment, None] = {}
         self._snapshots: dict[int, FrozenProducers] = {}
-        self._names = Unsynced()  # in the folder
+        self._names = SyncCount()  # in the folder
         self._folder: dict[str, None] = {}  # a file in it, while it is new itself
         self._number = next(_numbers)
         self._renaming = threading.Lock()  # held for a rename only: the loop may wait for it

@@ -19,7 +19,7 @@ from typing import Final
 from drumlin.records.batch import Buffer
 
 #: The device is full: it may have room again, and what lies on it is sound.
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+DEVICE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process or the machine is short of descriptors; the device is not to blame.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
 

@@ -24,7 +24,7 @@ from typing import ClassVar, Final
 from drumlin.records.batch import Buffer
 from drumlin.storage.files import ReadAt
 from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.unsynced import Unsynced
+from drumlin.storage.sync_count import SyncCount
 
 _NOT_LOADED: Final = -1
 _BLOCK_ENTRIES: Final = 512
@@ -44,7 +44,7 @@ class IndexFile:
         "_files",
         "_last_entry",
         "_recent_block",
-        "_unsynced",
+        "_sync_count",
         "_unwritten",
         "base_offset",
         "count",
@@ -56,7 +56,7 @@ class IndexFile:
         self.file = open_files.file(path_prefix + self.SUFFIX)
         self.count = _NOT_LOADED  # of entries, once `load` has run
         self._files = open_files.files
-        self._unsynced = Unsynced()
+        self._sync_count = SyncCount()
         self._last_entry: Entry | None = None
         # The number of the first entry that is not in the file, and all entries from there on. A
         # thread that still holds an older pair finds in the file the entries written since.
@@ -74,7 +74,7 @@ class IndexFile:
         self.count, self._last_entry = 0, None
         self._unwritten = (0, b"")
         self._recent_block = []
-        self._unsynced.note()
+        self._sync_count.note()
 
     def load(self, read: ReadAt | None = None) -> None:
         """Find the number of entries in the file, once. Impossible ones at its end are ignored.
@@ -148,7 +148,7 @@ class IndexFile:
     def _write(self, first: int, packed: bytes) -> None:
         with self.file as descriptor:
             self._files.write_at(descriptor, packed, first * self.LAYOUT.size)
-        self._unsynced.note()
+        self._sync_count.note()
 
     def write_out(self) -> None:
         """Write all entries to the file. Called by the thread that appends, or when none does."""
@@ -175,12 +175,12 @@ class IndexFile:
                 self._recent_block = []
             if count < first:
                 self._files.truncate(descriptor, count * size)
-                self._unsynced.note()
+                self._sync_count.note()
 
     def sync(self) -> None:
         """Make all entries durable, once nothing is appended any more. May run in a thread."""
         self.write_out()
-        self._unsynced.sync(self.file.sync)
+        self._sync_count.sync(self.file.sync)
 
     # -- finding -----------------------------------------------------------------------
 

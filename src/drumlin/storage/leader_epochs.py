@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from drumlin.storage.unsynced import Unsynced
+from drumlin.storage.sync_count import SyncCount
 
 UNDEFINED: Final = -1
 FILE_NAME: Final = "leader-epoch-checkpoint"
@@ -36,7 +36,7 @@ class LeaderEpochs:
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries = tuple(entries)
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED
-        self.unsaved = Unsynced()
+        self.unsaved = SyncCount()
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

@@ -324,14 +324,14 @@ class LogDirectories:
         return retention_round.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
 
     def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
-        """Retention for logs in which an exchange of segments has kept it waiting."""
+        """Retention for logs in which a swap of segments has kept it waiting."""
         now_ms = self._clock.wall_ms()
         for log in self:
             yield
             if log.swaps.retention_waits:
                 yield from retention_round.delete_from_all((log,), now_ms, self._doomed, tell)
 
-    def replace_segments(self, swap: SegmentSwap) -> None:
+    def swap_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
 
         Raises:

@@ -15,7 +15,7 @@ from drumlin.clock import Clock
 from drumlin.storage import checkpoints, meta_properties
 from drumlin.storage.checkpoints import Checkpoint
 from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.files import NO_DESCRIPTOR, NO_ROOM, OF_ONE_FILE
+from drumlin.storage.files import DEVICE_FULL, NO_DESCRIPTOR, OF_ONE_FILE
 from drumlin.storage.meta_properties import MetaProperties
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_names import parse_directory_name
@@ -132,7 +132,7 @@ class LogDirectory:
 
     @property
     def is_readable(self) -> bool:
-        return self.failure is None or self.failure.errno in NO_ROOM
+        return self.failure is None or self.failure.errno in DEVICE_FULL
 
     def fail(self, error: OSError, attempt: str) -> KafkaError:
         """Note that `attempt` failed and take the dir offline. Any thread may call it.
@@ -142,7 +142,7 @@ class LogDirectory:
         """
         if error.errno in NO_DESCRIPTOR:
             _logger.error("No descriptor left to %s: %s", attempt, error)
-        elif self.failure is None or (self.is_readable and error.errno not in NO_ROOM):
+        elif self.failure is None or (self.is_readable and error.errno not in DEVICE_FULL):
             self.failure = error
             _logger.error(
                 "Log dir %s is offline: failed to %s: %s. Its partitions answer "

@@ -28,9 +28,9 @@ from drumlin.storage.segment_times import (
     TimestampAndOffset,
     timestamp_and_offset,
 )
+from drumlin.storage.sync_count import SyncCount
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
-from drumlin.storage.unsynced import Unsynced
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class Segment:
         "_file_end",
         "_files",
         "_known_positions",
+        "_sync_count",
         "_times",
-        "_unsynced",
         "base_offset",
         "created_ms",
         "is_damaged",
@@ -103,7 +103,7 @@ class Segment:
         # Up to here the file may have blocks of its own, or remains of a failed append.
         self._file_end = 0
         self._bytes_since_index_entry = 0
-        self._unsynced = Unsynced()
+        self._sync_count = SyncCount()
         self._times = SegmentTimes()
         self._known_positions = KnownPositions()
 
@@ -166,7 +166,7 @@ class Segment:
         except OSError:
             self._cut_back(position)
             raise
-        self._unsynced.note()
+        self._sync_count.note()
         self._bytes_since_index_entry += end - position
         times.largest = largest
         if position == 0:
@@ -212,7 +212,7 @@ class Segment:
             self.offset_index.truncate_to_position(position)
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, position)
-            self._unsynced.note()
+            self._sync_count.note()
             self._file_end = position
         except OSError:
             return
@@ -247,7 +247,7 @@ class Segment:
 
     def sync_log(self) -> None:
         """Make all batches and the transaction index durable. May run beside the writer."""
-        self._unsynced.sync(self.log_file.sync)
+        self._sync_count.sync(self.log_file.sync)
         self.transaction_index.sync()
 
     def sync(self) -> None:
@@ -449,7 +449,7 @@ class Segment:
             self._files.truncate(descriptor, position)
         self.size = position
         self._file_end = 0
-        self._unsynced.note()
+        self._sync_count.note()
         # After the size: threads that still read what was cut put their findings into the old ones.
         self._known_positions = KnownPositions()
         self._times = SegmentTimes()
@@ -462,7 +462,7 @@ class Segment:
         self._known_positions = KnownPositions()
         self._times = SegmentTimes(NO_TIMESTAMP_YET)
         self._bytes_since_index_entry = 0
-        self._unsynced.note()
+        self._sync_count.note()
 
     def all_files(self) -> tuple[LogFile, ...]:
         return (

@@ -8,7 +8,7 @@
                                   plan is removed
 
 Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
-or takes it back first (truncation). One exchange of a log at a time: `pending_swap.py` keeps it.
+or takes it back first (truncation). One swap of a log at a time: `pending_swap.py` keeps it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SegmentsChanged(Exception):
 
 
 class SegmentSwap:
-    """One exchange: neighbouring old segments against none, one or several new ones."""
+    """One swap: neighbouring old segments for none, one or several new ones."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SegmentSwap:
             SegmentsChanged: nothing was changed, and the new files are removed.
             KafkaError: KAFKA_STORAGE_ERROR; likewise.
             OSError: likewise, unless it `is_applied`: then only its end is still to come, with
-                the next exchange or start.
+                the next swap or start.
         """
         try:
             self.prepare()
@@ -137,7 +137,7 @@ class SegmentSwap:
         return [file for file in files if file.path.endswith(CLEANED_SUFFIX)]
 
     def apply(self, remove_later: Callable[[list[str]], None]) -> None:
-        """Exchange the segments, in their folder and in the log. On the log's thread only.
+        """Swap the segments, in their folder and in the log. On the log's thread only.
 
         Args:
             remove_later: takes the old files by their new names; `finish` calls it too.
@@ -148,7 +148,7 @@ class SegmentSwap:
         try:
             self._check()
             if swaps.pending is not self or self.is_applied:
-                raise SegmentsChanged(f"what was to be exchanged in {self.log.name} was taken back")
+                raise SegmentsChanged(f"what was to be swapped in {self.log.name} was taken back")
             self._rename_all()
             self.log.segments.replace(self._old, self._new)
             self.log.durability.forget(self._old)
@@ -165,7 +165,7 @@ class SegmentSwap:
         """Make the new names durable, so that no start has anything to complete. Blocks.
 
         Raises:
-            OSError: it is to be tried again, which the next exchange does.
+            OSError: it is to be tried again, which the next swap does.
         """
         with self.log.swaps.lock:
             if self.log.swaps.pending is self:
@@ -236,7 +236,7 @@ class SegmentSwap:
         if current[first:end] != self._old:
             raise SegmentsChanged(f"segments of {log.name} are gone")
         if end == len(current):
-            raise ValueError("the active segment can't be exchanged")
+            raise ValueError("the active segment can't be swapped")
         end_offset = current[end].base_offset
         new_offsets = [segment.base_offset for segment in self._new]
         offsets = [self._old[0].base_offset - 1, *new_offsets, end_offset]
@@ -310,7 +310,7 @@ class SegmentSwap:
             # Neither forth nor back: the dir is loaded again from what the device has.
             self._is_torn = True
             failure = OSError(errno.EIO, str(error))
-            self.log.log_directory.fail_log(failure, f"exchange segments of {self.log.name}")
+            self.log.log_directory.fail_log(failure, f"swap segments of {self.log.name}")
             return
         for segment in self._old:
             segment.is_deleted = False

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.unsynced import Unsynced
+from drumlin.storage.sync_count import SyncCount
 
 _LAYOUT: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
@@ -45,12 +45,12 @@ class TransactionIndex:
     """
 
     SUFFIX: Final = ".txnindex"
-    __slots__ = ("_files", "_packed", "_unsynced", "file")
+    __slots__ = ("_files", "_packed", "_sync_count", "file")
 
     def __init__(self, path_prefix: str, open_files: OpenFiles) -> None:
         self.file = open_files.file(path_prefix + self.SUFFIX)
         self._files = open_files.files
-        self._unsynced = Unsynced()
+        self._sync_count = SyncCount()
         self._packed: bytearray | None = None  # None: not read yet
 
     def entries(self) -> tuple[AbortedTransaction, ...]:
@@ -102,7 +102,7 @@ class TransactionIndex:
             entry = encode_transactions([transaction])
             self._files.write_at(descriptor, entry, len(packed))
         packed += entry
-        self._unsynced.note()
+        self._sync_count.note()
 
     # With `may_block=False` these raise BlockingIOError if the file has to be read first.
 
@@ -125,7 +125,7 @@ class TransactionIndex:
             with self.file as descriptor:
                 self._files.truncate(descriptor, size)
             self._packed = packed[:size]
-            self._unsynced.note()
+            self._sync_count.note()
 
     def forget_last(self, transaction: AbortedTransaction) -> None:
         """Remove the last entry: its marker could not be appended."""
@@ -134,7 +134,7 @@ class TransactionIndex:
             self._packed = packed[: -_LAYOUT.size]
             with contextlib.suppress(OSError), self.file as descriptor:
                 self._files.truncate(descriptor, len(self._packed))
-                self._unsynced.note()
+                self._sync_count.note()
 
     def clear(self) -> None:
         """Remove the file, to fill it from scratch."""
@@ -144,7 +144,7 @@ class TransactionIndex:
 
     def sync(self) -> None:
         """Make all entries durable. May run in a thread beside the writer."""
-        self._unsynced.sync(self.file.sync)
+        self._sync_count.sync(self.file.sync)
 
 
 def _count(packed: bytearray) -> int:

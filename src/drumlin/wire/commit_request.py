@@ -1,6 +1,6 @@
 """OffsetCommit and TxnOffsetCommit requests, read into columns.
 
-A consumer may commit the positions of thousands of partitions at once. As a rule none of them
+A consumer may commit the offsets of thousands of partitions at once. As a rule none of them
 has metadata: then all entries have the same size, and are unpacked in one go. This reader accepts
 and refuses exactly what `decoder.py` does; tests hold the two against each other. Reading yields
 to other work from time to time, as a request may be large.
@@ -19,11 +19,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.turns import Work
-from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.decoder import read_tags
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.field_reader import FieldReader
 from drumlin.wire.field_types import STRING_BYTES_MAX
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.uvarint import read_uvarint
 
 Frame = bytes | memoryview
 
@@ -73,15 +74,15 @@ _COMMIT_LAYOUTS: Final = tuple(
 _TXN_LAYOUTS: Final = tuple(_Layout(version >= 2, version >= 3) for version in range(6))
 
 
-class TopicPositions(NamedTuple):
-    """One topic's positions, column by column; `topic` is its name or id (None: a null one)."""
+class RequestedOffsets(NamedTuple):
+    """One topic's offsets, column by column; `topic` is its name or id (None: a null one)."""
 
     topic: str | UUID | None
     partitions: Sequence[int]
     offsets: Sequence[int]
     leader_epochs: Sequence[int]
     metadata: Sequence[bytes] | None
-    """As UTF-8; None where no position has any."""
+    """As UTF-8; None where no offset has any."""
 
 
 class CommitRequest(NamedTuple):
@@ -90,7 +91,7 @@ class CommitRequest(NamedTuple):
     group_instance_id: str | None
     generation_id: int
     retention_ms: int | None
-    topics: list[TopicPositions]
+    topics: list[RequestedOffsets]
 
 
 class TxnCommitRequest(NamedTuple):
@@ -195,7 +196,7 @@ def _check_length(text: str) -> None:
         raise MalformedMessage(f"a string of more than {STRING_BYTES_MAX} bytes")
 
 
-def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[TopicPositions]]:
+def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[RequestedOffsets]]:
     topics = []
     count = reader.array_length()
     elements_left = ELEMENTS_MAX - count
@@ -220,13 +221,13 @@ def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[To
             place = columns.read(frame, place, min(_AT_ONCE, partition_count - first))
         reader.move_to(place)
         reader.skip_tags()
-        topics.append(columns.positions(topic))
+        topics.append(columns.offsets(topic))
     reader.skip_tags()
     return topics
 
 
 class _Columns:
-    """The positions of one topic that have been read so far."""
+    """The offsets of one topic that have been read so far."""
 
     def __init__(self, layout: _Layout) -> None:
         self._has_epochs, self._is_flexible, _ = layout
@@ -236,15 +237,17 @@ class _Columns:
         self._epochs: list[int] = []
         self._metadata: list[bytes] | None = None
 
-    def positions(self, topic: str | UUID | None) -> TopicPositions:
-        return TopicPositions(topic, self._partitions, self._offsets, self._epochs, self._metadata)
+    def offsets(self, topic: str | UUID | None) -> RequestedOffsets:
+        return RequestedOffsets(
+            topic, self._partitions, self._offsets, self._epochs, self._metadata
+        )
 
     def read(self, frame: Frame, position: int, count: int) -> int:
-        """Read `count` positions; returns where the last one ends."""
+        """Read `count` offsets; returns where the last one ends."""
         return self._read_plain(frame, position, count) or self._read_any(frame, position, count)
 
     def _read_plain(self, frame: Frame, position: int, count: int) -> int:
-        """Like `read` if no position has metadata; otherwise reads nothing and returns 0."""
+        """Like `read` if no offset has metadata; otherwise reads nothing and returns 0."""
         end = position + self._plain.size * count
         if end > len(frame):
             return 0

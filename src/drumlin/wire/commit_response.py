@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import EncodedBody
+from drumlin.wire.uvarint import uvarint
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -25,7 +26,6 @@ _AT_ONCE: Final = 256
 #: Many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
-_SMALL: Final = tuple(bytes((count,)) for count in range(0x80))
 
 
 class TopicResult(NamedTuple):
@@ -86,12 +86,4 @@ def _count(count: int, is_flexible: bool) -> bytes:
     """How many elements follow."""
     if not is_flexible:
         return _INT32.pack(count)
-    count += 1
-    if count <= 0x7F:
-        return _SMALL[count]
-    encoded = bytearray()
-    while count > 0x7F:
-        encoded.append((count & 0x7F) | 0x80)
-        count >>= 7
-    encoded.append(count)
-    return bytes(encoded)
+    return uvarint(count + 1)

@@ -29,6 +29,7 @@ from kio.serial._implicit_defaults import get_tagged_field_default
 
 from drumlin.wire.errors import MalformedMessage, error_of
 from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
+from drumlin.wire.uvarint import read_uvarint
 
 #: Frame, start position -> message, end position. Running off the frame raises MalformedMessage,
 #: `struct.error` or `IndexError`; text that is not UTF-8 raises UnicodeDecodeError.
@@ -249,22 +250,6 @@ def open_twin(entity: Any) -> Any:
 
 
 # -- values ------------------------------------------------------------------------------
-
-
-def read_uvarint(frame: Any, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes, and where it ends."""
-    if position < len(frame) and frame[position] < 0x80:
-        return frame[position], position + 1
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= len(frame):
-            raise MalformedMessage("ends within a varint")
-        byte = frame[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-    raise MalformedMessage("a varint of more than 5 bytes")
 
 
 def _refuse_null(name: str) -> None:

@@ -22,6 +22,7 @@ from uuid import UUID
 from kio.serial._implicit_defaults import get_tagged_field_default
 
 from drumlin.wire.field_types import FIXED_CODES, STRING_BYTES_MAX, unwrap
+from drumlin.wire.uvarint import put_uvarint
 
 #: kafka_type -> expression that makes a value packable, for types that need one.
 _PACKABLE: Final = {
@@ -274,13 +275,6 @@ def _milliseconds(value: timedelta) -> int:
 
 def _timestamp(value: datetime | None) -> int:
     return -1 if value is None else round(value.timestamp() * 1000)
-
-
-def put_uvarint(buffer: bytearray, value: int) -> None:
-    while value > 0x7F:
-        buffer.append(value & 0x7F | 0x80)
-        value >>= 7
-    buffer.append(value)
 
 
 def _put_length(buffer: bytearray, items: Any) -> None:

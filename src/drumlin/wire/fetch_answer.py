@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.uvarint import ONE_BYTE, uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _SESSIONS_FROM: Final = 7
@@ -94,7 +95,7 @@ class FetchAnswers:
     def topic(self, topic: bytes, count: int) -> bytes:
         """What precedes the `count` partitions of a topic; `topic_end` follows them."""
         if self._flexible:
-            counted = _ONE_BYTE[count + 1] if count < 127 else uvarint(count + 1)
+            counted = ONE_BYTE[count + 1] if count < 127 else uvarint(count + 1)
             return (
                 uvarint(len(topic) + 1) + topic + counted if self._sizes_names else topic + counted
             )
@@ -228,20 +229,3 @@ def _pack_head_4(
     index: int, error: int, high_watermark: int, last_stable_offset: int, _: int
 ) -> bytes:
     return _HEAD_4.pack(index, error, high_watermark, last_stable_offset)
-
-
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
-
-
-def uvarint(value: int) -> bytes:
-    """An unsigned varint, as the protocol has it for lengths."""
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -21,10 +21,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.decoder import read_tags
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.field_types import STRING_BYTES_MAX
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.uvarint import read_uvarint
 
 _SESSIONS_FROM: Final = 7
 _LEADER_EPOCHS_FROM: Final = 9

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, TypeVar
 
-from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.decoder import read_tags
 from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.uvarint import read_uvarint
 
 T = TypeVar("T")
 

@@ -25,33 +25,31 @@ _INT32: Final = struct.Struct(">i")
 #: Empty metadata, no error, no tagged fields: a compact empty string, then zeros.
 _ALL_IS_WELL: Final = 0x01_0000_00
 #: The packed offset and leader epoch (both -1) that mean that nothing is committed.
-NO_POSITION: Final = b"\xff" * 12
+NO_OFFSET: Final = b"\xff" * 12
 
 
 def pack_partitions(
     version: int,
     partitions: Sequence[int],
-    positions: Sequence[bytes],
+    offsets: Sequence[bytes],
     metadata: Sequence[bytes] | None = None,
     codes: Sequence[ErrorCode] | None = None,
 ) -> bytes:
-    """The elements of one array. `positions`: offset and leader epoch, packed one by one.
+    """The elements of one array. `offsets`: offset and leader epoch, packed one by one.
 
     `metadata` and `codes` may be None where all are empty, and nothing has failed.
     """
     if metadata is None and codes is None:
-        return _plain(version, partitions, positions)
+        return _plain(version, partitions, offsets)
     out = bytearray()
     texts = repeat(b"") if metadata is None else metadata
     failures = repeat(ErrorCode.none) if codes is None else codes
     is_flexible = version >= _FLEXIBLE_FROM
     put_text = put_compact_string_bytes if is_flexible else put_string_bytes
-    position_bytes = None if version >= _LEADER_EPOCHS_FROM else _OFFSET_BYTES
-    for partition, position, text, code in zip(
-        partitions, positions, texts, failures, strict=False
-    ):
+    offset_bytes = None if version >= _LEADER_EPOCHS_FROM else _OFFSET_BYTES
+    for partition, offset, text, code in zip(partitions, offsets, texts, failures, strict=False):
         out += _INT32.pack(partition)
-        out += position[:position_bytes]
+        out += offset[:offset_bytes]
         put_text(out, text)
         out += _INT16.pack(code.value)
         if is_flexible:
@@ -59,13 +57,13 @@ def pack_partitions(
     return bytes(out)
 
 
-def _plain(version: int, partitions: Sequence[int], positions: Sequence[bytes]) -> bytes:
+def _plain(version: int, partitions: Sequence[int], offsets: Sequence[bytes]) -> bytes:
     if version >= _FLEXIBLE_FROM:
         values = chain.from_iterable(
-            zip(partitions, positions, repeat(_ALL_IS_WELL, len(partitions)), strict=True)
+            zip(partitions, offsets, repeat(_ALL_IS_WELL, len(partitions)), strict=True)
         )
         return struct.pack(">" + "i12sI" * len(partitions), *values)
-    # Take from a position only what this version has room for.
+    # Take from an offset only what this version has room for.
     row = "i12s4x" if version >= _LEADER_EPOCHS_FROM else "i8s4x"
-    values = chain.from_iterable(zip(partitions, positions, strict=True))
+    values = chain.from_iterable(zip(partitions, offsets, strict=True))
     return struct.pack(">" + row * len(partitions), *values)

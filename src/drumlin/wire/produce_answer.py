@@ -15,9 +15,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from drumlin.wire.encoder import put_compact_string, put_string, put_uvarint
+from drumlin.wire.encoder import put_compact_string, put_string
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.produce_request import FLEXIBLE_FROM, TOPIC_IDS_FROM, TopicProduce
+from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8

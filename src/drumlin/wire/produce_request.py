@@ -18,8 +18,9 @@ import struct
 from typing import Final, NamedTuple
 
 from drumlin.tuples import from_tuple
-from drumlin.wire.decoder import read_tags, read_uvarint
+from drumlin.wire.decoder import read_tags
 from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.uvarint import read_uvarint
 
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.record_fields import compact_string, uvarint
+from drumlin.coordination.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.participants import Participants
+from drumlin.wire.uvarint import uvarint
 
 _PARTITIONS = st.tuples(
     st.sampled_from(["a", "b", "topic", "ü", ""]), st.integers(0, 40) | st.integers(0, 2**31 - 1)

@@ -48,7 +48,7 @@ def _work(context: RequestContext, request: Unread, version: int) -> Work[Encode
     sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker))
     if not sorted_out.accepted:
         return (yield from _last_told(version, asked, sorted_out, [], []))
-    positions = yield from sorted_out.positions()
+    positions = yield from sorted_out.offsets()
     codes: Iterable[ErrorCode]
     commit = _commit(asked, positions, version)
     try:

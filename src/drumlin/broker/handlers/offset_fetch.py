@@ -22,7 +22,7 @@ from drumlin.turns import Work, let_go
 from drumlin.wire.encoder import EncodedItems
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
-from drumlin.wire.offset_fetch_response import NO_POSITION, pack_partitions
+from drumlin.wire.offset_fetch_response import NO_OFFSET, pack_partitions
 
 if TYPE_CHECKING:
     from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest
@@ -279,7 +279,7 @@ def _failed(version: int, partitions: Sequence[int], code: ErrorCode) -> Work[En
     for first in range(0, len(partitions), _AT_ONCE):
         some = partitions[first : first + _AT_ONCE]
         count = len(some)
-        packed.append(pack_partitions(version, some, [NO_POSITION] * count, None, [code] * count))
+        packed.append(pack_partitions(version, some, [NO_OFFSET] * count, None, [code] * count))
         yield
     return EncodedItems(packed, len(partitions))
 

@@ -26,7 +26,7 @@ from drumlin.broker.share_fetch.answers import share_answer
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SessionPartition
-from drumlin.coordination.share.delivery.fetched import AcquireMode, Limits
+from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
 from drumlin.turns import Work, let_go, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape

@@ -71,8 +71,8 @@ def _work(
     asked = yield from read_txn_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
-        positions = yield from sorted_out.positions()
-        return _commit(context, asked, sorted_out, positions)
+        offsets = yield from sorted_out.offsets()
+        return _commit(context, asked, sorted_out, offsets)
     return (yield from _answer(version, asked, sorted_out, [], []))
 
 
@@ -80,7 +80,7 @@ async def _commit(
     context: RequestContext,
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
-    positions: list[TopicOffsets],
+    offsets: list[TopicOffsets],
 ) -> EncodedBody:
     groups, turns, request = context.broker.groups, context.broker.turns, asked.commit
     commit = Commit(
@@ -89,7 +89,7 @@ async def _commit(
         request.group_instance_id,
         request.generation_id,
         None,
-        positions,
+        offsets,
         producer=Producer(asked.producer_id, asked.producer_epoch),
     )
     try:
@@ -101,7 +101,7 @@ async def _commit(
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
         codes = code
-    return await turns.run(_answer(context.version, asked, sorted_out, codes, positions))
+    return await turns.run(_answer(context.version, asked, sorted_out, codes, offsets))
 
 
 def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, ErrorCode]:
@@ -146,11 +146,11 @@ def _answer(
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
     codes: list[ErrorCode] | ErrorCode,
-    positions: list[TopicOffsets],
+    offsets: list[TopicOffsets],
 ) -> Work[EncodedBody]:
     """Topics and partitions in the order of the request, each once.
 
-    `codes`: of the accepted positions in turn, or of all of them. `positions`: of which nothing is
+    `codes`: of the accepted offsets in turn, or of all of them. `offsets`: of which nothing is
     left either, where there are very many.
     """
     results: Growing[str | UUID | None, dict[int, ErrorCode]] = Growing()
@@ -174,7 +174,7 @@ def _answer(
     body = yield from txn_commit_response(version, told)
     if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
         yield from sorted_out.let_go()
-        yield from let_go(told, positions, asked.commit.topics)
+        yield from let_go(told, offsets, asked.commit.topics)
     return body
 
 

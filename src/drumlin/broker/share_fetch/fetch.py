@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
 from drumlin.broker.share_fetch.reads import READ_COMMITTED, ReadBatches, read_batches
 from drumlin.broker.share_fetch.sessions import Member, SessionPartition
-from drumlin.coordination.share.delivery.fetched import Acquired, Limits
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import Stay
 from drumlin.storage.file_slice import FileSlice

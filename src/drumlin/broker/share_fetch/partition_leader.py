@@ -19,7 +19,7 @@ from drumlin.broker.share_fetch.start_offset import first_start_offset
 from drumlin.coordination.background import Background
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched, Limits
 from drumlin.coordination.share.delivery.in_flight import Change
 from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.state import (

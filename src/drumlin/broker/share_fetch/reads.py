@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, OffsetRange
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched, InclusiveRange
 from drumlin.records.batch import BatchHeader
 from drumlin.replication.partition import Partition
 from drumlin.storage.file_slice import FileSlice
@@ -98,7 +98,7 @@ def read_batches(
         found.release()
         return None
     found.size = end - found.position
-    batches = [OffsetRange(each.base_offset, each.last_offset) for each in headers]
+    batches = [InclusiveRange(each.base_offset, each.last_offset) for each in headers]
     try:
         is_committed = isolation_level == READ_COMMITTED
         aborted = _aborted(partition, headers, may_block) if is_committed else []
@@ -110,14 +110,14 @@ def read_batches(
 
 def _aborted(
     partition: Partition, headers: Sequence[BatchHeader], may_block: bool
-) -> list[OffsetRange]:
+) -> list[InclusiveRange]:
     """The batches whose transactions were aborted."""
     start_offset, end_offset = headers[0].base_offset, headers[-1].end_offset
     transactions: dict[int, list[AbortedTransaction]] = {}
     for each in partition.aborted_transactions(start_offset, end_offset, may_block=may_block):
         transactions.setdefault(each.producer_id, []).append(each)
     return [
-        OffsetRange(header.base_offset, header.last_offset)
+        InclusiveRange(header.base_offset, header.last_offset)
         for header in headers
         if header.is_transactional
         and not header.is_control

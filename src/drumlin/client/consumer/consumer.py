@@ -62,7 +62,7 @@ class Consumer:
         async def start() -> ConsumerEngine:
             return ConsumerEngine(connections, group, subscription, assigned, options)
 
-        self._background = thread.run(start())
+        self._engine = thread.run(start())
 
     # -- reading -------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Consumer:
             comes_back = True
             try:
                 while True:
-                    found = self._thread.run(self._background.next(deadline, comes_back=comes_back))
+                    found = self._thread.run(self._engine.next(deadline, comes_back=comes_back))
                     comes_back = False
                     if found is None:
                         return None
@@ -96,7 +96,7 @@ class Consumer:
                         return batch
             finally:
                 if self._thread.is_running:
-                    self._thread.call_soon(self._background.poll_ended)
+                    self._thread.call_soon(self._engine.poll_ended)
 
     def _take(self, found: Duty | Readable | Reset) -> pa.RecordBatch | None:
         if isinstance(found, Duty):
@@ -117,7 +117,7 @@ class Consumer:
         if decoded.batch is not None and self._options.delivery == "at_most_once":
             self._commit_first(piece, decoded)
         self._thread.call_soon(
-            lambda: self._background.given(piece, decoded.end_offset, is_last=decoded.is_last)
+            lambda: self._engine.given(piece, decoded.end_offset, is_last=decoded.is_last)
         )
         if not decoded.is_last:
             self._reading = reading
@@ -125,23 +125,23 @@ class Consumer:
 
     def _commit_first(self, piece: Piece, decoded: Decoded) -> None:
         end = OffsetAndMetadata(decoded.end_offset, "", piece.leader_epoch)
-        self._thread.run(self._background.commit({piece.place: end}))
+        self._thread.run(self._engine.commit({piece.place: end}))
 
     def _carry_out(self, duty: Duty) -> None:
-        background = self._background
+        engine = self._engine
         tell = {
             DutyKind.ASSIGN: self._options.on_assigned,
             DutyKind.REVOKE: self._options.on_revoked,
             DutyKind.LOSE: self._options.on_lost or self._options.on_revoked,
         }[duty.kind]
         try:
-            self._thread.call_soon(background.begin, duty)
+            self._thread.call_soon(engine.begin, duty)
             if duty.kind is DutyKind.REVOKE:
-                self._thread.run(background.commit_before_revoke(duty.partitions))
+                self._thread.run(engine.commit_before_revoke(duty.partitions))
             if tell is not None:
                 tell(duty.partitions)
         finally:
-            self._thread.call_soon(background.finish, duty)
+            self._thread.call_soon(engine.finish, duty)
 
     def __iter__(self) -> Self:
         return self
@@ -171,11 +171,11 @@ class Consumer:
             CommitFailed: this consumer has lost its partitions, or is about to.
         """
         with translated():
-            self._thread.run(self._background.commit(_with_metadata(offsets)))
+            self._thread.run(self._engine.commit(_with_metadata(offsets)))
 
     def commit_async(self, offsets: Offsets | None = None) -> Future[None]:
         """Commit in the background, after earlier commits; the future has the outcome."""
-        return self._thread.submit(_translating(self._background.commit(_with_metadata(offsets))))
+        return self._thread.submit(_translating(self._engine.commit(_with_metadata(offsets))))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
@@ -183,53 +183,53 @@ class Consumer:
         """The group's committed offsets, by default those of the assigned partitions."""
         with translated():
             places = self.assignment if partitions is None else partitions
-            return self._thread.run(self._background.committed(places)) if places else {}
+            return self._thread.run(self._engine.committed(places)) if places else {}
 
     def position(self, topic: str, partition: int, timeout_ms: float = 30_000) -> int:
         """The offset of the next record that `poll` returns; waits until it is known."""
         with translated():
             deadline = Deadline(timeout_ms)
-            return self._thread.run(self._background.position((topic, partition), deadline))
+            return self._thread.run(self._engine.position((topic, partition), deadline))
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The position of each partition, as plain values that can be committed elsewhere."""
-        return self._call(self._background.positions.current)
+        return self._call(self._engine.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
         """This member's id and generation, with which a transaction commits `positions`."""
-        return self._call(self._background.group_metadata)
+        return self._call(self._engine.group_metadata)
 
     def seek(self, topic: str, partition: int, to: SeekTo) -> None:
         """Continue from there; `to` is an offset, a name, an aware datetime, or a value of
         `positions` or `committed`."""
-        self._call(lambda: self._background.seek((topic, partition), to))
+        self._call(lambda: self._engine.seek((topic, partition), to))
 
     # -- partitions ----------------------------------------------------------------------
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that this consumer reads now."""
-        return self._call(lambda: self._background.positions.places)
+        return self._call(lambda: self._engine.positions.places)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused: `poll` returns nothing of them."""
-        states = self._background.positions
+        states = self._engine.positions
         return self._call(lambda: frozenset(each.place for each in states if each.is_paused))
 
     def pause(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Return nothing of these (by default: of any) until `resume`; keep polling meanwhile."""
         places = self.assignment if partitions is None else partitions
-        self._call(lambda: self._background.pause(places))
+        self._call(lambda: self._engine.pause(places))
 
     def resume(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Undo `pause` for these, for all by default."""
         places = self.paused if partitions is None else partitions
-        self._call(lambda: self._background.resume(places))
+        self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
         """Records between the position and the end of each partition, as of its last fetch."""
-        states = self._background.positions
+        states = self._engine.positions
         return self._call(
             lambda: {
                 each.place: max(each.end_offset - each.position, 0)
@@ -255,16 +255,16 @@ class Consumer:
         self._is_closed = True
         if not self._thread.is_running:
             return
-        background, options = self._background, self._options
+        engine, options = self._engine, self._options
         try:
-            owned = self._thread.run(background.stop_polling())
+            owned = self._thread.run(engine.stop_polling())
             if is_done:
-                self._call(background.positions.come_back)
-            self._thread.run(background.commit_before_revoke(owned or self.assignment))
+                self._call(engine.positions.come_back)
+            self._thread.run(engine.commit_before_revoke(owned or self.assignment))
             if owned and options.on_revoked is not None:
                 options.on_revoked(owned)
         finally:
-            self._thread.run(background.shut_down(leaves=leave, timeout_ms=_LEAVE_TIMEOUT_MS))
+            self._thread.run(engine.shut_down(leaves=leave, timeout_ms=_LEAVE_TIMEOUT_MS))
 
     def __enter__(self) -> Self:
         return self

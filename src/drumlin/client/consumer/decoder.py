@@ -12,9 +12,9 @@ from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.errors import CorruptData
 from drumlin.client.reader import schema_of
 from drumlin.client.tables import decoded
-from drumlin.records import kernels
 from drumlin.records.columns import iterate_arrow
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import record_kernels
 
 _KERNELS_FROM_BYTES: Final = 256 << 10
 
@@ -37,7 +37,7 @@ def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[De
     topic, partition = piece.place
     schema = schema_of(options.read_options).with_metadata({"topic": topic})
     if len(piece.records) >= _KERNELS_FROM_BYTES:
-        kernels.require()
+        record_kernels.require()
     batches = iterate_arrow(
         [piece.records],
         partition=partition,

@@ -48,12 +48,12 @@ class FetchBuffer:
         self._used_bytes = 0
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """How much may be fetched: the whole limit if nothing is held or in flight."""
         return self._limit_bytes - self._used_bytes
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve room for a response."""
+        """Reserve memory for a response."""
         self._used_bytes += size_bytes
 
     def give_up(self, size_bytes: int) -> None:

@@ -1,8 +1,8 @@
-"""Fetches ahead for all partitions, one request at a time for each leader and *lane*.
+"""Fetches ahead for all partitions, one request at a time for each route to a leader.
 
 A broker holds a fetch while there is nothing to read, and answers the requests of a connection in
 order. So partitions that are read to their end share a request that may wait, on a connection of
-its own, and lagging partitions are fetched in another lane, where no request waits long.
+its own, and lagging partitions take the other route, where no request waits long.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ from drumlin.wire.fetch_response import PartitionFetch
 
 _PIECES_AHEAD: Final = 2  # of a partition: one being read, and the next
 _PROMPT_WAIT_MS: Final = 50  # a lagging partition has records, unless its leader just changed
-_ROOM_MIN_BYTES: Final = 64 << 10
+_FREE_MIN_BYTES: Final = 64 << 10
 _WAITING_SHARE: Final = 4  # of the buffer: one part for fetches that wait, all together
 
 #: The versions of partitions when a request for them began.
 Versions = Mapping[TopicPartition, int]
 
 
-class Lane(NamedTuple):
+class Route(NamedTuple):
+    """To a leader, by the connection whose fetches may wait, or by the other one."""
+
     leader: int
     waits: bool
 
@@ -63,17 +65,17 @@ class Fetcher:
         self._prompt = prompt
         self._waiting = waiting
         self._on_change = on_change
-        self._busy: set[Lane] = set()
+        self._busy: set[Route] = set()
         self._tasks = tasks
         self._fetches = 0
         self._failures = 0  # in a row
         self._is_stopped = False
 
     def pump(self) -> None:
-        """Begin the fetches that are due and have room."""
+        """Begin the fetches that are due and have memory."""
         if self._is_stopped:
             return
-        lanes: dict[Lane, list[PartitionState]] = defaultdict(list)
+        routes: dict[Route, list[PartitionState]] = defaultdict(list)
         lost: list[PartitionState] = []
         unchecked: list[PartitionState] = []
         for state in self._positions:
@@ -85,19 +87,19 @@ class Fetcher:
                 lost.append(state)
                 continue
             if self._is_checked(state):
-                lanes[Lane(leader, state.is_at_end)].append(state)
+                routes[Route(leader, state.is_at_end)].append(state)
             else:
                 unchecked.append(state)
         if lost:
             self._recover(lost)
         if unchecked:
             self._tasks.spawn(self._check(_hold(unchecked)))
-        for states in lanes.values():
+        for states in routes.values():
             states.sort(key=lambda each: each.last_fetch)
         # Where memory is short, the partition served last comes last.
-        for lane, states in sorted(lanes.items(), key=lambda each: each[1][0].last_fetch):
-            if lane not in self._busy:
-                self._begin(lane, states)
+        for route, states in sorted(routes.items(), key=lambda each: each[1][0].last_fetch):
+            if route not in self._busy:
+                self._begin(route, states)
 
     def stop(self) -> None:
         """Begin no more fetches."""
@@ -117,21 +119,23 @@ class Fetcher:
 
     # -- fetching ------------------------------------------------------------------------
 
-    def _begin(self, lane: Lane, states: list[PartitionState]) -> None:
+    def _begin(self, route: Route, states: list[PartitionState]) -> None:
         limit = self._options.buffer_bytes
-        room = self._buffer.room_bytes
-        if lane.waits:
+        free_bytes = self._buffer.free_bytes
+        if route.waits:
             # Memory reserved for waiting fetches must not hold up lagging partitions.
-            room = min(room, limit // _WAITING_SHARE // max(1, len(self._prompt.view.brokers)))
-        elif room < min(_ROOM_MIN_BYTES, limit // 2):
+            free_bytes = min(
+                free_bytes, limit // _WAITING_SHARE // max(1, len(self._prompt.view.brokers))
+            )
+        elif free_bytes < min(_FREE_MIN_BYTES, limit // 2):
             return
-        if room <= 0:
+        if free_bytes <= 0:
             return
-        max_bytes = min(room, self._options.max_bytes_per_batch)
+        max_bytes = min(free_bytes, self._options.max_bytes_per_batch)
         limits = Limits(
             max_bytes,
             max_bytes,
-            self._options.max_wait_ms if lane.waits else _PROMPT_WAIT_MS,
+            self._options.max_wait_ms if route.waits else _PROMPT_WAIT_MS,
             self._options.isolation,
         )
         self._fetches += 1
@@ -139,14 +143,14 @@ class Fetcher:
         for state in states:
             state.is_on_way = True
             wanted.append(Wanted(state.place, state.fetch_offset, state.leader_epoch))
-        self._busy.add(lane)
+        self._busy.add(route)
         self._buffer.reserve(max_bytes)
         versions = {each.place: each.version for each in states}
-        self._tasks.spawn(self._fetch(lane, wanted, limits, versions))
+        self._tasks.spawn(self._fetch(route, wanted, limits, versions))
 
     async def _fetch(
         self,
-        lane: Lane,
+        route: Route,
         wanted: list[Wanted],
         limits: Limits,
         versions: Versions,
@@ -155,13 +159,13 @@ class Fetcher:
         error: BaseException | None = None
         answers: dict[tuple[str, int], PartitionFetch] = {}
         try:
-            connections = self._waiting if lane.waits else self._prompt
-            connection = await connections.broker(lane.leader)
+            connections = self._waiting if route.waits else self._prompt
+            connection = await connections.broker(route.leader)
             answers = await fetch_partitions(connection, wanted, limits)
         except (KafkaError, PeerError) as caught:
             error = caught
         finally:
-            self._busy.discard(lane)
+            self._busy.discard(route)
             self._buffer.give_up(limits.max_bytes)
         states = [
             state

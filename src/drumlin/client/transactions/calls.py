@@ -12,18 +12,18 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.transactions import (
-    describing,
-    ending,
+    descriptions,
     many,
     open_producers,
     session,
     timeout_limit,
+    transaction_end,
 )
-from drumlin.client.transactions.describing import TransactionDescription, TransactionListing
+from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing
 from drumlin.client.transactions.open_producers import OpenProducer
+from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.client.transactions.unended import Unended
 from drumlin.peer.broker_connections import BrokerConnections
 
 _TIMEOUT_MAX_MS: Final = 2**31 - 1
@@ -39,7 +39,7 @@ class TransactionCalls(Calls):
     ) -> None:
         super().__init__(thread, connections, producer)
         self._timeout_limit = timeout_limit.TimeoutLimit(connections)
-        self._unended = Unended()
+        self._open_transactions = OpenTransactions()
 
     def transaction(self, transactional_id: str, *, timeout_ms: int | None = None) -> Transaction:
         """Begin a transaction: read_committed readers see all of it, or nothing.
@@ -62,12 +62,12 @@ class TransactionCalls(Calls):
         begun = self._run(
             session.begin(self._connections, self._timeout_limit, transactional_id, timeout_ms)
         )
-        return Transaction(self._thread, begun, self._producer, self._unended)
+        return Transaction(self._thread, begun, self._producer, self._open_transactions)
 
-    def _abort_unended(self) -> None:
+    def _abort_open_transactions(self) -> None:
         """Abort what is open, as the client is being closed. Raises no errors of brokers."""
         limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
-        self._unended.abort(self._thread, limit_ms)
+        self._open_transactions.abort(self._thread, limit_ms)
 
     def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
         """Commit or abort a transaction that was detached, here or anywhere.
@@ -86,7 +86,7 @@ class TransactionCalls(Calls):
         arguments.text("transactional_id", identity.transactional_id)
         arguments.whole_number("producer_id", identity.producer_id, -1, 2**63 - 1)
         arguments.whole_number("epoch", identity.epoch, -1, 2**15 - 1)
-        self._run(ending.end_transaction(self._connections, identity, commit=commit))
+        self._run(transaction_end.end_transaction(self._connections, identity, commit=commit))
 
     def end_transactions(
         self,
@@ -110,7 +110,7 @@ class TransactionCalls(Calls):
     ) -> dict[str, TransactionDescription]:
         """What coordinators know of these ids; unknown ids are left out."""
         arguments.no_text("transactional_ids", transactional_ids)
-        return self._run(describing.describe(self._connections, transactional_ids))
+        return self._run(descriptions.describe(self._connections, transactional_ids))
 
     def list_transactions(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
@@ -123,7 +123,7 @@ class TransactionCalls(Calls):
             RequestRefused: INVALID_REQUEST: brokers do not know such a state.
         """
         arguments.no_text("states", states)
-        return self._run(describing.list_transactions(self._connections, states, producer_ids))
+        return self._run(descriptions.list_transactions(self._connections, states, producer_ids))
 
     def abort_transaction(self, transactional_id: str) -> None:
         """Abort an id's open transaction, and fence its producer.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.transactions.describing import describe, list_transactions
+from drumlin.client.transactions.descriptions import describe, list_transactions
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import only

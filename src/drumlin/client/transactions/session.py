@@ -11,7 +11,6 @@ from drumlin.client.coordinators import coordinator_connection, known_coordinato
 from drumlin.client.errors import CommitFailed
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
-from drumlin.client.transactions.ending import TELLING, end_transaction, fate_of
 from drumlin.client.transactions.errors import (
     TransactionCommitted,
     TransactionError,
@@ -27,6 +26,7 @@ from drumlin.client.transactions.requests import (
     commit_offsets_request,
 )
 from drumlin.client.transactions.timeout_limit import TimeoutLimit
+from drumlin.client.transactions.transaction_end import TELLING, end_transaction, fate_of
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.wire.errors import ErrorCode, KafkaError
 

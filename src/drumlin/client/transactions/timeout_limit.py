@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.client.transactions.coordinator import TransactionCoordinator
-from drumlin.client.transactions.describing import describe_one
+from drumlin.client.transactions.descriptions import describe_one
 from drumlin.client.transactions.errors import UnknownTransaction
 from drumlin.client.transactions.requests import (
     INIT_VERSION_MAX,

@@ -28,11 +28,11 @@ from drumlin.client.transactions.errors import (
     TransactionFailed,
     TransactionOver,
 )
+from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
-from drumlin.client.transactions.unended import Unended
 from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
-from drumlin.records import kernels
+from drumlin.records.kernels import record_kernels
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
@@ -49,7 +49,11 @@ class Transaction:
     """
 
     def __init__(
-        self, thread: LoopThread, session: TransactionSession, host: Producer, unended: Unended
+        self,
+        thread: LoopThread,
+        session: TransactionSession,
+        host: Producer,
+        open_transactions: OpenTransactions,
     ) -> None:
         self._thread = thread
         self._session = session
@@ -62,8 +66,8 @@ class Transaction:
         self._running = 0  # appends and the like, in any thread
         self._is_ending = False
         self._is_abandoned = False  # its client was closed before it was ended
-        self._unended = unended
-        unended.add(self)
+        self._open_transactions = open_transactions
+        open_transactions.add(self)
 
     # -- what it is ----------------------------------------------------------------------
 
@@ -110,7 +114,7 @@ class Transaction:
         self._check_open()
         arguments.text("topic", topic)
         _check_acks(options.get("acks", "all"))
-        kernels.load_in_background()
+        record_kernels.load_in_background()
         with self._running_whole(), self._failing(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
 
@@ -131,7 +135,7 @@ class Transaction:
         """
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)
-        kernels.load_in_background()
+        record_kernels.load_in_background()
         producer = self._session.producer
         appender = StreamAppender(
             self._thread, producer, topic, encoding=encoding, delivery=delivery
@@ -154,7 +158,7 @@ class Transaction:
         if told is not None:
             options["on_delivery"] = self._failing_too(told)
         chosen = WriterOptions(**options)
-        kernels.load_in_background()
+        record_kernels.load_in_background()
         with self._failing(), translated():
             writer = Writer(self._thread, self._session.producer, topic, chosen)
         self._writers.append(writer)
@@ -250,7 +254,9 @@ class Transaction:
         if self._state != _COMMITTED:
             why = f"none follows it: it is {self._state}, not committed"
             raise TransactionOver(why, self.transactional_id)
-        return Transaction(self._thread, self._session.following(), self._host, self._unended)
+        return Transaction(
+            self._thread, self._session.following(), self._host, self._open_transactions
+        )
 
     def await_end(self, timeout_s: float) -> None:
         """If another thread is about to end it, wait for that, at most for this time."""
@@ -340,7 +346,7 @@ class Transaction:
 
     def _over(self, state: str) -> None:
         self._state = state
-        self._unended.discard(self)
+        self._open_transactions.discard(self)
         with contextlib.suppress(ClientError):  # the client is closed
             self._thread.call_soon(self._session.close)
 

@@ -24,7 +24,7 @@ from drumlin.coordination.state_batches import (
     Producer,
     RecordPacker,
     check_sizes,
-    room,
+    record_bytes_max,
 )
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.storage.control_records import encode_marker
@@ -72,7 +72,9 @@ class AtomicWriter:
             KafkaError: the partition cannot be written to.
         """
         limit = self._writer.batch_bytes_max(shard)
-        bytes_max = min(room(limit), BATCH_BYTES_MAX)  # one takes part of a turn to append
+        bytes_max = min(
+            record_bytes_max(limit), BATCH_BYTES_MAX
+        )  # one takes part of a turn to append
         now_ms = self._clock.wall_ms()
         return RecordPacker(
             encode_record, now_ms, self._codec(), bytes_max=bytes_max, if_several=producer

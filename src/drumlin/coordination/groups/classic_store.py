@@ -24,7 +24,7 @@ from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.log import encode_batches
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.shard_writer import ShardWriter
-from drumlin.coordination.state_batches import room
+from drumlin.coordination.state_batches import record_bytes_max
 from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.turns import Pace, Turns, Work, one_turn
@@ -154,7 +154,10 @@ class ClassicStore:
 
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
-        now_ms, bytes_max = self._clock.wall_ms(), room(self._writer.batch_bytes_max(shard))
+        now_ms, bytes_max = (
+            self._clock.wall_ms(),
+            record_bytes_max(self._writer.batch_bytes_max(shard)),
+        )
         ((batch, _),) = await asyncio.to_thread(
             encode_batches, [record], now_ms, self._codec(), bytes_max=bytes_max
         )

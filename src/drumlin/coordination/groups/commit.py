@@ -25,7 +25,7 @@ class TopicOffsets(NamedTuple):
     offsets: Sequence[int]
     leader_epochs: Sequence[int]
     metadata: Sequence[bytes] | None = None
-    """As UTF-8; None where no position has any."""
+    """As UTF-8; None where no offset has any."""
 
     def pieces(self) -> Iterator[TopicOffsets]:
         """The offsets in pieces that take little time each."""
@@ -69,7 +69,7 @@ class Commit(NamedTuple):
     generation_id: int
     retention_ms: int | None
     """Only of clients of the oldest versions; None: the broker's retention."""
-    positions: Sequence[TopicOffsets]
+    offsets: Sequence[TopicOffsets]
     """A topic may be there several times."""
     version: int = 10
     """The version of the request; what a client may do depends on it."""
@@ -79,7 +79,7 @@ class Commit(NamedTuple):
     @property
     def is_one_piece(self) -> bool:
         """Whether it is committed in one turn."""
-        return len(self.positions) == 1 and self.positions[0].is_one_piece
+        return len(self.offsets) == 1 and self.offsets[0].is_one_piece
 
     @property
     def committer(self) -> Committer:
@@ -109,7 +109,7 @@ def sorted_out(
     """
     codes: list[ErrorCode] = []
     accepted: list[TopicOffsets] = []
-    for topic in commit.positions:
+    for topic in commit.offsets:
         for piece in topic.pieces():
             if codes:
                 yield
@@ -136,7 +136,7 @@ def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
 
 
 def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list[ErrorCode]]:
-    """`codes`, where of the accepted positions only the first ones are committed, `count` many."""
+    """`codes`, where of the accepted offsets only the first ones are committed, `count` many."""
     told: list[ErrorCode] = []
     for start in range(0, len(codes), _AT_ONCE):
         for each in codes[start : start + _AT_ONCE]:
@@ -150,16 +150,16 @@ def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list
 
 
 def _codes(
-    positions: TopicOffsets, check: OffsetCheck | None, metadata_max_bytes: int
+    offsets: TopicOffsets, check: OffsetCheck | None, metadata_max_bytes: int
 ) -> list[ErrorCode] | None:
     """A code for each offset; None if all may be committed."""
-    topic_id, metadata = positions.topic_id, positions.metadata
+    topic_id, metadata = offsets.topic_id, offsets.metadata
     if check is None and metadata is None:
         return None
     if check is None:
-        codes = [ErrorCode.none] * len(positions.partitions)
+        codes = [ErrorCode.none] * len(offsets.partitions)
     else:
-        codes = [check(topic_id, partition) for partition in positions.partitions]
+        codes = [check(topic_id, partition) for partition in offsets.partitions]
     for index, text in enumerate(metadata or ()):
         if is_longer(text, metadata_max_bytes):
             codes[index] = ErrorCode.offset_metadata_too_large

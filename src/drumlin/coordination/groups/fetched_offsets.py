@@ -19,7 +19,7 @@ from drumlin.coordination.groups.offset_records import (
 )
 from drumlin.coordination.groups.offsets import CommittedOffsets
 from drumlin.wire.errors import ErrorCode
-from drumlin.wire.offset_fetch_response import NO_POSITION
+from drumlin.wire.offset_fetch_response import NO_OFFSET
 
 _AT_ONCE: Final = 1000
 
@@ -27,14 +27,14 @@ _AT_ONCE: Final = 1000
 class FetchedOffsets(NamedTuple):
     """Offsets of one topic, or of some of its partitions: then the next piece begins no topic.
 
-    `positions`: offset and leader epoch, packed; `metadata` is None where none has any, `codes`
+    `offsets`: offset and leader epoch, packed; `metadata` is None where none has any, `codes`
     where nothing has failed.
     """
 
     topic: str
     begins: bool
     partitions: Sequence[int]
-    positions: Sequence[bytes]
+    offsets: Sequence[bytes]
     metadata: Sequence[bytes] | None = None
     codes: Sequence[ErrorCode] | None = None
 
@@ -67,16 +67,16 @@ class Fetching:
                 begins = False
 
     def _usual(self, topic: str, partitions: Sequence[int]) -> FetchedOffsets | None:
-        """Like `_any`, if all positions are as usual."""
+        """Like `_any`, if all offsets are as usual."""
         there = self._topics.by_name(topic)
         if there is None or self._is_unstable is not None:
             return None
         known = self._offsets.topics(self._group_id).get(topic, {})
-        positions = usual_offsets(list(map(known.get, partitions)), there.topic_id)
-        return None if positions is None else FetchedOffsets(topic, True, partitions, positions)
+        offsets = usual_offsets(list(map(known.get, partitions)), there.topic_id)
+        return None if offsets is None else FetchedOffsets(topic, True, partitions, offsets)
 
     def _any(self, topic: str, partitions: Sequence[int], leaves_out: bool) -> FetchedOffsets:
-        piece = FetchedOffsets(topic, True, [], positions := [], metadata := [], codes := [])
+        piece = FetchedOffsets(topic, True, [], offsets := [], metadata := [], codes := [])
         named: list[int] = []
         for partition in partitions:
             key = OffsetKey(self._group_id, topic, partition)
@@ -87,10 +87,10 @@ class Fetching:
             named.append(partition)
             codes.append(ErrorCode.unstable_offset_commit if is_unstable else ErrorCode.none)
             if value is None or is_unstable:
-                positions.append(NO_POSITION)
+                offsets.append(NO_OFFSET)
                 metadata.append(b"")
             else:
-                positions.append(pack_offset_and_epoch(value))
+                offsets.append(pack_offset_and_epoch(value))
                 metadata.append(value.metadata.encode())
         return piece._replace(partitions=named)
 

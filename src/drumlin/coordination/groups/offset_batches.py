@@ -1,6 +1,6 @@
 """Batches of offsets that are committed together, packed without a record made in between.
 
-A client commits the positions of thousands of partitions at once: what they have in common is
+A client commits the offsets of thousands of partitions at once: what they have in common is
 made once, and the rest is a few bytes each. The bytes are those that `log.encode_batches` makes.
 So are those of tombstones, when as many are deleted together.
 """
@@ -81,7 +81,7 @@ _header_of: Final = from_tuple(BatchHeader)
 
 
 class OffsetPacker:
-    """Packs positions of one group, topic by topic, into as few batches as take them."""
+    """Packs offsets of one group, topic by topic, into as few batches as take them."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class OffsetPacker:
         self._ended: list[_Ended] = []
         self._begin()
 
-    def add(self, positions: TopicOffsets) -> None:
+    def add(self, offsets: TopicOffsets) -> None:
         """
         Raises:
             KafkaError: INVALID_REQUEST, a name or metadata is longer than a record's length field
@@ -109,22 +109,22 @@ class OffsetPacker:
         """
         if len(self._topics) >= _TOPICS_MAX:
             self._end()
-        partitions = positions.partitions
-        key_start = self._key_start(positions.topic)
+        partitions = offsets.partitions
+        key_start = self._key_start(offsets.topic)
         values = pack_offsets(
-            positions.offsets,
-            positions.leader_epochs,
-            positions.metadata,
-            _facts_of((positions.topic_id, self._now_ms, self._expire_ms)),
+            offsets.offsets,
+            offsets.leader_epochs,
+            offsets.metadata,
+            _facts_of((offsets.topic_id, self._now_ms, self._expire_ms)),
         )
         overhead = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
         while True:
             fitting = self._fitting(values, overhead)
             if fitting == len(values):
-                self._put(positions, key_start, partitions, values)
+                self._put(offsets, key_start, partitions, values)
                 return
             if fitting:
-                self._put(positions, key_start, partitions[:fitting], values[:fitting])
+                self._put(offsets, key_start, partitions[:fitting], values[:fitting])
             self._end()
             partitions, values = partitions[fitting:], values[fitting:]
 
@@ -187,14 +187,14 @@ class OffsetPacker:
 
     def _put(
         self,
-        positions: TopicOffsets,
+        offsets: TopicOffsets,
         key_start: bytes,
         partitions: Sequence[int],
         values: Sequence[bytes],
     ) -> None:
         first = len(self._records)
         self._records += _records(first, key_start, partitions, values)
-        self._topics.append(_values_of((positions.topic, positions.topic_id, partitions, values)))
+        self._topics.append(_values_of((offsets.topic, offsets.topic_id, partitions, values)))
 
     def _end(self) -> None:
         self._ended.append((self._records, self._topics))
@@ -270,6 +270,7 @@ def _deltas(first: int, count: int) -> Iterator[bytes]:
         if delta < len(_ONE_BYTE):
             yield _ONE_BYTE[delta]
         elif delta < _TWO_BYTES_END:
+            # `varint` by hand: there may be thousands of them, each a value of its own.
             yield bytes(((delta << 1) & 0x7F | 0x80, delta >> 6))
         else:
             yield varint(delta)

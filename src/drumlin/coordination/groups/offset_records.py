@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.group_record import GROUP, RecordType
-from drumlin.coordination.record_fields import STRING_BYTES_MAX, uvarint
+from drumlin.coordination.record_fields import STRING_BYTES_MAX
 from drumlin.coordination.record_schema import (
     INT32,
     INT64,
@@ -28,6 +28,7 @@ from drumlin.coordination.record_schema import (
 )
 from drumlin.coordination.record_schema import UUID as TOPIC_ID
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.uvarint import uvarint
 
 _OFFSET_KEY_TYPES: Final = (0, 1)
 _KEY_TYPE: Final = _OFFSET_KEY_TYPES[-1].to_bytes(2, "big")
@@ -40,9 +41,9 @@ _LAST_VERSION: Final = 4
 NO_LEADER_EPOCH: Final = -1
 _NONE: Final = -1
 
-_OFFSET: Final = struct.Struct(">hq")  # version, offset
-_POSITION: Final = struct.Struct(">hqi")  # and leader epoch
-_POSITION_ALONE: Final = struct.Struct(">qi")
+_VERSION_OFFSET: Final = struct.Struct(">hq")  # version, offset
+_VERSION_OFFSET_EPOCH: Final = struct.Struct(">hqi")  # and leader epoch
+_OFFSET_EPOCH: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">h")
 _TIME: Final = struct.Struct(">q")
 #: One tagged field, its tag, its length.
@@ -50,7 +51,7 @@ _TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
 _NO_TOPIC_ID: Final = bytes(16)
 #: A whole value of the last version without metadata: nearly all are.
 _USUAL: Final = struct.Struct(">hqiBq3s16s")
-#: Of it: version, position, length of metadata, and the topic id with its tag.
+#: Of it: version, offset and leader epoch, length of metadata, and the topic id with its tag.
 _USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
 #: How to tell such a value, which is readable then: some of its fields, and what they must be.
 USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
@@ -66,7 +67,7 @@ class OffsetKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """One committed position of a group."""
+    """One committed offset of a group."""
 
     offset: int
     leader_epoch: int
@@ -79,7 +80,7 @@ class CommittedOffset(NamedTuple):
 
 def pack_offset_and_epoch(value: CommittedOffset) -> bytes:
     """Its offset and leader epoch as a record's value has them, and a response."""
-    return _POSITION_ALONE.pack(value.offset, value.leader_epoch)
+    return _OFFSET_EPOCH.pack(value.offset, value.leader_epoch)
 
 
 def encode_offset(value: CommittedOffset) -> bytes:
@@ -123,7 +124,10 @@ def pack_offsets(
     if facts.expire_timestamp_ms is not None:
         end = times + _TIME.pack(facts.expire_timestamp_ms)
         ends = _ends(metadata, end, _legacy_bytes)
-        return [_OFFSET.pack(1, offset) + end for offset, end in zip(offsets, ends, strict=False)]
+        return [
+            _VERSION_OFFSET.pack(1, offset) + end
+            for offset, end in zip(offsets, ends, strict=False)
+        ]
     if facts.topic_id is not None:
         version, end = _OFFSET_VERSION_WITH_TOPIC_ID, times + _TOPIC_ID_FOLLOWS
         end += facts.topic_id.bytes
@@ -131,7 +135,7 @@ def pack_offsets(
     else:
         version = _OFFSET_VERSION_WITH_LEADER_EPOCH
         ends = _ends(metadata, times, _legacy_bytes)
-    pack = _POSITION.pack
+    pack = _VERSION_OFFSET_EPOCH.pack
     return [
         pack(version, offset, leader_epoch) + end
         for offset, leader_epoch, end in zip(offsets, leader_epochs, ends, strict=False)
@@ -183,12 +187,12 @@ def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[by
     if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
         return None
     rows = _USUAL_PARTS.iter_unpack(b"".join(values))  # type: ignore[arg-type]
-    versions, positions, lengths, ends = zip(*rows, strict=True)
+    versions, offsets, lengths, ends = zip(*rows, strict=True)
     if set(versions) != {_LAST_VERSION} or set(lengths) != {1}:
         return None
     if topic_id.bytes == _NO_TOPIC_ID or set(ends) != {_TOPIC_ID_FOLLOWS + topic_id.bytes}:
         return None
-    return positions
+    return offsets
 
 
 def is_usual(data: bytes) -> bool:
@@ -198,7 +202,7 @@ def is_usual(data: bytes) -> bool:
 
 
 def facts_of(data: bytes) -> OffsetFacts:
-    """What a value that is readable says besides the position."""
+    """What a value that is readable says besides offset and leader epoch."""
     value = decode_offset(data)
     return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
 

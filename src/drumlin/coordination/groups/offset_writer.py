@@ -17,7 +17,7 @@ from drumlin.coordination.groups.offset_batches import OffsetBatch, OffsetPacker
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.pending_answer import Written
 from drumlin.coordination.shard_writer import ShardWriter
-from drumlin.coordination.state_batches import check_sizes, room
+from drumlin.coordination.state_batches import check_sizes, record_bytes_max
 from drumlin.coordination.state_log import StateLog
 from drumlin.coordination.state_topic import Confirmation
 from drumlin.storage.verification import Verification
@@ -68,12 +68,12 @@ class OffsetWriter:
             None if commit.retention_ms is None else now_ms + commit.retention_ms,
             codec,
             commit.producer,
-            room(limit),
+            record_bytes_max(limit),
         )
-        for number, positions in enumerate(accepted):
+        for number, offsets in enumerate(accepted):
             if number:
                 yield
-            packer.add(positions)
+            packer.add(offsets)
         batches = yield from packer.batches()
         if len(batches) == 1 and commit.is_one_piece and not codec:  # nothing had its turn
             confirmation = yield from self._writer.write_batches(
@@ -180,7 +180,7 @@ class OffsetWriter:
         """
         limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
         codec = self._config.offsets_topic_compression_codec
-        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=room(limit))
+        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=record_bytes_max(limit))
         for topic, partitions in topics.items():
             for start in range(0, len(partitions), _REMOVED_AT_ONCE):
                 packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])

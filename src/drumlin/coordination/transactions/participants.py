@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from drumlin.coordination.record_fields import compact_string, uvarint
+from drumlin.coordination.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.wire.uvarint import uvarint
 
 _INDEX: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\x00"

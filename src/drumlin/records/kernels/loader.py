@@ -17,11 +17,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from drumlin.records.kernels.machine_code import CompactionKernels, Kernels
     from drumlin.records.kernels.shipped_code import ShippedCode
+
+K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
 _COMPILE_TIMEOUT_S = 300
@@ -32,114 +34,90 @@ _RECORDS_WORTH_LOADING = 1000
 _LOADED_WITHIN_S = 1.0
 
 _records_seen = 0
-_lock = threading.Lock()
-_compaction_lock = threading.Lock()
-_kernels: Kernels | None = None
-_failed = False
 _brought: ShippedCode | None = None
-_compaction_kernels: CompactionKernels | None = None
-_compaction_failed = False
-_background_lock = threading.Lock()  # not to wait for a load
-_background: threading.Thread | None = None
-_compaction_background: threading.Thread | None = None
-_compaction_begun_s = 0.0
 
 
-def kernels_if_ready() -> Kernels | None:
-    """The kernels, or None as long as plain Python has to serve."""
-    return _kernels
+class KernelSet(Generic[K]):
+    """The kernels of one object file, loaded once for the process."""
+
+    def __init__(self, name: str, load: Callable[[bytes], K], without: str) -> None:
+        """`load` makes functions of machine code, `without` is said where there can't be any."""
+        self.name = name
+        self._load = load
+        self._without = without
+        #: The kernels, or None as long as plain Python has to serve.
+        self.loaded: K | None = None
+        self._has_failed = False
+        self._lock = threading.Lock()
+        self._thread_lock = threading.Lock()  # not to wait for a load
+        self._thread: threading.Thread | None = None
+        self._begun_s = 0.0
+
+    def require(self) -> K | None:
+        """Load the kernels now, waiting for their compilation; None if they can't be had."""
+        with self._lock:
+            if self.loaded is None and not self._has_failed:
+                try:
+                    self.loaded = self._load(_code_of(self.name))
+                except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
+                    self._has_failed = True
+                    _log.warning("no fast kernels, %s: %s", self._without, error)
+            return self.loaded
+
+    def load_in_background(self) -> None:
+        """Start what `require` does in a thread, unless that has been done."""
+        with self._thread_lock:
+            if self._thread is None:
+                self._begun_s = time.monotonic()
+                name = f"load-{self.name}"
+                self._thread = threading.Thread(target=self.require, name=name, daemon=True)
+                self._thread.start()
+
+    def soon(self) -> K | None:
+        """`loaded`, after waiting while they are loaded, but not for a compiler.
+
+        For threads with so much to do that plain Python would hold others up for longer.
+        """
+        self.load_in_background()
+        loading = self._thread
+        if self.loaded is None and loading is not None:
+            loading.join(max(0.0, self._begun_s + _LOADED_WITHIN_S - time.monotonic()))
+        return self.loaded
+
+
+def _load_record_kernels(code: bytes) -> Kernels:
+    # LLVM is not needed by a process that never meets a large batch: imported here.
+    from drumlin.records.kernels import machine_code
+
+    return machine_code.load(code)
+
+
+def _load_compaction_kernels(code: bytes) -> CompactionKernels:
+    from drumlin.records.kernels import machine_code
+
+    return machine_code.load_for_compaction(code)
+
+
+record_kernels: Final = KernelSet("kernels", _load_record_kernels, "records are handled slowly")
+compaction_kernels: Final = KernelSet(
+    "compaction", _load_compaction_kernels, "logs are cleaned slowly"
+)
 
 
 def kernels_for(record_count: int) -> Kernels | None:
-    """Like `kernels_if_ready`, for a batch; enough of them, and loading begins."""
+    """The loaded kernels, for a batch; enough records, and loading begins."""
     global _records_seen
-    if _kernels is None:
+    if record_kernels.loaded is None:
         _records_seen += record_count
         if _records_seen >= _RECORDS_WORTH_LOADING:
-            load_in_background()
-    return _kernels
-
-
-def ready() -> bool:
-    return _kernels is not None
+            record_kernels.load_in_background()
+    return record_kernels.loaded
 
 
 def bring(code: ShippedCode) -> None:
     """Load kernels from here, once they are wanted, rather than compiled."""
     global _brought
     _brought = code
-
-
-def require() -> Kernels | None:
-    """Load the kernels now, waiting for their compilation; None if they can't be had."""
-    global _kernels, _failed
-    with _lock:
-        if _kernels is None and not _failed:
-            try:
-                code = _code_of("kernels")
-                from drumlin.records.kernels import machine_code
-
-                _kernels = machine_code.load(code)
-            except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
-                _failed = True
-                _log.warning("no fast kernels, records are handled slowly: %s", error)
-        return _kernels
-
-
-def compaction_kernels_if_ready() -> CompactionKernels | None:
-    """The kernels of compaction, or None as long as plain Python has to serve."""
-    return _compaction_kernels
-
-
-def require_for_compaction() -> CompactionKernels | None:
-    """Like `require`, for the kernels of compaction."""
-    global _compaction_kernels, _compaction_failed
-    with _compaction_lock:
-        if _compaction_kernels is None and not _compaction_failed:
-            try:
-                code = _code_of("compaction")
-                from drumlin.records.kernels import machine_code
-
-                _compaction_kernels = machine_code.load_for_compaction(code)
-            except Exception as error:  # noqa: BLE001  as above
-                _compaction_failed = True
-                _log.warning("no fast kernels, logs are cleaned slowly: %s", error)
-        return _compaction_kernels
-
-
-def load_for_compaction_in_background() -> None:
-    """Start what `require_for_compaction` does in a thread, unless that has been done."""
-    global _compaction_background, _compaction_begun_s
-    with _background_lock:
-        if _compaction_background is None:
-            _compaction_begun_s = time.monotonic()
-            _compaction_background = _started(require_for_compaction, "load-compaction-kernels")
-
-
-def compaction_kernels_soon() -> CompactionKernels | None:
-    """Like `compaction_kernels_if_ready`; waits while they are loaded, but not for a compiler.
-
-    For threads with so much to do that plain Python would hold others up for longer.
-    """
-    load_for_compaction_in_background()
-    loading = _compaction_background
-    if _compaction_kernels is None and loading is not None:
-        loading.join(max(0.0, _compaction_begun_s + _LOADED_WITHIN_S - time.monotonic()))
-    return _compaction_kernels
-
-
-def load_in_background() -> None:
-    """Start what `require` does in a thread, unless that has been done."""
-    global _background
-    with _background_lock:
-        if _background is None:
-            _background = _started(require, "load-kernels")
-
-
-def _started(target: Callable[[], object], name: str) -> threading.Thread:
-    thread = threading.Thread(target=target, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 def _code_of(set_name: str) -> bytes:

@@ -2,7 +2,7 @@
 
 Both implementations of the second pass call it: machine code (`code/filter_records.py`) compiles
 it, plain Python (`compaction/plain_passes.py`) runs it as it is. So it is written in what numba
-understands, and needs no numba. For columns there is `compaction/survivors.py`.
+understands, and needs no numba. `compaction/survivors.py` makes an expression on columns of it.
 """
 
 from __future__ import annotations

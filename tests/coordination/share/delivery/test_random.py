@@ -9,11 +9,11 @@ import pytest
 
 from coordination.share.delivery.twin import ACQUIRED, Refused, Twin, by_offset
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import (
+from drumlin.coordination.share.delivery.fetched_batches import (
     AcquireMode,
     Fetched,
+    InclusiveRange,
     Limits,
-    OffsetRange,
 )
 from drumlin.coordination.share.delivery.in_flight import Change
 from drumlin.coordination.share.delivery.settings import Settings
@@ -39,8 +39,8 @@ class Life:
             max_record_locks=self.random.choice([15, 40, 200]),
             lock_duration_s=_LOCK_S,
         )
-        self.batches: list[OffsetRange] = []
-        self.aborted: set[OffsetRange] = set()
+        self.batches: list[InclusiveRange] = []
+        self.aborted: set[InclusiveRange] = set()
         self.log_start = 0
         self.now = 0.0
         self.pending: list[tuple[Change, list[int], tuple[StateBatch, ...]]] = []
@@ -77,7 +77,7 @@ class Life:
 
     def append(self) -> None:
         first = self.log_end + self.random.choice([0, 0, 0, 3])
-        batch = OffsetRange(first, first + self.random.choice([0, 1, 4, 9]))
+        batch = InclusiveRange(first, first + self.random.choice([0, 1, 4, 9]))
         self.batches.append(batch)
         if self.random.random() < 0.1:
             self.aborted.add(batch)

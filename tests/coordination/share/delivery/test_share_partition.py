@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
-from drumlin.coordination.share.delivery.fetched import (
+from drumlin.coordination.share.delivery.fetched_batches import (
     Acquired,
     AcquireMode,
     Fetched,
+    InclusiveRange,
     Limits,
-    OffsetRange,
 )
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
@@ -24,10 +24,10 @@ _ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
 _PLENTY = Limits(500, 500)
 
 
-def batches(*sizes: int) -> list[OffsetRange]:
+def batches(*sizes: int) -> list[InclusiveRange]:
     found, start = [], 0
     for size in sizes:
-        found.append(OffsetRange(start, start + size - 1))
+        found.append(InclusiveRange(start, start + size - 1))
         start += size
     return found
 
@@ -39,7 +39,7 @@ def partition(settings: Settings | None = None) -> SharePartition:
 
 def acquire(
     share: SharePartition,
-    log: list[OffsetRange],
+    log: list[InclusiveRange],
     member: str = "a",
     limits: Limits = _PLENTY,
     now: float = 0.0,

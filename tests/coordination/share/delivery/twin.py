@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched
 from drumlin.coordination.share.state.state import StateBatch
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4

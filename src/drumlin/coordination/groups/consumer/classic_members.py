@@ -70,33 +70,33 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))
     said = _subscription(request)
-    draft = MemberChange(group)
-    former, member = _find(draft, request, member_id)
+    change = MemberChange(group)
+    former, member = _find(change, request, member_id)
     replaced = group.static_member(request.group_instance_id)
     subscription = _updated(member, request, said.topics, said.rack_id)
-    has_new_topics = draft.subscribe(member, subscription, is_new=former is None)
-    regex = draft.change_regex(member.subscription.regex, subscription.regex)
+    has_new_topics = change.subscribe(member, subscription, is_new=former is None)
+    regex = change.change_regex(member.subscription.regex, subscription.regex)
     has_changed = has_new_topics or regex is not RegexChange.NONE
-    draft.look_at_metadata(former, subscription, has_changed=has_changed)
+    change.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(said.owned, group.context.topics)
     is_later = False
     if replaced is not None and _becomes_classic(group, replaced):
         is_later = must_downgrade_later(group)
         if not is_later:
-            downgraded = _downgrade(draft, replaced, Member(member_id, subscription))
+            downgraded = _downgrade(change, replaced, Member(member_id, subscription))
             if downgraded is not None:
                 return downgraded
     updated = Member(member_id, subscription, member.progress)
-    assigned = draft.assign(updated)
-    progress = draft.reconcile(
+    assigned = change.assign(updated)
+    progress = change.reconcile(
         member, subscription, assigned, owned, has_new_subscription=has_changed
     )
     return Outcome(
-        draft.records,
+        change.records,
         _answer(request, member_id, progress.epoch),
-        draft.regexes,
+        change.regexes,
         then=downgrade_later if is_later else None,
-        assigning=draft.assigning,
+        assigning=change.assigning,
         follow=partial(_follow, request=request, owned=owned),
     )
 
@@ -112,9 +112,9 @@ def _follow(
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
         return Outcome((), answer)  # others have spoken for it meanwhile
-    draft = MemberChange(group)
-    progress = draft.follow(member, owned)
-    return Outcome(draft.records, _answer(request, member.member_id, progress.epoch))
+    change = MemberChange(group)
+    progress = change.follow(member, owned)
+    return Outcome(change.records, _answer(request, member.member_id, progress.epoch))
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
@@ -174,14 +174,14 @@ def _updated(
 
 
 def _find(
-    draft: MemberChange, request: JoinRequest, member_id: str
+    change: MemberChange, request: JoinRequest, member_id: str
 ) -> tuple[Member | None, Member]:
     """The member as the group knows it, or None, and as this request has it.
 
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """
-    group = draft.group
+    group = change.group
     instance_id = request.group_instance_id
     if instance_id is None:
         known = group.members.get(member_id)
@@ -192,19 +192,19 @@ def _find(
     former = group.static_member(instance_id)
     if former is None:
         return None, Member(member_id)
-    return former, draft.replace_static(former, member_id)
+    return former, change.replace_static(former, member_id)
 
 
 def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(draft: MemberChange, replaced: Member, joining: Member) -> Outcome | None:
+def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Outcome | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
-    group = draft.group
+    group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
     staying.append(joining)
-    must_rebalance = group.target_epoch.epoch < draft.epoch
+    must_rebalance = group.target_epoch.epoch < change.epoch
     epoch = group.epoch if must_rebalance else group.target_epoch.epoch
     reason = "the last member of the consumer protocol came back as a classic one"
     targets = {**group.targets, joining.member_id: group.targets.get(replaced.member_id, {})}

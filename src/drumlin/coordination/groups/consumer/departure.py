@@ -70,21 +70,21 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
         converted = to_classic(group, staying, "the last member of the consumer protocol left")
         if converted is not None:
             return converted._replace(answer=answer)
-    draft = MemberChange(group)
+    change = MemberChange(group)
     for member in members:
-        draft.remove(member.member_id)
+        change.remove(member.member_id)
     regexes = Counter(member.subscription.regex for member in members if member.subscription.regex)
     subscribed = group.regex_subscribers
     dropped = {regex for regex, count in regexes.items() if subscribed.get(regex) == count}
     for regex in dropped:
-        draft.write(RegexKey(group.group_id, regex), None)
+        change.write(RegexKey(group.group_id, regex), None)
     subscribers = Counter(group.subscribers)
     for member in members:
         subscribers.subtract(member.subscription.topics)
     names = {name for name, count in subscribers.items() if count > 0}
     kept = (each.topics for regex, each in group.regexes.items() if regex not in dropped)
-    draft.bump(names.union(*kept), has_changed=True)
-    return Outcome(draft.records, answer, then=downgrade_later if is_later else None)
+    change.bump(names.union(*kept), has_changed=True)
+    return Outcome(change.records, answer, then=downgrade_later if is_later else None)
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:

@@ -89,18 +89,18 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         told = _told(quiet.progress) if _wants_all(request) else None
         return Outcome((), _answer(group, quiet.member_id, quiet.progress, told))
     check_room(group, request.member_id)
-    draft = MemberChange(group)
+    change = MemberChange(group)
     member_id = request.member_id or group.context.new_id()
-    former, member = _find(draft, request, member_id)
+    former, member = _find(change, request, member_id)
     subscription = _updated(member, request)
-    has_new_topics = draft.subscribe(member, subscription, is_new=former is None)
-    regex = draft.change_regex(member.subscription.regex, subscription.regex)
-    draft.look_at_metadata(
+    has_new_topics = change.subscribe(member, subscription, is_new=former is None)
+    regex = change.change_regex(member.subscription.regex, subscription.regex)
+    change.look_at_metadata(
         former, subscription, has_changed=has_new_topics or regex is RegexChange.RESOLVED
     )
     updated = Member(member_id, subscription, member.progress)
-    assigned = draft.assign(updated)
-    progress = draft.reconcile(
+    assigned = change.assign(updated)
+    progress = change.reconcile(
         member,
         subscription,
         assigned,
@@ -111,10 +111,10 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         group.extend_session(updated)
     told = _told(progress) if _wants_all(request) else _news(member.progress, progress)
     return Outcome(
-        draft.records,
+        change.records,
         _answer(group, member_id, progress, told),
-        draft.regexes,
-        assigning=draft.assigning,
+        change.regexes,
+        assigning=change.assigning,
         follow=partial(_follow, request=request),
     )
 
@@ -128,12 +128,12 @@ def _follow(group: ConsumerGroup, answer: HeartbeatAnswer, *, request: Heartbeat
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.epoch:
         return Outcome((), answer)  # others have spoken for it meanwhile
-    draft = MemberChange(group)
-    progress = draft.follow(member, request.owned)
+    change = MemberChange(group)
+    progress = change.follow(member, request.owned)
     told = answer.assignment
     if _wants_all(request) or progress.assigned != member.progress.assigned:
         told = _told(progress)
-    return Outcome(draft.records, _answer(group, member.member_id, progress, told))
+    return Outcome(change.records, _answer(group, member.member_id, progress, told))
 
 
 def _with_nothing_new(group: ConsumerGroup, request: HeartbeatRequest) -> Member | None:
@@ -211,14 +211,14 @@ def _updated(member: Member, request: HeartbeatRequest) -> Subscription:
 
 
 def _find(
-    draft: MemberChange, request: HeartbeatRequest, member_id: str
+    change: MemberChange, request: HeartbeatRequest, member_id: str
 ) -> tuple[Member | None, Member]:
     """The member as the group knows it, or None, and as this request has it.
 
     Raises:
         KafkaError: it is not one of us, or not any more.
     """
-    group = draft.group
+    group = change.group
     instance_id = request.group_instance_id
     if instance_id is None:
         known = group.members.get(member_id)
@@ -238,7 +238,7 @@ def _find(
                 ErrorCode.unreleased_instance_id,
                 f"{instance_id} is still member {former.member_id}",
             )
-        return former, draft.replace_static(former, member_id)
+        return former, change.replace_static(former, member_id)
     former = check_static(group, instance_id, member_id)
     _check_epoch(former, request)
     return former, former

@@ -255,7 +255,7 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
 
     `found` is the topics of each; patterns that no member uses any more are skipped.
     """
-    draft = MemberChange(group)
+    change = MemberChange(group)
     now_ms = group.context.clock.wall_ms()
     if group.regex_subscribers.keys() <= found.keys():
         group.regexes_resolved_ms = now_ms  # nothing that the log would have to know
@@ -269,10 +269,10 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
             continue
         has_changed |= former is not None or bool(topics)
         after[regex] = ResolvedRegex(topics, 0, now_ms)
-        draft.write(RegexKey(group.group_id, regex), after[regex])
+        change.write(RegexKey(group.group_id, regex), after[regex])
     names = set(group.subscribers).union(*(each.topics for each in after.values()))
-    draft.bump(names, has_changed=has_changed)
-    return draft.records
+    change.bump(names, has_changed=has_changed)
+    return change.records
 
 
 def _done(target: NextTarget) -> Work[NextTarget]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from drumlin.coordination.share.delivery.fetched import AcquireMode, Fetched, Limits
+from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Fetched, Limits
 from drumlin.coordination.share.delivery.in_flight import Bounds, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 

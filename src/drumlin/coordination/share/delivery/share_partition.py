@@ -21,7 +21,12 @@ from typing import Final
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, applying, outcome
 from drumlin.coordination.share.delivery.acquisition import take_again, take_new
-from drumlin.coordination.share.delivery.fetched import Acquired, Fetched, Limits, OffsetRange
+from drumlin.coordination.share.delivery.fetched_batches import (
+    Acquired,
+    Fetched,
+    InclusiveRange,
+    Limits,
+)
 from drumlin.coordination.share.delivery.in_flight import (
     TERMINAL,
     Bounds,
@@ -205,7 +210,7 @@ class SharePartition:
                 part = self._runs.within(run, fetched.fetch_offset, fetched.first_offset - 1)
                 part.state = RecordState.ARCHIVED
 
-    def _without_aborted(self, run: Run, aborted: Sequence[OffsetRange]) -> list[Run]:
+    def _without_aborted(self, run: Run, aborted: Sequence[InclusiveRange]) -> list[Run]:
         """The parts of a run that belong to no aborted transaction; the others are archived."""
         kept = []
         rest: Run | None = run
@@ -389,7 +394,7 @@ class SharePartition:
 StateBatches = tuple[StateBatch, ...]
 
 
-def _last_offset(batch: OffsetRange) -> int:
+def _last_offset(batch: InclusiveRange) -> int:
     return batch.last_offset
 
 

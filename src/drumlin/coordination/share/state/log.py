@@ -1,6 +1,6 @@
 """Reads the records of one partition of `__share_group_state`.
 
-Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. As the topic is
+It decodes a whole partition: slow work that blocks, meant for a thread. As the topic is
 not compacted, all of its records count, in their order.
 """
 

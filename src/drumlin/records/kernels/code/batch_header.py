@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.integers import read_integer
-from drumlin.records.kernels.compaction_layout import (
-    FAULT_HEADER,
-    FAULT_MAGIC,
-    FAULT_SIZE,
-    HEAD_ATTRIBUTES,
-    HEAD_BASE_OFFSET,
-    HEAD_BASE_TIMESTAMP,
-    HEAD_COUNT,
-    HEAD_LAST_DELTA,
-    HEAD_MAX_TIMESTAMP,
-    HEAD_SIZE,
-    OFFSET_MAX,
-    STOP_END,
-    STOP_ORDINARY,
-    STOP_SPECIAL,
-)
 
 HEADER_SIZE = 61
 CRC_POSITION = 17
@@ -35,31 +20,31 @@ def read_header(data: Pointer, position: int, size: int, head: Pointer) -> int:
 
     Ordinary, or special: it lies within `data[:size]`, and its numbers make sense.
     """
-    head[HEAD_SIZE] = 0
+    head[at.HEAD_SIZE] = 0
     if size - position < HEADER_SIZE:
-        return STOP_END
+        return at.STOP_END
     batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
-    head[HEAD_SIZE] = batch_size
+    head[at.HEAD_SIZE] = batch_size
     if data[position + 16] != _MAGIC:
-        return FAULT_MAGIC
+        return at.FAULT_MAGIC
     if batch_size < HEADER_SIZE:
-        return FAULT_SIZE
+        return at.FAULT_SIZE
     if batch_size > size - position:
-        return STOP_END
+        return at.STOP_END
     attributes = read_integer(data, position + 21, 2)
-    head[HEAD_ATTRIBUTES] = attributes
-    head[HEAD_BASE_OFFSET] = read_integer(data, position, 8)
-    head[HEAD_LAST_DELTA] = read_integer(data, position + 23, 4)
-    head[HEAD_BASE_TIMESTAMP] = read_integer(data, position + 27, 8)
-    head[HEAD_MAX_TIMESTAMP] = read_integer(data, position + 35, 8)
-    head[HEAD_COUNT] = read_integer(data, position + 57, 4)
+    head[at.HEAD_ATTRIBUTES] = attributes
+    head[at.HEAD_BASE_OFFSET] = read_integer(data, position, 8)
+    head[at.HEAD_LAST_DELTA] = read_integer(data, position + 23, 4)
+    head[at.HEAD_BASE_TIMESTAMP] = read_integer(data, position + 27, 8)
+    head[at.HEAD_MAX_TIMESTAMP] = read_integer(data, position + 35, 8)
+    head[at.HEAD_COUNT] = read_integer(data, position + 57, 4)
     if (
-        head[HEAD_BASE_OFFSET] < 0
-        or head[HEAD_BASE_OFFSET] > OFFSET_MAX
-        or head[HEAD_LAST_DELTA] < 0
-        or head[HEAD_COUNT] < 0
+        head[at.HEAD_BASE_OFFSET] < 0
+        or head[at.HEAD_BASE_OFFSET] > at.OFFSET_MAX
+        or head[at.HEAD_LAST_DELTA] < 0
+        or head[at.HEAD_COUNT] < 0
     ):
-        return FAULT_HEADER
+        return at.FAULT_HEADER
     if attributes & _COMPRESSED_TRANSACTIONAL_OR_CONTROL:
-        return STOP_SPECIAL
-    return STOP_ORDINARY
+        return at.STOP_SPECIAL
+    return at.STOP_ORDINARY

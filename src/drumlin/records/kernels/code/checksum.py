@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
 from drumlin.records.kernels.code.dialect import (
     Pointer,
@@ -12,20 +13,6 @@ from drumlin.records.kernels.code.dialect import (
 )
 from drumlin.records.kernels.code.row_hash import row_hash
 from drumlin.records.kernels.code.words import wrapping_add
-from drumlin.records.kernels.layout import (
-    BYTES,
-    CHECKSUM_SEED,
-    CHECKSUM_SUM,
-    ENDS,
-    HEADER_KEYS,
-    HEADER_LISTS,
-    HEADER_VALUES,
-    KEYS,
-    NO_TIMESTAMP,
-    PARTITIONS,
-    TIMESTAMPS,
-    VALUES,
-)
 
 # What comes next, told apart in both seeds: nothing of one kind passes for something of another.
 _NULL = 1
@@ -36,33 +23,36 @@ _WORD_SIZE = 8
 
 def checksum(columns: Pointer, rows: Pointer, count: int, state: Pointer) -> int:
     """Add the hashes of these rows to both sums; a row's fields are hashed in a chain."""
-    sum_0, sum_1 = state[CHECKSUM_SUM], state[CHECKSUM_SUM + 1]
+    sum_0, sum_1 = state[at.CHECKSUM_SUM], state[at.CHECKSUM_SUM + 1]
     for index in range(count):
         row = rows[index]
-        a, b = state[CHECKSUM_SEED], state[CHECKSUM_SEED + 1]
-        a, b = _field(columns, KEYS, row, a, b)
-        a, b = _field(columns, VALUES, row, a, b)
-        if columns[HEADER_LISTS] != 0:
-            lists = int32s_at(columns[HEADER_LISTS])
+        a, b = state[at.CHECKSUM_SEED], state[at.CHECKSUM_SEED + 1]
+        a, b = _field(columns, at.KEYS, row, a, b)
+        a, b = _field(columns, at.VALUES, row, a, b)
+        if columns[at.HEADER_LISTS] != 0:
+            lists = int32s_at(columns[at.HEADER_LISTS])
             for header in range(lists[row], lists[row + 1]):
-                a, b = _field(columns, HEADER_KEYS, header, a, b)
-                a, b = _field(columns, HEADER_VALUES, header, a, b)
-        if columns[PARTITIONS] != 0 and int64s_at(columns[PARTITIONS])[row] >= 0:
-            a, b = _number(columns[PARTITIONS], row, a ^ _PARTITION, b ^ _PARTITION)
-        if columns[TIMESTAMPS] != 0 and int64s_at(columns[TIMESTAMPS])[row] != NO_TIMESTAMP:
-            a, b = _number(columns[TIMESTAMPS], row, a ^ _TIMESTAMP, b ^ _TIMESTAMP)
+                a, b = _field(columns, at.HEADER_KEYS, header, a, b)
+                a, b = _field(columns, at.HEADER_VALUES, header, a, b)
+        if columns[at.PARTITIONS] != 0 and int64s_at(columns[at.PARTITIONS])[row] >= 0:
+            a, b = _number(columns[at.PARTITIONS], row, a ^ _PARTITION, b ^ _PARTITION)
+        if (
+            columns[at.TIMESTAMPS] != 0
+            and int64s_at(columns[at.TIMESTAMPS])[row] != at.NO_TIMESTAMP
+        ):
+            a, b = _number(columns[at.TIMESTAMPS], row, a ^ _TIMESTAMP, b ^ _TIMESTAMP)
         sum_0, sum_1 = wrapping_add(sum_0, a), wrapping_add(sum_1, b)
-    state[CHECKSUM_SUM], state[CHECKSUM_SUM + 1] = sum_0, sum_1
+    state[at.CHECKSUM_SUM], state[at.CHECKSUM_SUM + 1] = sum_0, sum_1
     return count
 
 
 @helper
 def _field(columns: Pointer, column: int, row: int, a: int, b: int) -> tuple[int, int]:
     length = value_length(columns, column, row)
-    data = bytes_at(columns[column + BYTES])
+    data = bytes_at(columns[column + at.BYTES])
     if length < 0:
         return row_hash(data, 0, 0, a ^ _NULL, b ^ _NULL)
-    start = int32s_at(columns[column + ENDS])[row]
+    start = int32s_at(columns[column + at.ENDS])[row]
     return row_hash(data, start, length, a, b)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.dialect import (
     Pointer,
     bytes_at,
@@ -19,49 +20,6 @@ from drumlin.records.kernels.code.varints import (
     skip_field,
     skip_headers,
 )
-from drumlin.records.kernels.layout import (
-    AT_BODY,
-    AT_POSITION,
-    AT_RECORD,
-    BODY_BASE_OFFSET,
-    BODY_BASE_TIMESTAMP,
-    BODY_COUNT,
-    BODY_END,
-    BODY_IS_LOG_APPEND_TIME,
-    BODY_MAX_TIMESTAMP,
-    BODY_START,
-    BODY_WIDTH,
-    BYTES,
-    DONE,
-    END_OFFSET,
-    ENDS,
-    FIRST_OFFSET,
-    HEADER_KEY_BYTES,
-    HEADER_KEYS,
-    HEADER_LISTS,
-    HEADER_ROWS,
-    HEADER_ROWS_MAX,
-    HEADER_VALUE_BYTES,
-    HEADER_VALUES,
-    IS_CUT,
-    IS_FULL,
-    KEY_BYTES,
-    KEYS,
-    NEXT_HEADER_ROWS,
-    NEXT_RECORD_BYTES,
-    OFFSETS,
-    OPEN,
-    PADDING,
-    RECORD_BYTES,
-    RECORD_BYTES_MAX,
-    ROWS,
-    ROWS_MAX,
-    TIMESTAMP_TYPES,
-    TIMESTAMPS,
-    VALIDITY,
-    VALUE_BYTES,
-    VALUES,
-)
 
 # Less than any position: why a record is not appended.
 _MALFORMED = -1
@@ -78,16 +36,16 @@ def decode(
     at the record that finds no room, or that its body does not hold whole. On malformed input:
     `~position`.
     """
-    index: int = state[AT_BODY]
-    record: int = state[AT_RECORD]
-    position: int = state[AT_POSITION]
+    index: int = state[at.AT_BODY]
+    record: int = state[at.AT_RECORD]
+    position: int = state[at.AT_POSITION]
     while index < body_count:
-        body = index * BODY_WIDTH
-        if record == 0 and bodies[body + BODY_START] != OPEN:
-            position = bodies[body + BODY_START]
-        end: int = bodies[body + BODY_END]
-        limit = size if end == OPEN else end
-        count: int = bodies[body + BODY_COUNT]
+        body = index * at.BODY_WIDTH
+        if record == 0 and bodies[body + at.BODY_START] != at.OPEN:
+            position = bodies[body + at.BODY_START]
+        end: int = bodies[body + at.BODY_END]
+        limit = size if end == at.OPEN else end
+        count: int = bodies[body + at.BODY_COUNT]
         while record < count:
             next_position = _decode_record(
                 data, size, position, limit, bodies, body, columns, state
@@ -95,19 +53,19 @@ def decode(
             if next_position < 0:
                 if next_position == _MALFORMED:
                     return ~position
-                state[AT_BODY] = index
-                state[AT_RECORD] = record
-                state[AT_POSITION] = position
-                return IS_FULL if next_position == _NO_ROOM else IS_CUT
+                state[at.AT_BODY] = index
+                state[at.AT_RECORD] = record
+                state[at.AT_POSITION] = position
+                return at.IS_FULL if next_position == _NO_ROOM else at.IS_CUT
             position = next_position
             record += 1
-        if end != OPEN and position != end:
+        if end != at.OPEN and position != end:
             return ~position
         record = 0
         index += 1
-    state[AT_BODY] = 0
-    state[AT_RECORD] = 0
-    return DONE
+    state[at.AT_BODY] = 0
+    state[at.AT_RECORD] = 0
+    return at.DONE
 
 
 @helper
@@ -132,41 +90,43 @@ def _decode_record(
     key_length, value_at = skip_field(data, position, end)
     value_length, headers_at = skip_field(data, value_at, end)
     header_count, position = skip_headers(data, headers_at, end)
-    timestamp, timestamp_fits = add_delta(bodies[body + BODY_BASE_TIMESTAMP], timestamp_delta)
-    offset, offset_fits = add_delta(bodies[body + BODY_BASE_OFFSET], offset_delta)
+    timestamp, timestamp_fits = add_delta(bodies[body + at.BODY_BASE_TIMESTAMP], timestamp_delta)
+    offset, offset_fits = add_delta(bodies[body + at.BODY_BASE_OFFSET], offset_delta)
     if position != end or not timestamp_fits or not offset_fits:
         return _MALFORMED
-    if offset < state[FIRST_OFFSET] or offset >= state[END_OFFSET]:
+    if offset < state[at.FIRST_OFFSET] or offset >= state[at.END_OFFSET]:
         return end
-    row = state[ROWS]
-    filled = state[RECORD_BYTES] + record_size
+    row = state[at.ROWS]
+    filled = state[at.RECORD_BYTES] + record_size
     if (
-        row == state[ROWS_MAX]
-        or filled > state[RECORD_BYTES_MAX]
-        or state[HEADER_ROWS] + header_count > state[HEADER_ROWS_MAX]
+        row == state[at.ROWS_MAX]
+        or filled > state[at.RECORD_BYTES_MAX]
+        or state[at.HEADER_ROWS] + header_count > state[at.HEADER_ROWS_MAX]
     ):
-        state[NEXT_RECORD_BYTES] = record_size
-        state[NEXT_HEADER_ROWS] = header_count
+        state[at.NEXT_RECORD_BYTES] = record_size
+        state[at.NEXT_HEADER_ROWS] = header_count
         return _NO_ROOM
-    state[ROWS] = row + 1
-    state[RECORD_BYTES] = filled
-    is_append_time = bodies[body + BODY_IS_LOG_APPEND_TIME]
-    if columns[OFFSETS] != 0:
-        int64s_at(columns[OFFSETS])[row] = offset
-    if columns[TIMESTAMPS] != 0:
+    state[at.ROWS] = row + 1
+    state[at.RECORD_BYTES] = filled
+    is_append_time = bodies[body + at.BODY_IS_LOG_APPEND_TIME]
+    if columns[at.OFFSETS] != 0:
+        int64s_at(columns[at.OFFSETS])[row] = offset
+    if columns[at.TIMESTAMPS] != 0:
         if is_append_time:
-            timestamp = bodies[body + BODY_MAX_TIMESTAMP]
-        int64s_at(columns[TIMESTAMPS])[row] = timestamp
-    if columns[TIMESTAMP_TYPES] != 0:
-        int32s_at(columns[TIMESTAMP_TYPES])[row] = is_append_time
+            timestamp = bodies[body + at.BODY_MAX_TIMESTAMP]
+        int64s_at(columns[at.TIMESTAMPS])[row] = timestamp
+    if columns[at.TIMESTAMP_TYPES] != 0:
+        int32s_at(columns[at.TIMESTAMP_TYPES])[row] = is_append_time
     # A field's bytes end where the next field's length begins.
-    if columns[KEYS] != 0:
+    if columns[at.KEYS] != 0:
         key_start = value_at - max(key_length, 0)
-        _append(columns, KEYS, row, state, KEY_BYTES, data, size, key_start, key_length)
-    if columns[VALUES] != 0:
+        _append(columns, at.KEYS, row, state, at.KEY_BYTES, data, size, key_start, key_length)
+    if columns[at.VALUES] != 0:
         value_start = headers_at - max(value_length, 0)
-        _append(columns, VALUES, row, state, VALUE_BYTES, data, size, value_start, value_length)
-    if columns[HEADER_LISTS] != 0:
+        _append(
+            columns, at.VALUES, row, state, at.VALUE_BYTES, data, size, value_start, value_length
+        )
+    if columns[at.HEADER_LISTS] != 0:
         _append_headers(columns, row, state, data, size, headers_at, header_count)
     return end
 
@@ -182,16 +142,16 @@ def _append_headers(
     header_count: int,
 ) -> None:
     """Append headers that were found sound; `position` is that of their count."""
-    header_row = state[HEADER_ROWS]
+    header_row = state[at.HEADER_ROWS]
     _, position = read_varint(data, position, size)
     for _ in range(header_count):
         length, end = skip_field(data, position, size)
         _append(
             columns,
-            HEADER_KEYS,
+            at.HEADER_KEYS,
             header_row,
             state,
-            HEADER_KEY_BYTES,
+            at.HEADER_KEY_BYTES,
             data,
             size,
             end - length,
@@ -200,11 +160,19 @@ def _append_headers(
         length, position = skip_field(data, end, size)
         start = position - max(length, 0)
         _append(
-            columns, HEADER_VALUES, header_row, state, HEADER_VALUE_BYTES, data, size, start, length
+            columns,
+            at.HEADER_VALUES,
+            header_row,
+            state,
+            at.HEADER_VALUE_BYTES,
+            data,
+            size,
+            start,
+            length,
         )
         header_row += 1
-    state[HEADER_ROWS] = header_row
-    int32s_at(columns[HEADER_LISTS])[row + 1] = header_row
+    state[at.HEADER_ROWS] = header_row
+    int32s_at(columns[at.HEADER_LISTS])[row + 1] = header_row
 
 
 @helper
@@ -222,14 +190,14 @@ def _append(
     """Append one value to a binary column; `cursor` is the place of its fill in the state."""
     written = state[cursor]
     if length >= 0:
-        validity = bytes_at(columns[column + VALIDITY])
+        validity = bytes_at(columns[column + at.VALIDITY])
         validity[row >> 3] |= 1 << (row & 7)
-        target = bytes_at(columns[column + BYTES])
-        if length <= PADDING and start + PADDING <= size:
+        target = bytes_at(columns[column + at.BYTES])
+        if length <= at.PADDING and start + at.PADDING <= size:
             # A constant size is a register's move; what it copies too much is overwritten.
-            copy_bytes(target, written, data, start, PADDING)
+            copy_bytes(target, written, data, start, at.PADDING)
         else:
             copy_bytes(target, written, data, start, length)
         written += length
         state[cursor] = written
-    int32s_at(columns[column + ENDS])[row + 1] = written
+    int32s_at(columns[column + at.ENDS])[row + 1] = written

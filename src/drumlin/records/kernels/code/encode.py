@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.binary_columns import value_length
 from drumlin.records.kernels.code.dialect import (
     Pointer,
@@ -13,18 +14,6 @@ from drumlin.records.kernels.code.dialect import (
 )
 from drumlin.records.kernels.code.varints import add_delta, varint_size, write_varint
 from drumlin.records.kernels.code.words import prefetch
-from drumlin.records.kernels.layout import (
-    BYTES,
-    ENCODED_BYTES,
-    ENCODED_MAX_TIMESTAMP,
-    ENDS,
-    HEADER_KEYS,
-    HEADER_LISTS,
-    HEADER_VALUES,
-    KEYS,
-    TIMESTAMPS,
-    VALUES,
-)
 
 # Rows of a partition lie apart: by the time that one is written, it is in the cache.
 _AHEAD = 8
@@ -44,7 +33,7 @@ def encode(
 
     Returns how many those are; `~n` if the timestamp of the n-th is too far from the first.
     """
-    timestamps = int64s_at(columns[TIMESTAMPS])
+    timestamps = int64s_at(columns[at.TIMESTAMPS])
     base_timestamp = timestamps[rows[first]]
     max_timestamp = base_timestamp
     position = 0
@@ -52,7 +41,7 @@ def encode(
     for index in range(first, end):
         row = rows[index]
         if index + _AHEAD < end:
-            _fetch(columns, VALUES, rows[index + _AHEAD])
+            _fetch(columns, at.VALUES, rows[index + _AHEAD])
         timestamp = timestamps[row]
         delta, fits = delta_between(base_timestamp, timestamp)
         if not fits:
@@ -63,8 +52,8 @@ def encode(
         position = write_record(columns, row, size, delta, count, target, position)
         max_timestamp = max(max_timestamp, timestamp)
         count += 1
-    result[ENCODED_BYTES] = position
-    result[ENCODED_MAX_TIMESTAMP] = max_timestamp
+    result[at.ENCODED_BYTES] = position
+    result[at.ENCODED_MAX_TIMESTAMP] = max_timestamp
     return count
 
 
@@ -82,7 +71,7 @@ def delta_between(base: int, timestamp: int) -> tuple[int, bool]:
 def record_size(columns: Pointer, row: int, delta: int, count: int) -> int:
     """Bytes of a record, without those of its length."""
     size = 1 + varint_size(delta) + varint_size(count)
-    size += _field_size(columns, KEYS, row) + _field_size(columns, VALUES, row)
+    size += _field_size(columns, at.KEYS, row) + _field_size(columns, at.VALUES, row)
     return size + _headers_size(columns, row)
 
 
@@ -101,17 +90,17 @@ def write_record(
     target[position] = 0
     position = write_varint(target, position + 1, delta)
     position = write_varint(target, position, count)
-    position = _write_field(columns, KEYS, row, target, position)
-    position = _write_field(columns, VALUES, row, target, position)
+    position = _write_field(columns, at.KEYS, row, target, position)
+    position = _write_field(columns, at.VALUES, row, target, position)
     return _write_headers(columns, row, target, position)
 
 
 @helper
 def _fetch(columns: Pointer, column: int, row: int) -> None:
     """Prefetch the first lines of a value; the processor fetches the rest by itself."""
-    if columns[column + ENDS] != 0:
-        source = bytes_at(columns[column + BYTES])
-        start = int32s_at(columns[column + ENDS])[row]
+    if columns[column + at.ENDS] != 0:
+        source = bytes_at(columns[column + at.BYTES])
+        start = int32s_at(columns[column + at.ENDS])[row]
         prefetch(source, start)
         prefetch(source, start + _CACHE_LINE)
 
@@ -127,8 +116,8 @@ def _write_field(columns: Pointer, column: int, row: int, target: Pointer, posit
     length = value_length(columns, column, row)
     position = write_varint(target, position, length)
     if length > 0:
-        source = bytes_at(columns[column + BYTES])
-        start = int32s_at(columns[column + ENDS])[row]
+        source = bytes_at(columns[column + at.BYTES])
+        start = int32s_at(columns[column + at.ENDS])[row]
         copy_bytes(target, position, source, start, length)
         position += length
     return position
@@ -136,24 +125,24 @@ def _write_field(columns: Pointer, column: int, row: int, target: Pointer, posit
 
 @helper
 def _headers_size(columns: Pointer, row: int) -> int:
-    if columns[HEADER_LISTS] == 0:
+    if columns[at.HEADER_LISTS] == 0:
         return 1
-    lists = int32s_at(columns[HEADER_LISTS])
+    lists = int32s_at(columns[at.HEADER_LISTS])
     size = varint_size(lists[row + 1] - lists[row])
     for header in range(lists[row], lists[row + 1]):
-        size += _field_size(columns, HEADER_KEYS, header)
-        size += _field_size(columns, HEADER_VALUES, header)
+        size += _field_size(columns, at.HEADER_KEYS, header)
+        size += _field_size(columns, at.HEADER_VALUES, header)
     return size
 
 
 @helper
 def _write_headers(columns: Pointer, row: int, target: Pointer, position: int) -> int:
-    if columns[HEADER_LISTS] == 0:
+    if columns[at.HEADER_LISTS] == 0:
         target[position] = 0
         return position + 1
-    lists = int32s_at(columns[HEADER_LISTS])
+    lists = int32s_at(columns[at.HEADER_LISTS])
     position = write_varint(target, position, lists[row + 1] - lists[row])
     for header in range(lists[row], lists[row + 1]):
-        position = _write_field(columns, HEADER_KEYS, header, target, position)
-        position = _write_field(columns, HEADER_VALUES, header, target, position)
+        position = _write_field(columns, at.HEADER_KEYS, header, target, position)
+        position = _write_field(columns, at.HEADER_VALUES, header, target, position)
     return position

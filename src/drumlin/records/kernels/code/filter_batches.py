@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.code.batch_header import (
     CRC_POSITION,
     CRC_START,
@@ -12,42 +13,6 @@ from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, copy_bytes, helper, int64s_at
 from drumlin.records.kernels.code.filter_records import filter_body
 from drumlin.records.kernels.code.integers import read_integer, write_integer
-from drumlin.records.kernels.compaction_layout import (
-    BATCH_FACTS_WIDTH,
-    BATCH_MAX_TIMESTAMP,
-    BATCH_RECORDS_WRITTEN,
-    FAULT_CRC,
-    FAULT_ORDER,
-    FILTER_BATCH,
-    FILTER_BATCHES_READ,
-    FILTER_BATCHES_WRITTEN,
-    FILTER_BYTES_READ,
-    FILTER_BYTES_WRITTEN,
-    FILTER_END_OFFSET,
-    FILTER_ENTRY_COUNT,
-    FILTER_FACTS,
-    FILTER_FILE_POSITION,
-    FILTER_HORIZON_IS_DUE,
-    FILTER_INTERVAL,
-    FILTER_KEPT_EMPTY,
-    FILTER_KEPT_EMPTY_COUNT,
-    FILTER_LARGEST_OFFSET,
-    FILTER_LARGEST_TIMESTAMP,
-    FILTER_NEW_HORIZON_MS,
-    FILTER_NEXT_OFFSET,
-    FILTER_OUTPUT_SIZE,
-    FILTER_POSITION,
-    FILTER_ROOM_NEEDED,
-    FILTER_UNINDEXED,
-    HEAD_ATTRIBUTES,
-    HEAD_BASE_OFFSET,
-    HEAD_COUNT,
-    HEAD_LAST_DELTA,
-    HEAD_MAX_TIMESTAMP,
-    HEAD_SIZE,
-    STOP_FULL,
-    STOP_ORDINARY,
-)
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX, SCAN_ENTRY_WIDTH
 
 _BATCH_LENGTH_POSITION = 8
@@ -75,32 +40,32 @@ def filter_batches(
 
     Returns why it stopped; position and header of the batch where it did are in the state.
     """
-    status = STOP_ORDINARY
-    while status == STOP_ORDINARY:
-        position = state[FILTER_POSITION]
+    status = at.STOP_ORDINARY
+    while status == at.STOP_ORDINARY:
+        position = state[at.FILTER_POSITION]
         status = read_header(data, position, size, state)
-        if status != STOP_ORDINARY:
+        if status != at.STOP_ORDINARY:
             break
-        end_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA] + 1
-        if state[HEAD_BASE_OFFSET] < state[FILTER_NEXT_OFFSET] or (
-            end_offset > state[FILTER_END_OFFSET]
+        end_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA] + 1
+        if state[at.HEAD_BASE_OFFSET] < state[at.FILTER_NEXT_OFFSET] or (
+            end_offset > state[at.FILTER_END_OFFSET]
         ):
-            status = FAULT_ORDER
+            status = at.FAULT_ORDER
             break
-        batch_size = state[HEAD_SIZE]
-        if room - state[FILTER_OUTPUT_SIZE] < batch_size or (
-            state[FILTER_ENTRY_COUNT] == SCAN_ENTRIES_MAX
+        batch_size = state[at.HEAD_SIZE]
+        if room - state[at.FILTER_OUTPUT_SIZE] < batch_size or (
+            state[at.FILTER_ENTRY_COUNT] == SCAN_ENTRIES_MAX
         ):
-            state[FILTER_ROOM_NEEDED] = batch_size
-            status = STOP_FULL
+            state[at.FILTER_ROOM_NEEDED] = batch_size
+            status = at.STOP_FULL
             break
         status = _filter_batch(data, position, output, room, offset_map, state, table)
-        if status == STOP_ORDINARY:
+        if status == at.STOP_ORDINARY:
             _account(state, entries)
-            state[FILTER_BATCHES_READ] += 1
-            state[FILTER_BYTES_READ] += batch_size
-            state[FILTER_POSITION] = position + batch_size
-            state[FILTER_NEXT_OFFSET] = end_offset
+            state[at.FILTER_BATCHES_READ] += 1
+            state[at.FILTER_BYTES_READ] += batch_size
+            state[at.FILTER_POSITION] = position + batch_size
+            state[at.FILTER_NEXT_OFFSET] = end_offset
     return status
 
 
@@ -115,86 +80,86 @@ def _filter_batch(
     table: Pointer,
 ) -> int:
     """Append what survives of one batch to the output; `HEAD_SIZE` is then that of it."""
-    end = position + state[HEAD_SIZE]
-    start = state[FILTER_OUTPUT_SIZE]
+    end = position + state[at.HEAD_SIZE]
+    start = state[at.FILTER_OUTPUT_SIZE]
     body = position + HEADER_SIZE
     status, written = filter_body(
         data, body, end, output, start + HEADER_SIZE, room, offset_map, state
     )
-    if status != STOP_ORDINARY:
-        if status == STOP_FULL:
-            state[FILTER_ROOM_NEEDED] += HEADER_SIZE
+    if status != at.STOP_ORDINARY:
+        if status == at.STOP_FULL:
+            state[at.FILTER_ROOM_NEEDED] += HEADER_SIZE
         return status
-    kept = state[FILTER_BATCH + BATCH_RECORDS_WRITTEN]
-    attributes = state[HEAD_ATTRIBUTES]
+    kept = state[at.FILTER_BATCH + at.BATCH_RECORDS_WRITTEN]
+    attributes = state[at.HEAD_ATTRIBUTES]
     base_timestamp = read_integer(data, position + _BASE_TIMESTAMP_POSITION, 8)
-    horizon_is_due = state[FILTER_HORIZON_IS_DUE]
+    horizon_is_due = state[at.FILTER_HORIZON_IS_DUE]
     is_dropped = kept == 0 and not _is_kept_empty(state)
-    if not is_dropped and kept == state[HEAD_COUNT] and not horizon_is_due:
+    if not is_dropped and kept == state[at.HEAD_COUNT] and not horizon_is_due:
         copy_bytes(output, start, data, position, HEADER_SIZE)
-        return STOP_ORDINARY
+        return at.STOP_ORDINARY
     crc = read_integer(data, position + CRC_POSITION, 4) & 0xFFFFFFFF
     if crc32c(data, position + CRC_START, end, table) != crc:
-        return FAULT_CRC
+        return at.FAULT_CRC
     if is_dropped:
-        state[HEAD_SIZE] = 0
-        return STOP_ORDINARY
+        state[at.HEAD_SIZE] = 0
+        return at.STOP_ORDINARY
     if kept == 0:
         attributes &= ~_DELETE_HORIZON
         base_timestamp = _NO_TIMESTAMP
     elif horizon_is_due:
         attributes |= _DELETE_HORIZON
-        base_timestamp = state[FILTER_NEW_HORIZON_MS]
+        base_timestamp = state[at.FILTER_NEW_HORIZON_MS]
     if kept > 0 and not attributes & _LOG_APPEND_TIME:
-        state[HEAD_MAX_TIMESTAMP] = state[FILTER_BATCH + BATCH_MAX_TIMESTAMP]
+        state[at.HEAD_MAX_TIMESTAMP] = state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP]
     copy_bytes(output, start, data, position, HEADER_SIZE)
     write_integer(output, start + _BATCH_LENGTH_POSITION, 4, written - start - _LOG_OVERHEAD)
     write_integer(output, start + _ATTRIBUTES_POSITION, 2, attributes)
     write_integer(output, start + _BASE_TIMESTAMP_POSITION, 8, base_timestamp)
-    write_integer(output, start + _MAX_TIMESTAMP_POSITION, 8, state[HEAD_MAX_TIMESTAMP])
+    write_integer(output, start + _MAX_TIMESTAMP_POSITION, 8, state[at.HEAD_MAX_TIMESTAMP])
     write_integer(output, start + _COUNT_POSITION, 4, kept)
     crc = crc32c(output, start + CRC_START, written, table)
     write_integer(output, start + CRC_POSITION, 4, crc)
-    state[HEAD_SIZE] = written - start
-    return STOP_ORDINARY
+    state[at.HEAD_SIZE] = written - start
+    return at.STOP_ORDINARY
 
 
 @helper
 def _is_kept_empty(state: Pointer) -> bool:
     """Whether the batch stays even though nothing is left in it."""
-    offsets = int64s_at(state[FILTER_KEPT_EMPTY])
-    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
-    low, high = 0, state[FILTER_KEPT_EMPTY_COUNT]
+    offsets = int64s_at(state[at.FILTER_KEPT_EMPTY])
+    last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
+    low, high = 0, state[at.FILTER_KEPT_EMPTY_COUNT]
     while low < high:
         middle = (low + high) >> 1
         if offsets[middle] < last_offset:
             low = middle + 1
         else:
             high = middle
-    return bool(low < state[FILTER_KEPT_EMPTY_COUNT] and offsets[low] == last_offset)
+    return bool(low < state[at.FILTER_KEPT_EMPTY_COUNT] and offsets[low] == last_offset)
 
 
 @helper
 def _account(state: Pointer, entries: Pointer) -> None:
     """Count what was done with a batch; index it as a segment does that is appended to."""
-    for fact in range(BATCH_FACTS_WIDTH):
-        state[FILTER_FACTS + fact] += state[FILTER_BATCH + fact]
-    size = state[HEAD_SIZE]
+    for fact in range(at.BATCH_FACTS_WIDTH):
+        state[at.FILTER_FACTS + fact] += state[at.FILTER_BATCH + fact]
+    size = state[at.HEAD_SIZE]
     if size == 0:
         return
-    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
-    if state[HEAD_MAX_TIMESTAMP] > state[FILTER_LARGEST_TIMESTAMP]:
-        state[FILTER_LARGEST_TIMESTAMP] = state[HEAD_MAX_TIMESTAMP]
-        state[FILTER_LARGEST_OFFSET] = last_offset
-    if state[FILTER_UNINDEXED] > state[FILTER_INTERVAL]:
-        entry = state[FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH
+    last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
+    if state[at.HEAD_MAX_TIMESTAMP] > state[at.FILTER_LARGEST_TIMESTAMP]:
+        state[at.FILTER_LARGEST_TIMESTAMP] = state[at.HEAD_MAX_TIMESTAMP]
+        state[at.FILTER_LARGEST_OFFSET] = last_offset
+    if state[at.FILTER_UNINDEXED] > state[at.FILTER_INTERVAL]:
+        entry = state[at.FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH
         entries[entry] = last_offset
-        entries[entry + 1] = state[FILTER_FILE_POSITION] + state[FILTER_OUTPUT_SIZE]
-        entries[entry + 2] = state[FILTER_LARGEST_TIMESTAMP]
-        entries[entry + 3] = state[FILTER_LARGEST_OFFSET]
-        state[FILTER_ENTRY_COUNT] += 1
-        state[FILTER_UNINDEXED] = 0
-    state[FILTER_UNINDEXED] += size
-    state[FILTER_OUTPUT_SIZE] += size
-    state[FILTER_BATCHES_WRITTEN] += 1
-    state[FILTER_BYTES_WRITTEN] += size
+        entries[entry + 1] = state[at.FILTER_FILE_POSITION] + state[at.FILTER_OUTPUT_SIZE]
+        entries[entry + 2] = state[at.FILTER_LARGEST_TIMESTAMP]
+        entries[entry + 3] = state[at.FILTER_LARGEST_OFFSET]
+        state[at.FILTER_ENTRY_COUNT] += 1
+        state[at.FILTER_UNINDEXED] = 0
+    state[at.FILTER_UNINDEXED] += size
+    state[at.FILTER_OUTPUT_SIZE] += size
+    state[at.FILTER_BATCHES_WRITTEN] += 1
+    state[at.FILTER_BYTES_WRITTEN] += size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.code.dialect import Pointer, bytes_at, copy_bytes, helper
 from drumlin.records.kernels.code.offset_map import expect, find, home
 from drumlin.records.kernels.code.siphash import keyed_hash
@@ -13,58 +14,6 @@ from drumlin.records.kernels.code.varints import (
     skip_headers,
     varint_size,
     write_varint,
-)
-from drumlin.records.kernels.compaction_layout import (
-    BATCH_FACTS_WIDTH,
-    BATCH_HORIZON_WANTED,
-    BATCH_KEYLESS,
-    BATCH_MAX_TIMESTAMP,
-    BATCH_MIN_TIMESTAMP,
-    BATCH_RECORDS_READ,
-    BATCH_RECORDS_WRITTEN,
-    BATCH_SUPERSEDED,
-    BATCH_TOMBSTONES_DROPPED,
-    BATCH_TOMBSTONES_KEPT,
-    BATCH_WIDTH,
-    FAULT_OFFSETS,
-    FAULT_RECORDS,
-    FILTER_BATCH,
-    FILTER_BITMAP,
-    FILTER_BITMAP_END,
-    FILTER_BITMAP_START,
-    FILTER_BLOCK,
-    FILTER_BLOCK_ROWS,
-    FILTER_FACTS,
-    FILTER_HORIZON_IS_DUE,
-    FILTER_NEW_HORIZON_MS,
-    FILTER_NOW_MS,
-    FILTER_OUTPUT_SIZE,
-    FILTER_ROOM_NEEDED,
-    FILTER_ROW_END,
-    FILTER_ROW_HAS_VALUE,
-    FILTER_ROW_HASH_0,
-    FILTER_ROW_HASH_1,
-    FILTER_ROW_HOME,
-    FILTER_ROW_KIND,
-    FILTER_ROW_OFFSET,
-    FILTER_ROW_REST,
-    FILTER_ROW_START,
-    FILTER_ROW_TIMESTAMP,
-    FILTER_ROW_WIDTH,
-    HEAD_ATTRIBUTES,
-    HEAD_BASE_OFFSET,
-    HEAD_BASE_TIMESTAMP,
-    HEAD_COUNT,
-    HEAD_LAST_DELTA,
-    OFFSET_MAP_BASE_OFFSET,
-    OFFSET_MAP_LATEST_OFFSET,
-    OFFSET_MAP_SEED_0,
-    OFFSET_MAP_SEED_1,
-    REBASED_BODY_MAX,
-    REBASED_RECORD_GROWTH_MAX,
-    STOP_END,
-    STOP_FULL,
-    STOP_ORDINARY,
 )
 from drumlin.records.kernels.survival import (
     EXPIRED,
@@ -93,12 +42,12 @@ def filter_records(
 ) -> int:
     """What survives of the records of one batch, whose header is in the state."""
     status, written = filter_body(data, 0, size, output, 0, room, offset_map, state)
-    if status != STOP_ORDINARY:
+    if status != at.STOP_ORDINARY:
         return status
-    for fact in range(BATCH_FACTS_WIDTH):
-        state[FILTER_FACTS + fact] += state[FILTER_BATCH + fact]
-    state[FILTER_OUTPUT_SIZE] = written
-    return STOP_END
+    for fact in range(at.BATCH_FACTS_WIDTH):
+        state[at.FILTER_FACTS + fact] += state[at.FILTER_BATCH + fact]
+    state[at.FILTER_OUTPUT_SIZE] = written
+    return at.STOP_END
 
 
 @helper
@@ -117,20 +66,20 @@ def filter_body(
     The output has room for as many bytes as there are, `room` is where it ends. With a new delete
     horizon they may become more: it is found wanting then. Facts are in the state.
     """
-    state[FILTER_HORIZON_IS_DUE] = 0
+    state[at.FILTER_HORIZON_IS_DUE] = 0
     while True:
         status, written = _copy_body(data, position, end, output, target, offset_map, state)
         if (
-            status != STOP_ORDINARY
-            or state[FILTER_HORIZON_IS_DUE]
+            status != at.STOP_ORDINARY
+            or state[at.FILTER_HORIZON_IS_DUE]
             or not _is_horizon_due(end - position, offset_map, state)
         ):
             return status, written
-        needed = end - position + state[HEAD_COUNT] * REBASED_RECORD_GROWTH_MAX
+        needed = end - position + state[at.HEAD_COUNT] * at.REBASED_RECORD_GROWTH_MAX
         if room - target < needed:
-            state[FILTER_ROOM_NEEDED] = needed
-            return STOP_FULL, 0
-        state[FILTER_HORIZON_IS_DUE] = 1
+            state[at.FILTER_ROOM_NEEDED] = needed
+            return at.STOP_FULL, 0
+        state[at.FILTER_HORIZON_IS_DUE] = 1
 
 
 @helper
@@ -141,13 +90,14 @@ def _is_horizon_due(body_size: int, offset_map: Pointer, state: Pointer) -> bool
     tombstones stay for good. Nor if some of it lies after what the map knows: tombstones there
     are seen by another cleaning first.
     """
-    last_offset = state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA]
-    lowest = _INT64_MIN + state[FILTER_NEW_HORIZON_MS]
+    last_offset = state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA]
+    lowest = _INT64_MIN + state[at.FILTER_NEW_HORIZON_MS]
     is_possible = (
-        body_size <= REBASED_BODY_MAX and state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] >= lowest
+        body_size <= at.REBASED_BODY_MAX
+        and state[at.FILTER_BATCH + at.BATCH_MIN_TIMESTAMP] >= lowest
     )
-    is_known = last_offset <= offset_map[OFFSET_MAP_LATEST_OFFSET]
-    return is_possible and is_known and state[FILTER_BATCH + BATCH_HORIZON_WANTED] != 0
+    is_known = last_offset <= offset_map[at.OFFSET_MAP_LATEST_OFFSET]
+    return is_possible and is_known and state[at.FILTER_BATCH + at.BATCH_HORIZON_WANTED] != 0
 
 
 @helper
@@ -161,25 +111,25 @@ def _copy_body(
     state: Pointer,
 ) -> tuple[int, int]:
     """The same, with timestamp deltas as they are, or against the new horizon if that is due."""
-    for fact in range(BATCH_WIDTH):
-        state[FILTER_BATCH + fact] = 0
-    state[FILTER_BATCH + BATCH_MAX_TIMESTAMP] = _NO_TIMESTAMP
-    state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] = _INT64_MAX
+    for fact in range(at.BATCH_WIDTH):
+        state[at.FILTER_BATCH + fact] = 0
+    state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP] = _NO_TIMESTAMP
+    state[at.FILTER_BATCH + at.BATCH_MIN_TIMESTAMP] = _INT64_MAX
     next_delta = 0
-    left = state[HEAD_COUNT]
-    state[FILTER_BATCH + BATCH_RECORDS_READ] = left
+    left = state[at.HEAD_COUNT]
+    state[at.FILTER_BATCH + at.BATCH_RECORDS_READ] = left
     while left > 0:
-        rows = min(left, FILTER_BLOCK_ROWS)
+        rows = min(left, at.FILTER_BLOCK_ROWS)
         for index in range(rows):
-            row = FILTER_BLOCK + index * FILTER_ROW_WIDTH
+            row = at.FILTER_BLOCK + index * at.FILTER_ROW_WIDTH
             position, next_delta = _look(data, position, end, next_delta, offset_map, state, row)
             if position < 0:
                 return ~position, 0
         target = _copy_survivors(data, rows, output, target, offset_map, state)
         left -= rows
     if position != end:
-        return FAULT_RECORDS, 0
-    return STOP_ORDINARY, target
+        return at.FAULT_RECORDS, 0
+    return at.STOP_ORDINARY, target
 
 
 @helper
@@ -196,35 +146,35 @@ def _look(
 
     Also the smallest offset delta that the next one may have.
     """
-    state[row + FILTER_ROW_START] = position
+    state[row + at.FILTER_ROW_START] = position
     record_size, position = read_varint(data, position, end)
     record_end = position + record_size
     if record_size < 1 or record_end > end:
-        return ~FAULT_RECORDS, 0
+        return ~at.FAULT_RECORDS, 0
     timestamp_delta, rest = read_varlong(data, position + 1, record_end)
     offset_delta, position = read_varint(data, rest, record_end)
     key_length, key_end = skip_field(data, position, record_end)
     value_length, position = skip_field(data, key_end, record_end)
     _, position = skip_headers(data, position, record_end)
-    timestamp, fits = add_delta(state[HEAD_BASE_TIMESTAMP], timestamp_delta)
+    timestamp, fits = add_delta(state[at.HEAD_BASE_TIMESTAMP], timestamp_delta)
     if position != record_end or not fits:
-        return ~FAULT_RECORDS, 0
-    if offset_delta < next_delta or offset_delta > state[HEAD_LAST_DELTA]:
-        return ~FAULT_OFFSETS, 0
-    offset = state[HEAD_BASE_OFFSET] + offset_delta
-    state[row + FILTER_ROW_REST] = rest
-    state[row + FILTER_ROW_END] = record_end
-    state[row + FILTER_ROW_TIMESTAMP] = timestamp
-    state[row + FILTER_ROW_OFFSET] = offset
-    state[row + FILTER_ROW_HAS_VALUE] = 1 if value_length >= 0 else 0
+        return ~at.FAULT_RECORDS, 0
+    if offset_delta < next_delta or offset_delta > state[at.HEAD_LAST_DELTA]:
+        return ~at.FAULT_OFFSETS, 0
+    offset = state[at.HEAD_BASE_OFFSET] + offset_delta
+    state[row + at.FILTER_ROW_REST] = rest
+    state[row + at.FILTER_ROW_END] = record_end
+    state[row + at.FILTER_ROW_TIMESTAMP] = timestamp
+    state[row + at.FILTER_ROW_OFFSET] = offset
+    state[row + at.FILTER_ROW_HAS_VALUE] = 1 if value_length >= 0 else 0
     kind = _UNKNOWN
-    if offset > offset_map[OFFSET_MAP_LATEST_OFFSET]:
+    if offset > offset_map[at.OFFSET_MAP_LATEST_OFFSET]:
         kind = _UNTOUCHED
     elif key_length < 0:
         kind = _KEYLESS
-    elif offset >= state[FILTER_BITMAP_START] and offset < state[FILTER_BITMAP_END]:
-        index = offset - state[FILTER_BITMAP_START]
-        is_last = (bytes_at(state[FILTER_BITMAP])[index >> 3] >> (index & 7)) & 1
+    elif offset >= state[at.FILTER_BITMAP_START] and offset < state[at.FILTER_BITMAP_END]:
+        index = offset - state[at.FILTER_BITMAP_START]
+        is_last = (bytes_at(state[at.FILTER_BITMAP])[index >> 3] >> (index & 7)) & 1
         kind = _LAST if is_last else _SUPERSEDED
     else:
         first, second = keyed_hash(
@@ -232,15 +182,15 @@ def _look(
             key_end - key_length,
             key_length,
             end,
-            offset_map[OFFSET_MAP_SEED_0],
-            offset_map[OFFSET_MAP_SEED_1],
+            offset_map[at.OFFSET_MAP_SEED_0],
+            offset_map[at.OFFSET_MAP_SEED_1],
         )
         slot = home(offset_map, second)
         expect(offset_map, slot)
-        state[row + FILTER_ROW_HOME] = slot
-        state[row + FILTER_ROW_HASH_0] = first
-        state[row + FILTER_ROW_HASH_1] = second
-    state[row + FILTER_ROW_KIND] = kind
+        state[row + at.FILTER_ROW_HOME] = slot
+        state[row + at.FILTER_ROW_HASH_0] = first
+        state[row + at.FILTER_ROW_HASH_1] = second
+    state[row + at.FILTER_ROW_KIND] = kind
     return record_end, offset_delta + 1
 
 
@@ -254,29 +204,29 @@ def _copy_survivors(
     state: Pointer,
 ) -> int:
     """Copy those records of the block that survive; their end in the output."""
-    run_start: int = state[FILTER_BLOCK + FILTER_ROW_START]
+    run_start: int = state[at.FILTER_BLOCK + at.FILTER_ROW_START]
     run_end = run_start
     for index in range(rows):
-        row = FILTER_BLOCK + index * FILTER_ROW_WIDTH
+        row = at.FILTER_BLOCK + index * at.FILTER_ROW_WIDTH
         if not _survives(offset_map, state, row):
             continue
-        state[FILTER_BATCH + BATCH_RECORDS_WRITTEN] += 1
-        timestamp = state[row + FILTER_ROW_TIMESTAMP]
-        state[FILTER_BATCH + BATCH_MAX_TIMESTAMP] = max(
-            state[FILTER_BATCH + BATCH_MAX_TIMESTAMP], timestamp
+        state[at.FILTER_BATCH + at.BATCH_RECORDS_WRITTEN] += 1
+        timestamp = state[row + at.FILTER_ROW_TIMESTAMP]
+        state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP] = max(
+            state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP], timestamp
         )
-        state[FILTER_BATCH + BATCH_MIN_TIMESTAMP] = min(
-            state[FILTER_BATCH + BATCH_MIN_TIMESTAMP], timestamp
+        state[at.FILTER_BATCH + at.BATCH_MIN_TIMESTAMP] = min(
+            state[at.FILTER_BATCH + at.BATCH_MIN_TIMESTAMP], timestamp
         )
-        if state[FILTER_HORIZON_IS_DUE]:
+        if state[at.FILTER_HORIZON_IS_DUE]:
             target = _rebase(data, output, target, state, row)
             continue
         # Neighbours are copied together.
-        if state[row + FILTER_ROW_START] != run_end:
+        if state[row + at.FILTER_ROW_START] != run_end:
             copy_bytes(output, target, data, run_start, run_end - run_start)
             target += run_end - run_start
-            run_start = state[row + FILTER_ROW_START]
-        run_end = state[row + FILTER_ROW_END]
+            run_start = state[row + at.FILTER_ROW_START]
+        run_end = state[row + at.FILTER_ROW_END]
     copy_bytes(output, target, data, run_start, run_end - run_start)
     return target + run_end - run_start
 
@@ -284,36 +234,36 @@ def _copy_survivors(
 @helper
 def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
     """Whether a record is kept. What goes is counted, and which tombstones stay."""
-    kind = state[row + FILTER_ROW_KIND]
+    kind = state[row + at.FILTER_ROW_KIND]
     if kind == _UNKNOWN:
         _, seen = find(
             offset_map,
-            state[row + FILTER_ROW_HOME],
-            state[row + FILTER_ROW_HASH_0],
-            state[row + FILTER_ROW_HASH_1],
+            state[row + at.FILTER_ROW_HOME],
+            state[row + at.FILTER_ROW_HASH_0],
+            state[row + at.FILTER_ROW_HASH_1],
         )
-        last_offset = offset_map[OFFSET_MAP_BASE_OFFSET] + seen - 1
-        is_last = seen == 0 or last_offset <= state[row + FILTER_ROW_OFFSET]
+        last_offset = offset_map[at.OFFSET_MAP_BASE_OFFSET] + seen - 1
+        is_last = seen == 0 or last_offset <= state[row + at.FILTER_ROW_OFFSET]
         kind = _LAST if is_last else _SUPERSEDED
-    has_value = state[row + FILTER_ROW_HAS_VALUE] != 0
+    has_value = state[row + at.FILTER_ROW_HAS_VALUE] != 0
     found = _fate(
         kind != _UNTOUCHED,
         kind != _KEYLESS,
         kind == _LAST,
         has_value,
-        state[HEAD_ATTRIBUTES] & _DELETE_HORIZON != 0,
-        state[FILTER_NOW_MS] >= state[HEAD_BASE_TIMESTAMP],
+        state[at.HEAD_ATTRIBUTES] & _DELETE_HORIZON != 0,
+        state[at.FILTER_NOW_MS] >= state[at.HEAD_BASE_TIMESTAMP],
     )
     if found == SUPERSEDED:
-        state[FILTER_BATCH + BATCH_SUPERSEDED] += 1
+        state[at.FILTER_BATCH + at.BATCH_SUPERSEDED] += 1
     elif found == KEYLESS:
-        state[FILTER_BATCH + BATCH_KEYLESS] += 1
+        state[at.FILTER_BATCH + at.BATCH_KEYLESS] += 1
     elif found == EXPIRED:
-        state[FILTER_BATCH + BATCH_TOMBSTONES_DROPPED] += 1
+        state[at.FILTER_BATCH + at.BATCH_TOMBSTONES_DROPPED] += 1
     else:
         if not has_value:
-            state[FILTER_BATCH + BATCH_HORIZON_WANTED] += found == HORIZON_DUE
-            state[FILTER_BATCH + BATCH_TOMBSTONES_KEPT] += 1
+            state[at.FILTER_BATCH + at.BATCH_HORIZON_WANTED] += found == HORIZON_DUE
+            state[at.FILTER_BATCH + at.BATCH_TOMBSTONES_KEPT] += 1
         return True
     return False
 
@@ -321,12 +271,12 @@ def _survives(offset_map: Pointer, state: Pointer, row: int) -> bool:
 @helper
 def _rebase(data: Pointer, output: Pointer, target: int, state: Pointer, row: int) -> int:
     """Write a record with its timestamp against the new delete horizon; the end of it."""
-    rest = state[row + FILTER_ROW_REST]
-    rest_size: int = state[row + FILTER_ROW_END] - rest
-    delta = state[row + FILTER_ROW_TIMESTAMP] - state[FILTER_NEW_HORIZON_MS]
+    rest = state[row + at.FILTER_ROW_REST]
+    rest_size: int = state[row + at.FILTER_ROW_END] - rest
+    delta = state[row + at.FILTER_ROW_TIMESTAMP] - state[at.FILTER_NEW_HORIZON_MS]
     target = write_varint(output, target, 1 + varint_size(delta) + rest_size)
     # Between a record's size and its timestamp is a byte of attributes.
-    _, attributes = read_varint(data, state[row + FILTER_ROW_START], rest)
+    _, attributes = read_varint(data, state[row + at.FILTER_ROW_START], rest)
     output[target] = data[attributes]
     target = write_varint(output, target + 1, delta)
     copy_bytes(output, target, data, rest, rest_size)

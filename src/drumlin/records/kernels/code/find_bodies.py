@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.batch_header import CRC_POSITION, CRC_START, HEADER_SIZE
 from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.integers import read_integer
-from drumlin.records.kernels.layout import (
-    BODY_ATTRIBUTES,
-    BODY_BASE_OFFSET,
-    BODY_BASE_TIMESTAMP,
-    BODY_COUNT,
-    BODY_END,
-    BODY_IS_LOG_APPEND_TIME,
-    BODY_LAST_OFFSET,
-    BODY_MAX_TIMESTAMP,
-    BODY_START,
-    BODY_WIDTH,
-    DONE,
-    FIND_CHECKS_CRC,
-    FIND_COUNT,
-    FIND_COUNT_MAX,
-    FIND_END_OFFSET,
-    FIND_FIRST_OFFSET,
-    FIND_IN_TRANSACTIONS,
-    FIND_POSITION,
-    IS_FULL,
-    SCAN_SIZE_MAX,
-)
 
 _MAGIC = 2
 _MAGIC_POSITION = 16
@@ -45,7 +24,7 @@ _WRONG = -1
 @helper
 def _is_sound(data: Pointer, position: int, end: int, table: Pointer) -> bool:
     """Whether the CRC of a batch is right; that of a large one is not looked at."""
-    if end - position > SCAN_SIZE_MAX:
+    if end - position > at.SCAN_SIZE_MAX:
         return True
     crc: int = read_integer(data, position + CRC_POSITION, 4) & 0xFFFFFFFF
     computed: int = crc32c(data, position + CRC_START, end, table)
@@ -66,49 +45,49 @@ def find_bodies(data: Pointer, size: int, state: Pointer, bodies: Pointer, table
 
     What is wrong in any way is not looked into. The CRC of large batches is left to the caller.
     """
-    position: int = state[FIND_POSITION]
-    count: int = state[FIND_COUNT]
+    position: int = state[at.FIND_POSITION]
+    count: int = state[at.FIND_COUNT]
     while size - position >= HEADER_SIZE:
         batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
         if data[position + _MAGIC_POSITION] != _MAGIC or batch_size < HEADER_SIZE:
             return _WRONG
         end = position + batch_size
         base_offset = read_integer(data, position, 8)
-        if end > size or base_offset >= state[FIND_END_OFFSET]:
-            state[FIND_COUNT] = count
-            return DONE
-        if count == state[FIND_COUNT_MAX]:
-            state[FIND_COUNT] = count
-            state[FIND_POSITION] = position
-            return IS_FULL
+        if end > size or base_offset >= state[at.FIND_END_OFFSET]:
+            state[at.FIND_COUNT] = count
+            return at.DONE
+        if count == state[at.FIND_COUNT_MAX]:
+            state[at.FIND_COUNT] = count
+            state[at.FIND_POSITION] = position
+            return at.IS_FULL
         if base_offset < 0 or base_offset > _BASE_OFFSET_MAX:
             return _WRONG
-        if state[FIND_CHECKS_CRC] and not _is_sound(data, position, end, table):
+        if state[at.FIND_CHECKS_CRC] and not _is_sound(data, position, end, table):
             return _WRONG
         attributes = read_integer(data, position + 21, 2)
         last_offset = base_offset + read_integer(data, position + 23, 4)
         record_count = read_integer(data, position + 57, 4)
         start = position + HEADER_SIZE
         position = end
-        if last_offset >= state[FIND_FIRST_OFFSET] and not attributes & _CONTROL_MASK:
+        if last_offset >= state[at.FIND_FIRST_OFFSET] and not attributes & _CONTROL_MASK:
             if not _may_hold(record_count, end - start, attributes, last_offset - base_offset):
                 return _WRONG
-        elif batch_size <= SCAN_SIZE_MAX and not (
-            state[FIND_IN_TRANSACTIONS] and attributes & _TRANSACTIONAL_OR_CONTROL
+        elif batch_size <= at.SCAN_SIZE_MAX and not (
+            state[at.FIND_IN_TRANSACTIONS] and attributes & _TRANSACTIONAL_OR_CONTROL
         ):
             continue
-        row = count * BODY_WIDTH
-        bodies[row + BODY_START] = start
-        bodies[row + BODY_END] = end
-        bodies[row + BODY_COUNT] = record_count
-        bodies[row + BODY_BASE_OFFSET] = base_offset
-        bodies[row + BODY_BASE_TIMESTAMP] = read_integer(data, start - 34, 8)
-        bodies[row + BODY_IS_LOG_APPEND_TIME] = 1 if attributes & _APPEND_TIME_MASK else 0
-        bodies[row + BODY_MAX_TIMESTAMP] = read_integer(data, start - 26, 8)
-        bodies[row + BODY_ATTRIBUTES] = attributes
-        bodies[row + BODY_LAST_OFFSET] = last_offset
+        row = count * at.BODY_WIDTH
+        bodies[row + at.BODY_START] = start
+        bodies[row + at.BODY_END] = end
+        bodies[row + at.BODY_COUNT] = record_count
+        bodies[row + at.BODY_BASE_OFFSET] = base_offset
+        bodies[row + at.BODY_BASE_TIMESTAMP] = read_integer(data, start - 34, 8)
+        bodies[row + at.BODY_IS_LOG_APPEND_TIME] = 1 if attributes & _APPEND_TIME_MASK else 0
+        bodies[row + at.BODY_MAX_TIMESTAMP] = read_integer(data, start - 26, 8)
+        bodies[row + at.BODY_ATTRIBUTES] = attributes
+        bodies[row + at.BODY_LAST_OFFSET] = last_offset
         count += 1
     if size - position > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != _MAGIC:
         return _WRONG
-    state[FIND_COUNT] = count
-    return DONE
+    state[at.FIND_COUNT] = count
+    return at.DONE

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.dialect import bytes_at, helper, int64s_at
 from drumlin.records.kernels.code.integers import read_integer
 from drumlin.records.kernels.code.survey import survey
-from drumlin.records.kernels.layout import (
-    AFTER_MAX_MS,
-    BEFORE_MAX_MS,
-    FACTS,
-    KEYS_REQUIRED,
-    MAX_BYTES,
-)
 
 _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
@@ -30,7 +24,7 @@ def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
     """
     data = bytes_at(address)
     limits = int64s_at(limits_address)
-    if size <= _HEADER_SIZE or size > limits[MAX_BYTES]:
+    if size <= _HEADER_SIZE or size > limits[at.MAX_BYTES]:
         return 0
     if (
         read_integer(data, 0, 8) != 0
@@ -44,7 +38,7 @@ def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
         return 0
     if read_integer(data, 43, 8) >= 0 and read_integer(data, 53, 4) < 0:
         return 0
-    facts = int64s_at(limits_address + 8 * FACTS)
+    facts = int64s_at(limits_address + 8 * at.FACTS)
     facts[0], facts[1] = _INT64_MAX, -1
     body_size = size - _HEADER_SIZE
     base_timestamp = read_integer(data, 27, 8)
@@ -54,8 +48,8 @@ def inspect(address: int, size: int, limits_address: int, now_ms: int) -> int:
     is_in_time = (
         facts[0] >= 0
         and facts[1] == read_integer(data, 35, 8)
-        and now_ms - facts[0] <= limits[BEFORE_MAX_MS]
-        and facts[1] - now_ms <= limits[AFTER_MAX_MS]
+        and now_ms - facts[0] <= limits[at.BEFORE_MAX_MS]
+        and facts[1] - now_ms <= limits[at.AFTER_MAX_MS]
     )
-    has_keys = limits[KEYS_REQUIRED] == 0 or facts[2] == 0
+    has_keys = limits[at.KEYS_REQUIRED] == 0 or facts[2] == 0
     return 1 if is_in_time and has_keys and facts[3] == 1 else 0

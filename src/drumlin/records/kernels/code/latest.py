@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import latest_layout as at
 from drumlin.records.kernels.code.batch_header import HEADER_SIZE, read_header
 from drumlin.records.kernels.code.dialect import (
     Pointer,
@@ -27,31 +28,6 @@ from drumlin.records.kernels.compaction_layout import (
     STOP_FULL,
     STOP_ORDINARY,
 )
-from drumlin.records.kernels.latest_layout import (
-    ENTRY_HASH,
-    ENTRY_KEY,
-    ENTRY_KEY_SIZE,
-    ENTRY_ORDER,
-    ENTRY_ROOM,
-    ENTRY_TOMBSTONE_ORDER,
-    ENTRY_VALUE,
-    ENTRY_VALUE_SIZE,
-    ENTRY_WIDTH,
-    LATEST_ARENA,
-    LATEST_ARENA_SIZE,
-    LATEST_ARENA_USED,
-    LATEST_COUNT,
-    LATEST_COUNT_MAX,
-    LATEST_ENTRIES,
-    LATEST_ORDER,
-    LATEST_POSITION,
-    LATEST_SEED_0,
-    LATEST_SEED_1,
-    LATEST_SLOT_MASK,
-    LATEST_SLOTS,
-    WALK_OFFSET,
-    WALK_POSITION,
-)
 
 _LOG_OVERHEAD = 12
 
@@ -62,10 +38,10 @@ def keep_latest(data: Pointer, size: int, state: Pointer) -> int:
     Returns why it stopped; position and header of the batch where it did are in the state. Of
     a batch that is left over something may be kept: it is to be taken again.
     """
-    position: int = state[LATEST_POSITION]
+    position: int = state[at.LATEST_POSITION]
     status = STOP_ORDINARY
     while status == STOP_ORDINARY:
-        state[LATEST_POSITION] = position
+        state[at.LATEST_POSITION] = position
         status = read_header(data, position, size, state)
         if status == STOP_ORDINARY:
             end = position + state[HEAD_SIZE]
@@ -81,10 +57,10 @@ def keep_latest_of(data: Pointer, size: int, state: Pointer) -> int:
 
 def index_latest(state: Pointer) -> int:
     """Fill the hash table, which is empty, with all entries."""
-    slots, entries = int64s_at(state[LATEST_SLOTS]), int64s_at(state[LATEST_ENTRIES])
-    mask = state[LATEST_SLOT_MASK]
-    for index in range(state[LATEST_COUNT]):
-        slot = entries[index * ENTRY_WIDTH + ENTRY_HASH] & mask
+    slots, entries = int64s_at(state[at.LATEST_SLOTS]), int64s_at(state[at.LATEST_ENTRIES])
+    mask = state[at.LATEST_SLOT_MASK]
+    for index in range(state[at.LATEST_COUNT]):
+        slot = entries[index * at.ENTRY_WIDTH + at.ENTRY_HASH] & mask
         while slots[slot] != 0:
             slot = (slot + 1) & mask
         slots[slot] = index + 1
@@ -93,7 +69,7 @@ def index_latest(state: Pointer) -> int:
 
 def walk(data: Pointer, size: int, state: Pointer) -> int:
     """Step over whole batches, up to the first that is cut off; 1 if one ends too early."""
-    position, offset = state[WALK_POSITION], state[WALK_OFFSET]
+    position, offset = state[at.WALK_POSITION], state[at.WALK_OFFSET]
     status = 0
     while status == 0 and size - position >= HEADER_SIZE:
         batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
@@ -109,13 +85,13 @@ def walk(data: Pointer, size: int, state: Pointer) -> int:
             else:
                 offset = end
                 position += batch_size
-    state[WALK_POSITION], state[WALK_OFFSET] = position, offset
+    state[at.WALK_POSITION], state[at.WALK_OFFSET] = position, offset
     return status
 
 
 @helper
 def _keep_body(data: Pointer, position: int, end: int, state: Pointer) -> int:
-    first_order = state[LATEST_ORDER]
+    first_order = state[at.LATEST_ORDER]
     status = STOP_ORDINARY
     for _ in range(state[HEAD_COUNT]):
         record_size, position = read_varint(data, position, end)
@@ -138,7 +114,7 @@ def _keep_body(data: Pointer, position: int, end: int, state: Pointer) -> int:
     if status == STOP_ORDINARY and position != end:
         status = FAULT_RECORDS
     if status != STOP_ORDINARY:
-        state[LATEST_ORDER] = first_order
+        state[at.LATEST_ORDER] = first_order
     return status
 
 
@@ -153,56 +129,58 @@ def _keep(
     state: Pointer,
 ) -> bool:
     """Keep one record instead of what its key had; false if there is no room for it."""
-    used = state[LATEST_ARENA_USED]
-    arena = bytes_at(state[LATEST_ARENA])
-    if used + key_size + max(value_size, 0) > state[LATEST_ARENA_SIZE]:
+    used = state[at.LATEST_ARENA_USED]
+    arena = bytes_at(state[at.LATEST_ARENA])
+    if used + key_size + max(value_size, 0) > state[at.LATEST_ARENA_SIZE]:
         return False
-    first, _ = keyed_hash(data, key, key_size, end, state[LATEST_SEED_0], state[LATEST_SEED_1])
+    first, _ = keyed_hash(
+        data, key, key_size, end, state[at.LATEST_SEED_0], state[at.LATEST_SEED_1]
+    )
     entry = _find(data, key, key_size, first, state)
-    entries = int64s_at(state[LATEST_ENTRIES])
+    entries = int64s_at(state[at.LATEST_ENTRIES])
     if entry < 0:
-        index = state[LATEST_COUNT]
-        if index >= state[LATEST_COUNT_MAX]:
+        index = state[at.LATEST_COUNT]
+        if index >= state[at.LATEST_COUNT_MAX]:
             return False
-        int64s_at(state[LATEST_SLOTS])[~entry] = index + 1
-        state[LATEST_COUNT] = index + 1
-        entry = index * ENTRY_WIDTH
-        entries[entry + ENTRY_KEY] = used
-        entries[entry + ENTRY_KEY_SIZE] = key_size
-        entries[entry + ENTRY_HASH] = first
-        entries[entry + ENTRY_ROOM] = 0
-        entries[entry + ENTRY_TOMBSTONE_ORDER] = -1
+        int64s_at(state[at.LATEST_SLOTS])[~entry] = index + 1
+        state[at.LATEST_COUNT] = index + 1
+        entry = index * at.ENTRY_WIDTH
+        entries[entry + at.ENTRY_KEY] = used
+        entries[entry + at.ENTRY_KEY_SIZE] = key_size
+        entries[entry + at.ENTRY_HASH] = first
+        entries[entry + at.ENTRY_ROOM] = 0
+        entries[entry + at.ENTRY_TOMBSTONE_ORDER] = -1
         copy_bytes(arena, used, data, key, key_size)
         used += key_size
-    order = state[LATEST_ORDER]
-    state[LATEST_ORDER] = order + 1
-    entries[entry + ENTRY_ORDER] = order
-    entries[entry + ENTRY_VALUE_SIZE] = value_size
+    order = state[at.LATEST_ORDER]
+    state[at.LATEST_ORDER] = order + 1
+    entries[entry + at.ENTRY_ORDER] = order
+    entries[entry + at.ENTRY_VALUE_SIZE] = value_size
     if value_size < 0:
-        entries[entry + ENTRY_TOMBSTONE_ORDER] = order
-    elif value_size > entries[entry + ENTRY_ROOM]:
-        entries[entry + ENTRY_VALUE] = used
-        entries[entry + ENTRY_ROOM] = value_size
+        entries[entry + at.ENTRY_TOMBSTONE_ORDER] = order
+    elif value_size > entries[entry + at.ENTRY_ROOM]:
+        entries[entry + at.ENTRY_VALUE] = used
+        entries[entry + at.ENTRY_ROOM] = value_size
         used += value_size
     if value_size > 0:
-        copy_bytes(arena, entries[entry + ENTRY_VALUE], data, value, value_size)
-    state[LATEST_ARENA_USED] = used
+        copy_bytes(arena, entries[entry + at.ENTRY_VALUE], data, value, value_size)
+    state[at.LATEST_ARENA_USED] = used
     return True
 
 
 @helper
 def _find(data: Pointer, key: int, key_size: int, first: int, state: Pointer) -> int:
     """Where the entry of a key is, or `~slot` of the free slot for it."""
-    slots, entries = int64s_at(state[LATEST_SLOTS]), int64s_at(state[LATEST_ENTRIES])
-    mask = state[LATEST_SLOT_MASK]
-    arena = bytes_at(state[LATEST_ARENA])
+    slots, entries = int64s_at(state[at.LATEST_SLOTS]), int64s_at(state[at.LATEST_ENTRIES])
+    mask = state[at.LATEST_SLOT_MASK]
+    arena = bytes_at(state[at.LATEST_ARENA])
     slot = first & mask
     while slots[slot] != 0:
-        entry = (slots[slot] - 1) * ENTRY_WIDTH
+        entry = (slots[slot] - 1) * at.ENTRY_WIDTH
         if (
-            entries[entry + ENTRY_HASH] == first
-            and entries[entry + ENTRY_KEY_SIZE] == key_size
-            and _is_same(arena, entries[entry + ENTRY_KEY], data, key, key_size)
+            entries[entry + at.ENTRY_HASH] == first
+            and entries[entry + at.ENTRY_KEY_SIZE] == key_size
+            and _is_same(arena, entries[entry + at.ENTRY_KEY], data, key, key_size)
         ):
             return int(entry)
         slot = (slot + 1) & mask

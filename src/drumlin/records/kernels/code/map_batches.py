@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.code.batch_header import (
     CRC_POSITION,
     CRC_START,
@@ -20,40 +21,6 @@ from drumlin.records.kernels.code.varints import (
     skip_field,
     skip_headers,
 )
-from drumlin.records.kernels.compaction_layout import (
-    FAULT_CRC,
-    FAULT_OFFSETS,
-    FAULT_ORDER,
-    FAULT_RECORDS,
-    HEAD_BASE_OFFSET,
-    HEAD_BASE_TIMESTAMP,
-    HEAD_COUNT,
-    HEAD_LAST_DELTA,
-    HEAD_SIZE,
-    MAP_BATCHES,
-    MAP_BLOCK,
-    MAP_BLOCK_ROWS,
-    MAP_BYTES,
-    MAP_END_OFFSET,
-    MAP_FIRST_OFFSET,
-    MAP_KEYLESS,
-    MAP_POSITION,
-    MAP_RECORDS,
-    MAP_ROW_HASH_0,
-    MAP_ROW_HASH_1,
-    MAP_ROW_HOME,
-    MAP_ROW_OFFSET,
-    MAP_ROW_POSITION,
-    MAP_ROW_WIDTH,
-    MAP_WAITING,
-    OFFSET_MAP_LATEST_OFFSET,
-    OFFSET_MAP_SEED_0,
-    OFFSET_MAP_SEED_1,
-    STOP_DONE,
-    STOP_END,
-    STOP_FULL,
-    STOP_ORDINARY,
-)
 
 
 def map_batches(
@@ -63,81 +30,81 @@ def map_batches(
 
     Returns why it stopped; position and header of the batch where it did are in the state.
     """
-    position: int = state[MAP_POSITION]
-    status = STOP_ORDINARY
-    while status == STOP_ORDINARY:
-        state[MAP_POSITION] = position
+    position: int = state[at.MAP_POSITION]
+    status = at.STOP_ORDINARY
+    while status == at.STOP_ORDINARY:
+        state[at.MAP_POSITION] = position
         status = read_header(data, position, size, state)
-        if status == STOP_ORDINARY:
+        if status == at.STOP_ORDINARY:
             status = _map_batch(data, position, offset_map, state, table)
-            position += state[HEAD_SIZE]
-    if status != STOP_FULL and not _put_waiting(offset_map, state):
-        status = STOP_FULL
-    if status == STOP_FULL:
-        read_header(data, state[MAP_POSITION], size, state)
+            position += state[at.HEAD_SIZE]
+    if status != at.STOP_FULL and not _put_waiting(offset_map, state):
+        status = at.STOP_FULL
+    if status == at.STOP_FULL:
+        read_header(data, state[at.MAP_POSITION], size, state)
     return status
 
 
 def map_records(data: Pointer, size: int, offset_map: Pointer, state: Pointer) -> int:
     """The same for the records of one batch, whose header is in the state."""
     status = _place(offset_map, state)
-    if status == STOP_ORDINARY:
+    if status == at.STOP_ORDINARY:
         status = _map_body(data, 0, size, offset_map, state)
-    if status != STOP_FULL and not _put_waiting(offset_map, state):
-        status = STOP_FULL
-    return max(status, STOP_END)
+    if status != at.STOP_FULL and not _put_waiting(offset_map, state):
+        status = at.STOP_FULL
+    return max(status, at.STOP_END)
 
 
 @helper
 def _map_batch(
     data: Pointer, position: int, offset_map: Pointer, state: Pointer, table: Pointer
 ) -> int:
-    end = position + state[HEAD_SIZE]
+    end = position + state[at.HEAD_SIZE]
     status = _place(offset_map, state)
-    if status != STOP_ORDINARY or _is_clean(state):
+    if status != at.STOP_ORDINARY or _is_clean(state):
         return status
     crc = read_integer(data, position + CRC_POSITION, 4) & 0xFFFFFFFF
     if crc32c(data, position + CRC_START, end, table) != crc:
-        return FAULT_CRC
+        return at.FAULT_CRC
     status = _map_body(data, position + HEADER_SIZE, end, offset_map, state)
-    if status == STOP_ORDINARY:
-        state[MAP_BATCHES] += 1
-        state[MAP_BYTES] += state[HEAD_SIZE]
+    if status == at.STOP_ORDINARY:
+        state[at.MAP_BATCHES] += 1
+        state[at.MAP_BYTES] += state[at.HEAD_SIZE]
     return status
 
 
 @helper
 def _is_clean(state: Pointer) -> bool:
     """The batch lies before the first dirty offset."""
-    return bool(state[HEAD_BASE_OFFSET] + state[HEAD_LAST_DELTA] < state[MAP_FIRST_OFFSET])
+    return bool(state[at.HEAD_BASE_OFFSET] + state[at.HEAD_LAST_DELTA] < state[at.MAP_FIRST_OFFSET])
 
 
 @helper
 def _place(offset_map: Pointer, state: Pointer) -> int:
     """Whether a batch lies where it can be dealt with."""
     if _is_clean(state):
-        return STOP_ORDINARY
-    if state[HEAD_BASE_OFFSET] >= state[MAP_END_OFFSET]:
-        offset_map[OFFSET_MAP_LATEST_OFFSET] = state[MAP_END_OFFSET] - 1
-        return STOP_DONE
-    if state[HEAD_BASE_OFFSET] <= offset_map[OFFSET_MAP_LATEST_OFFSET]:
-        return FAULT_ORDER
-    return STOP_ORDINARY
+        return at.STOP_ORDINARY
+    if state[at.HEAD_BASE_OFFSET] >= state[at.MAP_END_OFFSET]:
+        offset_map[at.OFFSET_MAP_LATEST_OFFSET] = state[at.MAP_END_OFFSET] - 1
+        return at.STOP_DONE
+    if state[at.HEAD_BASE_OFFSET] <= offset_map[at.OFFSET_MAP_LATEST_OFFSET]:
+        return at.FAULT_ORDER
+    return at.STOP_ORDINARY
 
 
 @helper
 def _map_body(data: Pointer, position: int, end: int, offset_map: Pointer, state: Pointer) -> int:
     """Put the keys of one batch's records into the map; its header is in the state."""
     if _is_clean(state):
-        return STOP_ORDINARY
-    base_offset = state[HEAD_BASE_OFFSET]
-    base_timestamp = state[HEAD_BASE_TIMESTAMP]
+        return at.STOP_ORDINARY
+    base_offset = state[at.HEAD_BASE_OFFSET]
+    base_timestamp = state[at.HEAD_BASE_TIMESTAMP]
     next_delta = 0
-    for _ in range(state[HEAD_COUNT]):
+    for _ in range(state[at.HEAD_COUNT]):
         record_size, position = read_varint(data, position, end)
         record_end = position + record_size
         if record_size < 1 or record_end > end:
-            return FAULT_RECORDS
+            return at.FAULT_RECORDS
         timestamp_delta, position = read_varlong(data, position + 1, record_end)
         offset_delta, position = read_varint(data, position, record_end)
         key_length, key_end = skip_field(data, position, record_end)
@@ -145,30 +112,32 @@ def _map_body(data: Pointer, position: int, end: int, offset_map: Pointer, state
         _, position = skip_headers(data, position, record_end)
         _, fits = add_delta(base_timestamp, timestamp_delta)
         if position != record_end or not fits:
-            return FAULT_RECORDS
-        if offset_delta < next_delta or offset_delta > state[HEAD_LAST_DELTA]:
-            return FAULT_OFFSETS
+            return at.FAULT_RECORDS
+        if offset_delta < next_delta or offset_delta > state[at.HEAD_LAST_DELTA]:
+            return at.FAULT_OFFSETS
         next_delta = offset_delta + 1
         offset = base_offset + offset_delta
-        if offset >= state[MAP_END_OFFSET]:
-            offset_map[OFFSET_MAP_LATEST_OFFSET] = state[MAP_END_OFFSET] - 1
-            return STOP_DONE
-        if offset >= state[MAP_FIRST_OFFSET]:
-            state[MAP_RECORDS] += 1
+        if offset >= state[at.MAP_END_OFFSET]:
+            offset_map[at.OFFSET_MAP_LATEST_OFFSET] = state[at.MAP_END_OFFSET] - 1
+            return at.STOP_DONE
+        if offset >= state[at.MAP_FIRST_OFFSET]:
+            state[at.MAP_RECORDS] += 1
             if key_length < 0:
-                state[MAP_KEYLESS] += 1
+                state[at.MAP_KEYLESS] += 1
             else:
                 _wait(data, key_end - key_length, key_length, end, offset, offset_map, state)
-                if state[MAP_WAITING] == MAP_BLOCK_ROWS and not _put_waiting(offset_map, state):
-                    return STOP_FULL
+                if state[at.MAP_WAITING] == at.MAP_BLOCK_ROWS and not _put_waiting(
+                    offset_map, state
+                ):
+                    return at.STOP_FULL
     if position != end:
-        return FAULT_RECORDS
-    last_offset = base_offset + state[HEAD_LAST_DELTA]
-    if last_offset >= state[MAP_END_OFFSET]:
-        offset_map[OFFSET_MAP_LATEST_OFFSET] = state[MAP_END_OFFSET] - 1
-        return STOP_DONE
-    offset_map[OFFSET_MAP_LATEST_OFFSET] = last_offset
-    return STOP_ORDINARY
+        return at.FAULT_RECORDS
+    last_offset = base_offset + state[at.HEAD_LAST_DELTA]
+    if last_offset >= state[at.MAP_END_OFFSET]:
+        offset_map[at.OFFSET_MAP_LATEST_OFFSET] = state[at.MAP_END_OFFSET] - 1
+        return at.STOP_DONE
+    offset_map[at.OFFSET_MAP_LATEST_OFFSET] = last_offset
+    return at.STOP_ORDINARY
 
 
 @helper
@@ -183,34 +152,39 @@ def _wait(
 ) -> None:
     """Put a key into the block, where it waits until the memory of its slot has arrived."""
     first, second = keyed_hash(
-        data, position, size, end, offset_map[OFFSET_MAP_SEED_0], offset_map[OFFSET_MAP_SEED_1]
+        data,
+        position,
+        size,
+        end,
+        offset_map[at.OFFSET_MAP_SEED_0],
+        offset_map[at.OFFSET_MAP_SEED_1],
     )
     slot = home(offset_map, second)
     expect(offset_map, slot)
-    row = MAP_BLOCK + state[MAP_WAITING] * MAP_ROW_WIDTH
-    state[row + MAP_ROW_HOME] = slot
-    state[row + MAP_ROW_HASH_0] = first
-    state[row + MAP_ROW_HASH_1] = second
-    state[row + MAP_ROW_OFFSET] = offset
-    state[row + MAP_ROW_POSITION] = state[MAP_POSITION]
-    state[MAP_WAITING] += 1
+    row = at.MAP_BLOCK + state[at.MAP_WAITING] * at.MAP_ROW_WIDTH
+    state[row + at.MAP_ROW_HOME] = slot
+    state[row + at.MAP_ROW_HASH_0] = first
+    state[row + at.MAP_ROW_HASH_1] = second
+    state[row + at.MAP_ROW_OFFSET] = offset
+    state[row + at.MAP_ROW_POSITION] = state[at.MAP_POSITION]
+    state[at.MAP_WAITING] += 1
 
 
 @helper
 def _put_waiting(offset_map: Pointer, state: Pointer) -> bool:
     """Put all keys that wait; if one finds no room, that is where the pass ends."""
-    waiting = state[MAP_WAITING]
-    state[MAP_WAITING] = 0
+    waiting = state[at.MAP_WAITING]
+    state[at.MAP_WAITING] = 0
     for index in range(waiting):
-        row = MAP_BLOCK + index * MAP_ROW_WIDTH
+        row = at.MAP_BLOCK + index * at.MAP_ROW_WIDTH
         if not put(
             offset_map,
-            state[row + MAP_ROW_HOME],
-            state[row + MAP_ROW_HASH_0],
-            state[row + MAP_ROW_HASH_1],
-            state[row + MAP_ROW_OFFSET],
+            state[row + at.MAP_ROW_HOME],
+            state[row + at.MAP_ROW_HASH_0],
+            state[row + at.MAP_ROW_HASH_1],
+            state[row + at.MAP_ROW_OFFSET],
         ):
-            offset_map[OFFSET_MAP_LATEST_OFFSET] = state[row + MAP_ROW_OFFSET] - 1
-            state[MAP_POSITION] = state[row + MAP_ROW_POSITION]
+            offset_map[at.OFFSET_MAP_LATEST_OFFSET] = state[row + at.MAP_ROW_OFFSET] - 1
+            state[at.MAP_POSITION] = state[row + at.MAP_ROW_POSITION]
             return False
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import compaction_layout as at
 from drumlin.records.kernels.code.dialect import Pointer, bytes_at, helper
 from drumlin.records.kernels.code.words import (
     high_product,
@@ -9,15 +10,6 @@ from drumlin.records.kernels.code.words import (
     prefetch,
     shift_right,
     store_word,
-)
-from drumlin.records.kernels.compaction_layout import (
-    OFFSET_MAP_ADDRESS,
-    OFFSET_MAP_BASE_OFFSET,
-    OFFSET_MAP_CAPACITY,
-    OFFSET_MAP_COUNT,
-    OFFSET_MAP_RELATIVE_MAX,
-    OFFSET_MAP_SLOT_SIZE,
-    OFFSET_MAP_SLOTS,
 )
 
 # A slot is read as two words that overlap: its bytes 0 to 7, and 6 to 13.
@@ -30,14 +22,14 @@ _CACHE_LINE = 64
 @helper
 def home(offset_map: Pointer, second: int) -> int:
     """Position of the slot where the search for a key begins, by the second half of its hash."""
-    slot: int = high_product(second & ~0xFFFF, offset_map[OFFSET_MAP_SLOTS])
-    return slot * OFFSET_MAP_SLOT_SIZE
+    slot: int = high_product(second & ~0xFFFF, offset_map[at.OFFSET_MAP_SLOTS])
+    return slot * at.OFFSET_MAP_SLOT_SIZE
 
 
 @helper
 def expect(offset_map: Pointer, position: int) -> None:
     """Prefetch the slots from a home on, as far as most searches go."""
-    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+    slots = bytes_at(offset_map[at.OFFSET_MAP_ADDRESS])
     prefetch(slots, position)
     prefetch(slots, position + _CACHE_LINE)
 
@@ -48,8 +40,8 @@ def find(offset_map: Pointer, position: int, first: int, second: int) -> tuple[i
 
     `position` is the key's home.
     """
-    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
-    end = offset_map[OFFSET_MAP_SLOTS] * OFFSET_MAP_SLOT_SIZE
+    slots = bytes_at(offset_map[at.OFFSET_MAP_ADDRESS])
+    end = offset_map[at.OFFSET_MAP_SLOTS] * at.OFFSET_MAP_SLOT_SIZE
     rest = _rest_of_hash(first, second)
     while True:
         word = load_word(slots, position + _SECOND_WORD)
@@ -58,7 +50,7 @@ def find(offset_map: Pointer, position: int, first: int, second: int) -> tuple[i
             return position, 0
         if word & _HASH_MASK == rest and load_word(slots, position) == first:
             return position, seen
-        position += OFFSET_MAP_SLOT_SIZE
+        position += at.OFFSET_MAP_SLOT_SIZE
         if position == end:
             position = 0
 
@@ -69,16 +61,16 @@ def put(offset_map: Pointer, position: int, first: int, second: int, offset: int
 
     `position` is the key's home, `offset` not smaller than the map's first one.
     """
-    relative = offset - offset_map[OFFSET_MAP_BASE_OFFSET]
-    if relative > OFFSET_MAP_RELATIVE_MAX:
+    relative = offset - offset_map[at.OFFSET_MAP_BASE_OFFSET]
+    if relative > at.OFFSET_MAP_RELATIVE_MAX:
         return False
     position, seen = find(offset_map, position, first, second)
     if seen == 0:
-        if offset_map[OFFSET_MAP_COUNT] >= offset_map[OFFSET_MAP_CAPACITY]:
+        if offset_map[at.OFFSET_MAP_COUNT] >= offset_map[at.OFFSET_MAP_CAPACITY]:
             return False
-        offset_map[OFFSET_MAP_COUNT] += 1
+        offset_map[at.OFFSET_MAP_COUNT] += 1
     if relative + 1 > seen:
-        slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
+        slots = bytes_at(offset_map[at.OFFSET_MAP_ADDRESS])
         word = _rest_of_hash(first, second) | ((relative + 1) << _OFFSET_SHIFT)
         store_word(slots, position, first)
         store_word(slots, position + _SECOND_WORD, word)
@@ -94,11 +86,11 @@ def _rest_of_hash(first: int, second: int) -> int:
 
 def mark_survivors(offset_map: Pointer, start: int, end: int, bitmap: Pointer) -> int:
     """Set the bits of all offsets from `start` to `end` that are in the map."""
-    slots = bytes_at(offset_map[OFFSET_MAP_ADDRESS])
-    shift = offset_map[OFFSET_MAP_BASE_OFFSET] - 1 - start
+    slots = bytes_at(offset_map[at.OFFSET_MAP_ADDRESS])
+    shift = offset_map[at.OFFSET_MAP_BASE_OFFSET] - 1 - start
     size = end - start
-    for slot in range(offset_map[OFFSET_MAP_SLOTS]):
-        word = load_word(slots, slot * OFFSET_MAP_SLOT_SIZE + _SECOND_WORD)
+    for slot in range(offset_map[at.OFFSET_MAP_SLOTS]):
+        word = load_word(slots, slot * at.OFFSET_MAP_SLOT_SIZE + _SECOND_WORD)
         seen = shift_right(word, _OFFSET_SHIFT)
         index = seen + shift
         if seen != 0 and index >= 0 and index < size:

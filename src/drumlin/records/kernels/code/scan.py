@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
+from drumlin.records.kernels import layout as at
 from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, helper
 from drumlin.records.kernels.code.integers import read_integer
-from drumlin.records.kernels.layout import (
-    SCAN_BATCHES_REMEMBERED,
-    SCAN_END_OFFSET,
-    SCAN_ENTRIES_MAX,
-    SCAN_ENTRY_COUNT,
-    SCAN_ENTRY_WIDTH,
-    SCAN_INTERVAL,
-    SCAN_LARGEST_OFFSET,
-    SCAN_LARGEST_TIMESTAMP,
-    SCAN_LEADER_EPOCH,
-    SCAN_OFFSET,
-    SCAN_POSITION,
-    SCAN_PRODUCER_COUNT,
-    SCAN_PRODUCER_WIDTH,
-    SCAN_PRODUCERS_MAX,
-    SCAN_SIZE_MAX,
-    SCAN_UNINDEXED,
-)
 
 _HEADER_SIZE = 61
 _LOG_OVERHEAD = 12
@@ -34,19 +17,19 @@ _TRANSACTIONAL_OR_CONTROL = 0x30
 @helper
 def _note_producer(producers: Pointer, state: Pointer, producer_id: int, position: int) -> int:
     """Remember a batch among the last ones of its producer; 0 if there is no room."""
-    count = state[SCAN_PRODUCER_COUNT]
+    count = state[at.SCAN_PRODUCER_COUNT]
     row = 0
-    while row < count and producers[row * SCAN_PRODUCER_WIDTH] != producer_id:
+    while row < count and producers[row * at.SCAN_PRODUCER_WIDTH] != producer_id:
         row += 1
-    if row == SCAN_PRODUCERS_MAX:
+    if row == at.SCAN_PRODUCERS_MAX:
         return 0
-    start = row * SCAN_PRODUCER_WIDTH
+    start = row * at.SCAN_PRODUCER_WIDTH
     if row == count:
         producers[start] = producer_id
         producers[start + 1] = 0
-        state[SCAN_PRODUCER_COUNT] = count + 1
+        state[at.SCAN_PRODUCER_COUNT] = count + 1
     seen = producers[start + 1]
-    producers[start + 2 + seen % SCAN_BATCHES_REMEMBERED] = position
+    producers[start + 2 + seen % at.SCAN_BATCHES_REMEMBERED] = position
     producers[start + 1] = seen + 1
     return 1
 
@@ -59,8 +42,8 @@ def scan(
     What a writer's index would have of them goes into `entries`, the last batches of each
     producer into `producers`; `state` says where the batch begins that is left to the caller.
     """
-    position: int = state[SCAN_POSITION]
-    offset: int = state[SCAN_OFFSET]
+    position: int = state[at.SCAN_POSITION]
+    offset: int = state[at.SCAN_OFFSET]
     while size - position >= _HEADER_SIZE:
         base_offset = read_integer(data, position, 8)
         batch_size = read_integer(data, position + 8, 4) + _LOG_OVERHEAD
@@ -68,14 +51,14 @@ def scan(
         if (
             data[position + 16] != _MAGIC
             or batch_size < _HEADER_SIZE
-            or batch_size > SCAN_SIZE_MAX
+            or batch_size > at.SCAN_SIZE_MAX
             or batch_size > size - position
             or base_offset < offset
-            or base_offset >= state[SCAN_END_OFFSET]
+            or base_offset >= state[at.SCAN_END_OFFSET]
             or delta < 0
-            or delta >= state[SCAN_END_OFFSET] - base_offset
-            or read_integer(data, position + 12, 4) > state[SCAN_LEADER_EPOCH]
-            or state[SCAN_ENTRY_COUNT] == SCAN_ENTRIES_MAX
+            or delta >= state[at.SCAN_END_OFFSET] - base_offset
+            or read_integer(data, position + 12, 4) > state[at.SCAN_LEADER_EPOCH]
+            or state[at.SCAN_ENTRY_COUNT] == at.SCAN_ENTRIES_MAX
         ):
             break
         producer_id = read_integer(data, position + 43, 8)
@@ -88,20 +71,20 @@ def scan(
             break
         last_offset = base_offset + delta
         max_timestamp = read_integer(data, position + 35, 8)
-        if max_timestamp > state[SCAN_LARGEST_TIMESTAMP]:
-            state[SCAN_LARGEST_TIMESTAMP] = max_timestamp
-            state[SCAN_LARGEST_OFFSET] = last_offset
-        if state[SCAN_UNINDEXED] > state[SCAN_INTERVAL]:
-            entry = state[SCAN_ENTRY_COUNT] * SCAN_ENTRY_WIDTH
+        if max_timestamp > state[at.SCAN_LARGEST_TIMESTAMP]:
+            state[at.SCAN_LARGEST_TIMESTAMP] = max_timestamp
+            state[at.SCAN_LARGEST_OFFSET] = last_offset
+        if state[at.SCAN_UNINDEXED] > state[at.SCAN_INTERVAL]:
+            entry = state[at.SCAN_ENTRY_COUNT] * at.SCAN_ENTRY_WIDTH
             entries[entry] = last_offset
             entries[entry + 1] = position
-            entries[entry + 2] = state[SCAN_LARGEST_TIMESTAMP]
-            entries[entry + 3] = state[SCAN_LARGEST_OFFSET]
-            state[SCAN_ENTRY_COUNT] += 1
-            state[SCAN_UNINDEXED] = 0
-        state[SCAN_UNINDEXED] += batch_size
+            entries[entry + 2] = state[at.SCAN_LARGEST_TIMESTAMP]
+            entries[entry + 3] = state[at.SCAN_LARGEST_OFFSET]
+            state[at.SCAN_ENTRY_COUNT] += 1
+            state[at.SCAN_UNINDEXED] = 0
+        state[at.SCAN_UNINDEXED] += batch_size
         position += batch_size
         offset = last_offset + 1
-    state[SCAN_POSITION] = position
-    state[SCAN_OFFSET] = offset
+    state[at.SCAN_POSITION] = position
+    state[at.SCAN_OFFSET] = offset
     return 0

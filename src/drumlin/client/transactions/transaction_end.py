@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drumlin.client.transactions.coordinator import TransactionCoordinator
-from drumlin.client.transactions.describing import TransactionDescription, describe_one
+from drumlin.client.transactions.descriptions import TransactionDescription, describe_one
 from drumlin.client.transactions.errors import (
     NothingToEnd,
     OutcomeUnknown,

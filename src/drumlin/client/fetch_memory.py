@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-_ROOM_BYTES: Final = 48 << 20
+_LIMIT_BYTES: Final = 48 << 20
 _PIECES_AT_LEAST: Final = 3  # one that is decoded, one that is ready, one on its way
 
 
-class FetchRoom:
-    """Room that the streams of one reader share."""
+class FetchMemory:
+    """Memory that the streams of one reader share."""
 
     def __init__(self, fetch_bytes: int) -> None:
-        self._room_bytes = max(_ROOM_BYTES, _PIECES_AT_LEAST * fetch_bytes)
+        self._limit_bytes = max(_LIMIT_BYTES, _PIECES_AT_LEAST * fetch_bytes)
         self._taken_bytes = 0
         self._largest = 0
         self._changed = asyncio.Event()
@@ -27,10 +27,10 @@ class FetchRoom:
         return Share(self)
 
     async def wait(self, share: Share, size: int) -> int:
-        """Take room for about that size: wait for it, unless the reader waits for the piece."""
+        """Take memory for about that size: wait for it, unless the reader waits for the piece."""
         while True:
             size = max(size, self._largest)
-            if share.is_waited_for or self._taken_bytes + size <= self._room_bytes:
+            if share.is_waited_for or self._taken_bytes + size <= self._limit_bytes:
                 self.change(size)
                 return size
             self._changed.clear()
@@ -41,7 +41,7 @@ class FetchRoom:
         self._largest = max(self._largest, size)
 
     def change(self, by_bytes: int) -> None:
-        """Take room, or give it back."""
+        """Take memory, or give it back."""
         self._taken_bytes += by_bytes
         self.wake()
 
@@ -53,8 +53,8 @@ class FetchRoom:
 class Share:
     """What one stream holds, and whether the reader waits for it."""
 
-    def __init__(self, room: FetchRoom) -> None:
-        self._room = room
+    def __init__(self, memory: FetchMemory) -> None:
+        self._memory = memory
         self._on_its_way = 0
         self._ready: list[int] = []
         self._in_use = 0
@@ -67,23 +67,23 @@ class Share:
 
     async def wait_to_fetch(self, size: int) -> None:
         """Before a fetch."""
-        self._on_its_way = await self._room.wait(self, size)
+        self._on_its_way = await self._memory.wait(self, size)
 
     def fetched(self, size: int) -> None:
         """After a fetch: how large it was."""
-        self._room.note(size)
-        self._room.change(size - self._on_its_way)
+        self._memory.note(size)
+        self._memory.change(size - self._on_its_way)
         self._on_its_way = 0
         self._ready.append(size)
 
     def leave_out(self) -> None:
         """The last fetch brought nothing for the reader."""
-        self._room.change(-self._ready.pop())
+        self._memory.change(-self._ready.pop())
 
     def ask(self) -> None:
         """The reader is done with its last piece, and waits for the next."""
         self._is_asked = True
-        self._room.change(-self._in_use)
+        self._memory.change(-self._in_use)
         self._in_use = 0
 
     def answer(self) -> None:
@@ -94,6 +94,6 @@ class Share:
 
     def give_up(self) -> None:
         """The stream is given up."""
-        self._room.change(-self._on_its_way - sum(self._ready) - self._in_use)
+        self._memory.change(-self._on_its_way - sum(self._ready) - self._in_use)
         self._on_its_way = self._in_use = 0
         self._ready.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from drumlin.records.batch import BatchHeader
 
 
-class Superseded:
+class SurvivorBitmap:
     """A bit for each offset in a range: it is the last of its key. All records there have keys."""
 
     def __init__(self, bitmap: bytearray, start_offset: int, end_offset: int) -> None:
@@ -17,8 +17,8 @@ class Superseded:
         self._start = start_offset
         self._end = end_offset
 
-    def are_all(self, header: BatchHeader) -> bool:
-        """Whether every record of a batch has a later one of its key."""
+    def has_none_of(self, header: BatchHeader) -> bool:
+        """Whether no record of a batch survives: each has a later one of its key."""
         if header.base_offset < self._start or header.last_offset >= self._end:
             return False
         first, last = header.base_offset - self._start, header.last_offset - self._start

@@ -14,8 +14,8 @@ class AcquireMode(IntEnum):
     RECORD_LIMIT = 1
 
 
-class OffsetRange(NamedTuple):
-    """Offsets from the first to the last, inclusive."""
+class InclusiveRange(NamedTuple):
+    """Offsets from the first to the last, both included: as share requests have them."""
 
     first_offset: int
     last_offset: int
@@ -30,8 +30,8 @@ class Fetched(NamedTuple):
     """
 
     fetch_offset: int
-    batches: Sequence[OffsetRange]
-    aborted: Sequence[OffsetRange] = ()
+    batches: Sequence[InclusiveRange]
+    aborted: Sequence[InclusiveRange] = ()
 
     @property
     def first_offset(self) -> int:
@@ -48,7 +48,7 @@ class Fetched(NamedTuple):
                 return batch.last_offset
         return offset
 
-    def pieces(self, first_offset: int, last_offset: int, size: int) -> Iterator[OffsetRange]:
+    def pieces(self, first_offset: int, last_offset: int, size: int) -> Iterator[InclusiveRange]:
         """The range in pieces of about `size` offsets, cut where a batch begins."""
         start = first_offset
         if last_offset - first_offset + 1 > size:
@@ -56,9 +56,9 @@ class Fetched(NamedTuple):
                 if batch.first_offset > last_offset:
                     break
                 if batch.first_offset - start >= size:
-                    yield OffsetRange(start, batch.first_offset - 1)
+                    yield InclusiveRange(start, batch.first_offset - 1)
                     start = batch.first_offset
-        yield OffsetRange(start, last_offset)
+        yield InclusiveRange(start, last_offset)
 
 
 class Limits(NamedTuple):

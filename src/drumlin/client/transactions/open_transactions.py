@@ -37,7 +37,7 @@ class Abandoned(Protocol):
         """
 
 
-class Unended:
+class OpenTransactions:
     """The last transaction of each id. May be used by all threads."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Exchanges of segments: a log to try them on, what stays of it, and what a reader sees then."""
+"""Swaps of segments: a log to try them on, what stays of it, and what a reader sees then."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BATCHES = [8 * n + offset for n in range(SEGMENTS) for offset in (0, 2, 3, 4, 5,
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Swap:
     """Old segments, by number, give way to new ones with these base offsets; and what stays."""
 
     old: range
@@ -47,17 +47,17 @@ class Exchange:
     keeps_aborted: bool = False
 
 
-EXCHANGES = {
-    "three against one": Exchange(range(3), lambda at: at[:1], lambda offset: offset % 3 == 0),
-    "four against two": Exchange(
+SWAPS = {
+    "three against one": Swap(range(3), lambda at: at[:1], lambda offset: offset % 3 == 0),
+    "four against two": Swap(
         range(4), lambda at: [at[0], at[2] + 2], lambda offset: offset % 4 < 2, keeps_aborted=True
     ),
-    "in the middle, at the second one's offset": Exchange(
+    "in the middle, at the second one's offset": Swap(
         range(1, 4), lambda at: [at[2], at[3]], lambda offset: offset >= 20
     ),
-    "none instead": Exchange(range(1, 3), lambda at: [], lambda offset: False),
-    "an empty one": Exchange(range(2), lambda at: at[:1], lambda offset: False),
-    "one against two": Exchange(range(2, 3), lambda at: [at[2], at[2] + 4], lambda offset: True),
+    "none instead": Swap(range(1, 3), lambda at: [], lambda offset: False),
+    "an empty one": Swap(range(2), lambda at: at[:1], lambda offset: False),
+    "one against two": Swap(range(2, 3), lambda at: [at[2], at[2] + 4], lambda offset: True),
 }
 
 
@@ -81,11 +81,11 @@ def fill(logs: LogDirectories) -> PartitionLog:
 
 
 def written(
-    log: PartitionLog, view: CleaningView, exchange: Exchange
+    log: PartitionLog, view: CleaningView, swap_case: Swap
 ) -> tuple[list[Segment], list[Segment]]:
     """The old segments, and new ones with the batches that stay."""
-    old = [view.segments[number] for number in exchange.old]
-    base_offsets = exchange.new([segment.base_offset for segment in view.segments])
+    old = [view.segments[number] for number in swap_case.old]
+    base_offsets = swap_case.new([segment.base_offset for segment in view.segments])
     new = []
     for number, base_offset in enumerate(base_offsets):
         end_offset = base_offsets[number + 1] if number + 1 < len(base_offsets) else 1 << 60
@@ -96,10 +96,10 @@ def written(
                     place
                     for place in segment.walk(0)
                     if base_offset <= place.header.base_offset < end_offset
-                    and exchange.keeps(place.header.base_offset)
+                    and swap_case.keeps(place.header.base_offset)
                 ]
                 write(writer, b"".join(map(segment.read_batch, places)))
-                if exchange.keeps_aborted:
+                if swap_case.keeps_aborted:
                     writer.add_aborted(
                         each
                         for each in segment.transaction_index.entries()
@@ -114,12 +114,12 @@ def written(
     return old, new
 
 
-def cleaned(logs: LogDirectories, log: PartitionLog, exchange: Exchange) -> None:
+def cleaned(logs: LogDirectories, log: PartitionLog, swap_case: Swap) -> None:
     """What a cleaner does."""
     view = log.cleaning_view()
-    old, new = written(log, view, exchange)
+    old, new = written(log, view, swap_case)
     with SegmentSwap(log, view, old, new) as swap:
-        logs.replace_segments(swap)
+        logs.swap_segments(swap)
 
 
 class Content(NamedTuple):

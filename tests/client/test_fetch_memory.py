@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drumlin.client.fetch_room import FetchRoom, Share
+from drumlin.client.fetch_memory import FetchMemory, Share
 
 MIB = 1 << 20
 FETCH_BYTES = 8 * MIB
@@ -25,7 +25,7 @@ async def may_fetch(share: Share) -> bool:
 
 
 async def ordinary_pieces() -> None:
-    share = FetchRoom(FETCH_BYTES).share()
+    share = FetchMemory(FETCH_BYTES).share()
     share.ask()
     for _ in range(6):
         assert await may_fetch(share)
@@ -37,8 +37,8 @@ async def ordinary_pieces() -> None:
 
 
 async def large_pieces_come_when_they_are_asked_for() -> None:
-    room = FetchRoom(FETCH_BYTES)
-    first, second = room.share(), room.share()
+    memory = FetchMemory(FETCH_BYTES)
+    first, second = memory.share(), memory.share()
     for _ in range(3):
         first.ask()
         assert await may_fetch(first)
@@ -51,9 +51,9 @@ async def large_pieces_come_when_they_are_asked_for() -> None:
     assert await may_fetch(second)
 
 
-async def what_is_given_up_makes_room() -> None:
-    room = FetchRoom(FETCH_BYTES)
-    first, second = room.share(), room.share()
+async def what_is_given_up_frees_memory() -> None:
+    memory = FetchMemory(FETCH_BYTES)
+    first, second = memory.share(), memory.share()
     first.ask()
     assert await may_fetch(first)
     first.fetched(40 * MIB)
@@ -66,7 +66,7 @@ async def what_is_given_up_makes_room() -> None:
 
 
 async def a_fetch_that_brought_nothing_is_repeated() -> None:
-    share = FetchRoom(FETCH_BYTES).share()
+    share = FetchMemory(FETCH_BYTES).share()
     share.ask()
     for _ in range(20):
         assert await may_fetch(share)
@@ -75,7 +75,7 @@ async def a_fetch_that_brought_nothing_is_repeated() -> None:
 
 
 async def fetches_that_are_meant_to_be_large_run_ahead_too() -> None:
-    share = FetchRoom(64 * MIB).share()
+    share = FetchMemory(64 * MIB).share()
     for _ in range(3):
         assert await may_fetch(share)
         share.fetched(64 * MIB)
@@ -87,12 +87,12 @@ async def fetches_that_are_meant_to_be_large_run_ahead_too() -> None:
     [
         ordinary_pieces,
         large_pieces_come_when_they_are_asked_for,
-        what_is_given_up_makes_room,
+        what_is_given_up_frees_memory,
         a_fetch_that_brought_nothing_is_repeated,
         fetches_that_are_meant_to_be_large_run_ahead_too,
     ],
 )
-def test_room(story: Callable[[], Awaitable[None]]) -> None:
+def test_memory(story: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         await story()
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from drumlin.peer.outgoing import EncryptedOutgoing, PlainOutgoing
+from drumlin.peer.outbox import EncryptedOutbox, PlainOutbox
 
 
 class Protocol(asyncio.Protocol):
@@ -33,12 +33,12 @@ class Protocol(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncIterator[tuple[PlainOutgoing, Protocol, socket.socket]]:
+async def connected() -> AsyncIterator[tuple[PlainOutbox, Protocol, socket.socket]]:
     """Our side, and the socket at the other end."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     transport, protocol = await asyncio.get_running_loop().create_connection(Protocol, sock=ours)
-    outgoing = PlainOutgoing(transport, protocol)
+    outgoing = PlainOutbox(transport, protocol)
     try:
         yield outgoing, protocol, theirs
     finally:
@@ -123,6 +123,6 @@ class Written(asyncio.Transport):
 def test_small_parts_are_encrypted_together(sizes: list[int], writes: int) -> None:
     transport = Written()
     parts = [memoryview(bytes([n % 251]) * size) for n, size in enumerate(sizes)]
-    EncryptedOutgoing(transport).put(parts)
+    EncryptedOutbox(transport).put(parts)
     assert b"".join(transport.writes) == b"".join(parts)
     assert len(transport.writes) == writes

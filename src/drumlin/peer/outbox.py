@@ -34,7 +34,7 @@ class Paused(Protocol):
         """Nothing can be sent any more."""
 
 
-class PlainOutgoing:
+class PlainOutbox:
     """Sends past the transport, through its own socket on the same connection."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Paused) -> None:
@@ -115,7 +115,7 @@ class PlainOutgoing:
             self._protocol.resume_writing()
 
 
-class EncryptedOutgoing:
+class EncryptedOutbox:
     """Through the transport, which tells the protocol when to pause."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Unsynced:
+class SyncCount:
     """The changes of one file, or of the names in one folder."""
 
     __slots__ = ("_noted", "_synced")
