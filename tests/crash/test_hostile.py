@@ -76,7 +76,7 @@ def test_frame_size_out_of_bounds(server: DrumlinServer, size: int) -> None:
     with _unharmed(server), server.connect() as client:
         client.send_bytes(struct.pack(">i", size))
         assert _is_closed(client)
-    wait_until(lambda: str(size) in server.said(), "the reason in the server's log", 5)
+    wait_until(lambda: str(size) in server.said(), "the reason in the server's log")
 
 
 def test_random_bytes(server: DrumlinServer) -> None:
