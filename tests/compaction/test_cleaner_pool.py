@@ -18,6 +18,8 @@ from compaction.test_cleaner_cases import new_world, offsets, six_segments
 from drumlin.clock import ManualClock, SystemClock
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
+from drumlin.storage.partition_log import PartitionLog
+from rig.waiting import wait_until
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
@@ -118,12 +120,24 @@ def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None
     world.logs.replace_segments = wait_before_replacing  # type: ignore[method-assign]
     settings = CleanerSettings(threads=2, backoff_ms=1)
     pool = CleanerPool(world.logs, call, settings, SystemClock())
+    take_forced, looks = pool._take_forced, 0
+
+    def take() -> PartitionLog | None:
+        nonlocal looks
+        taken = take_forced()
+        looks += 1
+        return taken
+
+    pool._take_forced = take  # type: ignore[method-assign]
     pools.append(pool)
     pool.start()
     assert inside.acquire(timeout=60)
     asked = threading.Thread(target=pool.run, args=(world.log, 60))
     asked.start()
-    assert not inside.acquire(timeout=0.2)  # the other thread rests; it has nothing to take
+    wait_until(lambda: world.log in pool._forced, "the log to be asked for")
+    before = looks
+    wait_until(lambda: looks >= before + 3, "the other thread to look for something to clean")
+    assert not inside.acquire(blocking=False)  # it has nothing to take
     assert pool.status(world.log).is_being_cleaned
     go_on.set()
     asked.join(60)
@@ -162,7 +176,7 @@ def test_a_failed_log_dir_leaves_the_others_alone(folder: Path, pools: list[Clea
 def test_a_thread_outlives_what_nobody_has_thought_of(
     folder: Path, pools: list[CleanerPool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = new_world(folder)
+    world = new_world(folder, dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0))
     six_segments(world)
     replace_segments = world.logs.replace_segments
 
@@ -172,10 +186,9 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
 
     world.logs.replace_segments = fail_once  # type: ignore[method-assign]
     pool = started(world, pools)
-    pool.run(world.log, 60)
-    if pool.uncleanable:  # it is given up until an operator asks
-        assert "a mistake of ours" in pool.uncleanable["t", 0]
-        assert pool.run(world.log, 60)
+    assert pool.run(world.log, 60)
+    assert "a mistake of ours" in pool.uncleanable["t", 0]  # given up until an operator asks
+    assert pool.run(world.log, 60)
     assert pool.uncleanable == {}
     assert len(offsets(world.log)) == 8
     assert "does not know what to do" in caplog.text

@@ -14,6 +14,7 @@ from drumlin.config.keys import broker_keys
 from drumlin.config.listeners import Listener
 from drumlin.config.sources import read_environment, read_properties_file
 from drumlin.config.values import ValueType
+from rig.drumlin_server import SERVER_PROPERTIES
 
 _HINTS = {
     ValueType.BOOLEAN: "bool",
@@ -147,27 +148,8 @@ def test_keys_without_effect_are_named() -> None:
     )
 
 
-KRAFT = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=localhost:9093
-listeners=PLAINTEXT://:9092,CONTROLLER://:9093
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
-num.network.threads=3
-socket.send.buffer.bytes=102400
-log.dirs=/tmp/kraft-combined-logs
-num.recovery.threads.per.data.dir=1
-log.retention.hours=168
-"""
-
-
-def test_a_real_properties_file_starts(tmp_path: Path) -> None:
-    path = tmp_path / "server.properties"
-    path.write_text(KRAFT)
-    config = BrokerConfig.load(read_properties_file(path))
+def test_a_real_properties_file_is_taken() -> None:
+    config = BrokerConfig.load(read_properties_file(SERVER_PROPERTIES))
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)
