@@ -16,6 +16,8 @@ from compaction.promises import CONFIG, call
 from compaction.random_logs import RandomLog
 from compaction.test_cleaner_cases import new_world, offsets, six_segments
 from drumlin.clock import ManualClock, SystemClock
+from drumlin.compaction import pool as pool_module
+from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.partition_log import PartitionLog
@@ -96,6 +98,41 @@ def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> Non
         assert not done.wait(0.001)
     assert len(offsets(world.log)) == len(offsets(other.log)) == 8
     assert not list(folder.glob("*/*.cleaned"))
+    world.logs.abandon()
+
+
+def test_changed_settings_count_from_the_next_cleaning(
+    folder: Path, pools: list[CleanerPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that can be changed in a running broker: memory, and how long a failed log rests."""
+    used: list[CleanerSettings] = []
+
+    def noted(settings: CleanerSettings, *others: Any) -> Cleaner:
+        used.append(settings)
+        return Cleaner(settings, *others)
+
+    monkeypatch.setattr(pool_module, "Cleaner", noted)
+    files = FailingFiles()
+    world = new_world(folder, dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0), files)
+    six_segments(world)
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    changed = CleanerSettings(
+        dedupe_buffer_size=1 << 20, io_buffer_load_factor=0.5, backoff_ms=3_600_000
+    )
+    assert used[-1] != changed
+    pool.reconfigure(changed)
+    six_segments(world)
+    assert pool.run(world.log, 60)
+    assert used[-1] == changed
+    six_segments(world)
+    files.fail("write_at", code=errno.ENOSPC)
+    assert pool.run(world.log, 60)
+    files.heal()
+    world.clock.advance_ms(3_599_000)
+    assert not pool._is_free(world.log), "it rests for an hour"
+    world.clock.advance_ms(1_001)
+    assert pool._is_free(world.log)
     world.logs.abandon()
 
 

@@ -102,6 +102,8 @@ def test_other_synonyms() -> None:
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", 'advertised.listeners = "PLAINTEXT://0.0.0.0:1": 0.0.0.0 is no address that a client can connect to; give a real one'),
         ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
         ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must not be set, as there are no access rights here: every client may do everything'),
+        ("super.users", "User:admin", 'super.users = "User:admin": must not be set, as there are no access rights here: every client may do everything'),
+        ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": can only be true, as there are no access rights here: every client may do everything'),
         ("create.topic.policy.class.name", "P", 'create.topic.policy.class.name = "P": must not be set, as policies are not served: any topic can be created'),
         ("alter.config.policy.class.name", "P", 'alter.config.policy.class.name = "P": must not be set, as policies are not served: any configuration can be set'),
         ("log.segment.byte", "1", 'log.segment.byte = "1": no such configuration key; did you mean log.segment.bytes?'),
@@ -131,7 +133,7 @@ def test_keys_without_effect_are_named() -> None:
             "zookeeper.connect": "localhost:2181",
             "inter.broker.protocol.version": "2.8",
             "num.io.threads": "8",
-            "super.users": "User:admin",
+            "allow.everyone.if.no.acl.found": "true",
             "listener.name.internal.ssl.keystore.location": "/keys",
             "rsm.config.anything": "x",
             "num.partitions": "3",
@@ -139,11 +141,11 @@ def test_keys_without_effect_are_named() -> None:
     )
     assert config.num_partitions == 3
     assert config.without_effect == (
+        "allow.everyone.if.no.acl.found",
         "inter.broker.protocol.version",
         "listener.name.internal.ssl.keystore.location",
         "num.io.threads",
         "rsm.config.anything",
-        "super.users",
         "zookeeper.connect",
     )
 
