@@ -9,11 +9,9 @@ import weakref
 
 import pytest
 
+from drumlin import turns as turns_module
 from drumlin.turns import TURN_S, Finished, Pace, Turns, Work, let_go, listed, one_turn, to_end
-
-
-def take_a_turn() -> None:
-    time.sleep(TURN_S)
+from rig.worked_time import WorkedTime
 
 
 def steps(count: int, each_s: float = 0.0) -> Work[int]:
@@ -24,7 +22,8 @@ def steps(count: int, each_s: float = 0.0) -> Work[int]:
     return count
 
 
-def test_short_work_is_done_in_one_turn() -> None:
+def test_short_work_is_done_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    WorkedTime(monkeypatch, turns_module)
     assert one_turn(steps(5)) == Finished(5)
 
 
@@ -128,7 +127,9 @@ def test_cancelled_work_is_closed_and_does_not_hold_up_the_others() -> None:
     asyncio.run(scenario())
 
 
-def test_a_chore_gives_way_by_time() -> None:
+def test_a_chore_gives_way_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = WorkedTime(monkeypatch, turns_module)
+
     async def scenario() -> None:
         seen = 0
 
@@ -141,10 +142,10 @@ def test_a_chore_gives_way_by_time() -> None:
         watching = asyncio.create_task(bystander())
         pace = Pace()
         for _ in range(5):
-            take_a_turn()
+            clock.work(TURN_S)
             await pace.give_way()
         watching.cancel()
-        assert 4 <= seen <= 6
+        assert seen == 5
         before = seen
         for _ in range(100):
             await Pace().give_way()

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from broker.conftest import Ask
-from drumlin.broker.config_changes import tell_without_effect
-from drumlin.metadata.image import Resource, ResourceType
 
 Create = Callable[..., str]
 
@@ -478,20 +476,3 @@ def test_log_levels(ask: Ask) -> None:
     assert values(ask, LOGGER, "1", logger) == {logger: ("DEBUG", 6)}
     assert increment(ask, LOGGER, "1", (logger, DELETE, None)) == ("none", None)
     assert values(ask, LOGGER, "1", logger) == {logger: ("INFO", 6)}
-
-
-def test_what_has_no_effect_is_told_at_run_time_too(caplog: pytest.LogCaptureFixture) -> None:
-    tell_without_effect(Resource(ResourceType.TOPIC, "t"), ["retention.ms", "preallocate"])
-    assert caplog.messages == ["topic 't': without effect here: preallocate"]
-    caplog.clear()
-    tell_without_effect(Resource(ResourceType.BROKER, ""), ["log.cleaner.threads", "no.such.key"])
-    assert caplog.messages == ["broker '': without effect here: 1 that Kafka does not know"]
-    caplog.clear()
-    names = [f"{number}\n" * 999 for number in range(99)]
-    tell_without_effect(Resource(ResourceType.GROUP, "g" * 30_000), names)
-    (message,) = caplog.messages
-    assert len(message) < 400
-    assert "\n" not in message
-    caplog.clear()
-    tell_without_effect(Resource(ResourceType.TOPIC, "t"), ["retention.ms"])
-    assert not caplog.messages

@@ -77,9 +77,12 @@ def test_answers_do_not_pile_up_behind_one_that_waits(
     process = psutil.Process(server.pid)
 
     def is_idle() -> bool:
+        """It waits for something, and not for a processor that others have."""
         before = process.cpu_times().user
+        was_waiting = process.status() == psutil.STATUS_SLEEPING
         time.sleep(0.3)
-        return bool(process.cpu_times().user == before)
+        is_waiting = process.status() == psutil.STATUS_SLEEPING
+        return was_waiting and is_waiting and bool(process.cpu_times().user == before)
 
     with server.connect() as client:
         client.send_bytes(large[0])

@@ -139,9 +139,10 @@ def test_what_a_member_owns_counts_however_it_names_it() -> None:
         other = await join(client, 1, "m-2")
         own = [shape("TopicPartitions", topic_id=topic_id, partitions=(each,)) for each in (1, 0)]
         told = None
-        while told is None or told.assignment is None:  # an assignment is made once a second
-            await asyncio.sleep(0.05)
-            told = await beat(client, 1, member_epoch=2)
+        async with asyncio.timeout(30):  # an assignment is made once a second
+            while told is None or told.assignment is None:
+                await asyncio.sleep(0.05)
+                told = await beat(client, 1, member_epoch=2)
         (kept,) = told.assignment.topic_partitions
         assert kept.partitions == (0,)
         await beat(client, 1, member_epoch=2, topic_partitions=own)
@@ -149,9 +150,10 @@ def test_what_a_member_owns_counts_however_it_names_it() -> None:
         assert other.error_code is _NONE
         assert other.assignment is None or not other.assignment.topic_partitions
         await beat(client, 1, member_epoch=2, topic_partitions=own[1:])
-        while not (other.assignment and other.assignment.topic_partitions):
-            await asyncio.sleep(0.05)
-            other = await beat(client, 1, "m-2", member_epoch=other.member_epoch)
+        async with asyncio.timeout(30):
+            while not (other.assignment and other.assignment.topic_partitions):
+                await asyncio.sleep(0.05)
+                other = await beat(client, 1, "m-2", member_epoch=other.member_epoch)
         assert other.assignment.topic_partitions[0].partitions == (1,)
 
     with_client(run)

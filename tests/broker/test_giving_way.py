@@ -170,6 +170,19 @@ def test_others_are_answered_meanwhile(
     server: DrumlinServer, api: str, version: int, fields: dict[str, Any]
 ) -> None:
     request = b"".join(encode_request(api, version, 1, "many", build(api, version, fields)))
+    expected = {"create_topics": 9_999, "txn_offset_commit": 6 * _ENTRIES}
+    expected["metadata"] = _ENTRIES + 1  # the broker too
+    for _ in range(5):  # on a busy machine we may be the ones who have no time to ask
+        frame, count = _answered_beside(server, request)
+        _, answer = parse_response(api, version, frame)
+        assert _entries(answer) == expected.get(api, _ENTRIES)
+        if count > 8:
+            break
+    assert count > 8, "hardly anybody else was answered"
+
+
+def _answered_beside(server: DrumlinServer, request: bytes) -> tuple[bytes, int]:
+    """The answer, and how many others were answered from when the request was whole."""
     answered = threading.Event()
     frames: list[bytes] = []
     with server.connect(timeout_s=60) as client, server.connect() as other:
@@ -189,11 +202,7 @@ def test_others_are_answered_meanwhile(
             other.ask("api_versions", 0)
             count += 1
         asking.join()
-    _, answer = parse_response(api, version, frames[0])
-    expected = {"create_topics": 9_999, "txn_offset_commit": 6 * _ENTRIES}
-    expected["metadata"] = _ENTRIES + 1  # the broker too
-    assert _entries(answer) == expected.get(api, _ENTRIES)
-    assert count > 8, "hardly anybody else was answered"
+    return frames[0], count
 
 
 def _entries(answer: Any) -> int:

@@ -8,27 +8,42 @@ import contextlib
 import logging
 import re
 import socket
-import time
-from collections.abc import Callable
 
 import pytest
 
+from drumlin.broker import loop_watch
 from drumlin.broker.loop_watch import SLOW_S, LoopWatch
+from rig.waiting import eventually, wait_until
+from rig.worked_time import WorkedTime
 
 
-def _hold_up(seconds: float) -> None:
-    time.sleep(seconds)
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WorkedTime:
+    """What the watch measures by: turns last as long as a test says, on a busy machine too."""
+    return WorkedTime(monkeypatch, loop_watch)
 
 
-def _run(*steps: Callable[[], None]) -> dict[tuple[str, ...], float]:
-    """The steps, each in a turn of its own, and what was measured."""
+def _hold_up(watch: LoopWatch, clock: WorkedTime, seconds: float) -> None:
+    began = watch._selector.began
+    clock.work(seconds)
+
+    def is_seen() -> bool:
+        place = watch._selector.place
+        return place is not None and place[0] == began
+
+    wait_until(is_seen, "the watch to see the turn that lasts")
+
+
+def _run(clock: WorkedTime, *turns_s: float) -> dict[tuple[str, ...], float]:
+    """Turns that last so long, and what was measured."""
     watch = LoopWatch()
 
     async def work() -> None:
         watch.begin()
         await asyncio.sleep(0)
-        for step in steps:
-            step()
+        for seconds in turns_s:
+            if seconds:
+                _hold_up(watch, clock, seconds)
             await asyncio.sleep(0)
         watch.end()
 
@@ -41,12 +56,14 @@ def _run(*steps: Callable[[], None]) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_a_long_turn_is_told_with_its_culprit(caplog: pytest.LogCaptureFixture) -> None:
-    measured = _run(lambda: _hold_up(4 * SLOW_S))
+def test_a_long_turn_is_told_with_its_culprit(
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
+) -> None:
+    measured = _run(clock, 4 * SLOW_S)
     (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert "_hold_up (" in line
     assert "test_loop_watch.py:" in line
-    assert measured["slow_turns", "0.01"] >= 1
+    assert measured["slow_turns", "0.01"] == 1
     assert measured["slow_turns", "0.05"] == 1
     assert measured["slow_turns", "1"] == 0
     assert measured["longest_turn_seconds",] >= 4 * SLOW_S
@@ -54,18 +71,15 @@ def test_a_long_turn_is_told_with_its_culprit(caplog: pytest.LogCaptureFixture) 
 
 
 def test_a_long_turn_without_the_processor_is_told_as_such(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
 ) -> None:
     """It waited for a disk, or on a machine that had other things to do."""
     watch = LoopWatch()
 
     async def work() -> None:
         watch.begin()
-        for _ in range(1000):  # until the watch has looked at the time that the loop had
-            if watch.has_looked:
-                break
-            await asyncio.sleep(0.01)
-        _hold_up(4 * SLOW_S)
+        await eventually(lambda: watch.has_looked)  # at the time that the loop had
+        _hold_up(watch, clock, 4 * SLOW_S)
         await asyncio.sleep(0)
         watch.end()
 
@@ -75,25 +89,29 @@ def test_a_long_turn_without_the_processor_is_told_as_such(
     assert re.search(r"; it had the processor for at most \d+ ms", line)
 
 
-def test_many_long_turns_are_told_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    measured = _run(*[lambda: _hold_up(1.5 * SLOW_S)] * 5)
+def test_many_long_turns_are_told_once_a_second(
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
+) -> None:
+    measured = _run(clock, *[1.5 * SLOW_S] * 5)
     told = [each for each in caplog.records if "held up" in each.getMessage()]
     assert len(told) == 1
     assert measured["slow_turns", "0.05"] == 5
 
 
-def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    measured = _run(*[lambda: None] * 50)
+def test_short_turns_are_not_told(caplog: pytest.LogCaptureFixture, clock: WorkedTime) -> None:
+    measured = _run(clock, *[0.0] * 50)
     assert measured["turns",] >= 50
     assert not [each for each in caplog.records if "held up" in each.getMessage()]
 
 
-def test_what_holds_up_a_start_is_nobodys_wait(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_holds_up_a_start_is_nobodys_wait(
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
+) -> None:
     """The turn in which the watch begins was under way before: its place is not known."""
     watch = LoopWatch()
 
     async def work() -> None:
-        _hold_up(2 * SLOW_S)
+        clock.work(2 * SLOW_S)
         watch.begin()
         await asyncio.sleep(0)
         watch.end()
@@ -107,7 +125,7 @@ def test_what_holds_up_a_start_is_nobodys_wait(caplog: pytest.LogCaptureFixture)
 
 @pytest.mark.parametrize(("takes_s", "at_once"), [(0.0, 32), (0.002, 8)])
 def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
-    takes_s: float, at_once: int
+    takes_s: float, at_once: int, clock: WorkedTime
 ) -> None:
     """Callbacks whose turn never ends delay no other."""
     count = 300
@@ -125,9 +143,7 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
                 def serve(number: int = number) -> None:
                     in_turn[-1] += 1
                     served[number] += 1
-                    ends_at = time.monotonic() + takes_s
-                    while time.monotonic() < ends_at:
-                        pass
+                    clock.work(takes_s)
 
                 loop.add_reader(ours, serve)
                 stack.callback(loop.remove_reader, ours)

@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from rig.waiting import wait_until
 from storage.samples import append, create, open_logs
 
 _RECORDS, _RECORD_BYTES = 24, 1_000_000
+_BUFFER_BYTES = 1 << 20
 
 
 @contextmanager
@@ -105,14 +106,18 @@ def test_very_many_small_slices_are_read_and_sent_in_turns(
 
 
 class Memory:
-    """Stands between a broker and its files: what is in memory, what waited for a disk."""
+    """Stands between a broker and its files: what is in memory, what waited for a disk.
+
+    All is in memory until the peer takes no more at once. From then on only that is which a
+    thread has brought.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_cold = False
         self.read = threading.Event()
         self.may_read = threading.Event()
         self.may_read.set()
-        self.held_from = 0  # position in the file
+        self.held_from = 0  # reads that go beyond this position in the file wait for `may_read`
         self._loop_thread = threading.get_ident()
         self._brought: set[int] = set()
         self._read_at = Files.read_at
@@ -123,7 +128,11 @@ class Memory:
         def send(channel: PlainChannel, descriptor: int, position: int, size: int) -> int:
             # Of what is sent nothing may be cold but what a call sends beyond what it was to.
             assert self._is_resident(position), "waits for the disk"
-            return send_file(channel, descriptor, position, size)
+            try:
+                return send_file(channel, descriptor, position, size)
+            except BlockingIOError:
+                self.is_cold = True
+                raise
 
         monkeypatch.setattr(PlainChannel, "send_file", send)
 
@@ -133,11 +142,27 @@ class Memory:
     def _bring(self, files: Files, descriptor: int, length: int, position: int) -> bytes:
         if self.is_cold and length > 10_000:
             assert threading.get_ident() != self._loop_thread
-            if position >= self.held_from:
+            if position + length > self.held_from:
                 self.read.set()
-                assert self.may_read.wait(20)
+                assert self.may_read.wait(60)
             self._brought |= set(range(position >> 17, (position + length >> 17) + 1))
         return bytes(self._read_at(files, descriptor, length, position))
+
+
+@asynccontextmanager
+async def _slow_peer(
+    tmp_path: Path,
+) -> AsyncIterator[tuple[Broker, asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A broker with 24 MB, and a peer: what lies between them takes a few of those at most."""
+    # The system lets its own buffers grow to 32 MB, which is all of it.
+    async with running(tmp_path, socket_send_buffer_bytes=str(_BUFFER_BYTES)) as broker:
+        await _fill(broker)
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        sock.connect(("127.0.0.1", broker.listeners[0].port))
+        reader, writer = await asyncio.open_connection(sock=sock)
+        yield broker, reader, writer
+        writer.close()
 
 
 async def _fill(broker: Broker) -> None:
@@ -164,15 +189,12 @@ def test_what_left_memory_while_a_slow_peer_waited_is_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await _fill(broker)
+        async with _slow_peer(tmp_path) as (_, reader, writer):
             memory = Memory(monkeypatch)
-            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
             writer.write(_fetch())
+            await _until(lambda: memory.is_cold, "the socket to take no more")
             size = int.from_bytes(await reader.readexactly(4), "big")
-            memory.is_cold = True  # by now the socket has taken all that it can
             answer = await asyncio.wait_for(reader.readexactly(size), 60)
-            writer.close()
             assert memory.read.is_set()
             for number in range(_RECORDS):
                 assert bytes([number]) * _RECORD_BYTES in answer
@@ -191,18 +213,12 @@ def test_a_file_is_kept_until_the_thread_that_reads_it_is_done(
         release(piece)
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await _fill(broker)
+        async with _slow_peer(tmp_path) as (broker, _, writer):
             memory = Memory(monkeypatch)
-            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
-            writer.write(_fetch())
-            await reader.readexactly(4)
-            memory.is_cold = True
             memory.may_read.clear()
-            reading = asyncio.create_task(reader.readexactly(1 << 28))
+            writer.write(_fetch())
             await _until(memory.read.is_set, "a thread that reads")
             monkeypatch.setattr(FileSlice, "release", note)
-            reading.cancel()
             writer.close()
             await _until(lambda: not broker.server._connections, "the end of the connection")
             assert not released
@@ -217,17 +233,18 @@ def test_what_waited_behind_a_cold_file_goes_on_when_all_is_sent(
 ) -> None:
     """Nothing else would start those requests: the peer sent them all, and took every answer."""
     requests = 1000
+    # What the thread brings last is little enough for the socket to take it at once.
+    monkeypatch.setattr("drumlin.broker.outbox._SENDFILE_STEP", _BUFFER_BYTES // 4)
 
     async def run() -> None:
-        async with running(tmp_path) as broker:
-            await _fill(broker)
+        async with _slow_peer(tmp_path) as (broker, reader, writer):
             memory = Memory(monkeypatch)
-            reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
-            writer.write(_fetch())
-            size = int.from_bytes(await reader.readexactly(4), "big")
-            memory.is_cold = True
+            # Nothing is sent that was not read, so some read goes to the end.
+            memory.held_from = _RECORDS * _RECORD_BYTES
             memory.may_read.clear()
-            memory.held_from = size - (1 << 20)
+            writer.write(_fetch())
+            await _until(lambda: memory.is_cold, "the socket to take no more")
+            size = int.from_bytes(await reader.readexactly(4), "big")
             answer = asyncio.create_task(reader.readexactly(size))
             await _until(memory.read.is_set, "a thread that reads the end of it")
             for number in range(requests):
@@ -243,6 +260,5 @@ def test_what_waited_behind_a_cold_file_goes_on_when_all_is_sent(
                 size = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), 20), "big")
                 answered = await reader.readexactly(size)
                 assert int.from_bytes(answered[:4], "big") == number
-            writer.close()
 
     asyncio.run(run())

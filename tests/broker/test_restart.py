@@ -88,7 +88,7 @@ def test_what_was_acknowledged_outlives_a_kill(server: DrumlinServer) -> None:
     assert epochs == {1}
 
 
-def test_max_connections_can_be_changed_while_running(server: DrumlinServer) -> None:
+def test_connections_per_address_can_be_changed_while_running(server: DrumlinServer) -> None:
     set_for_all(server, "max.connections.per.ip", "1")
     with server.connect() as first:
         first.ask("api_versions", 0)

@@ -23,7 +23,7 @@ from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.database import FILE_NAME, Database
 from rig.batches import batch
-from rig.drumlin_server import DrumlinServer, server_command
+from rig.drumlin_server import SERVER_PROPERTIES, DrumlinServer, server_command
 from rig.messages import render
 from rig.ports import free_ports
 from rig.waiting import wait_until
@@ -283,3 +283,19 @@ def test_a_second_try_in_the_same_process(tmp_path: Path) -> None:
             assert broker.listeners[0].port
 
     asyncio.run(run())
+
+
+def test_a_server_starts_with_the_properties_of_apache_kafka(tmp_path: Path) -> None:
+    """And says once which of them do nothing here."""
+    server = DrumlinServer(tmp_path, properties_file=SERVER_PROPERTIES)
+    with contextlib.closing(server):
+        server.start()
+        with server.connect() as client:
+            assert client.ask("metadata", 12, topics=[]).controller_id == 1
+        server.stop()
+    lines = [line for line in server.said().splitlines() if "without effect here: " in line]
+    (line,) = lines
+    keys = line.partition("without effect here: ")[2].split(", ")
+    assert keys == sorted(keys)
+    assert {"controller.quorum.bootstrap.servers", "process.roles"} <= set(keys)
+    assert not {"log.dirs", "node.id", "num.partitions", "socket.send.buffer.bytes"} & set(keys)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from drumlin import turns as turns_module
+from drumlin.broker import connection, loop_watch
 from drumlin.broker.channel import PlainChannel
 from drumlin.broker.connection import Connection
 from drumlin.broker.later import GivingUp, Later
@@ -21,17 +24,24 @@ from drumlin.turns import TURN_S, Rounds, Turns, Work
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES
 from rig.waiting import eventually
+from rig.worked_time import WorkedTime
 
 _SENT = 2_000
 _LIMIT_S = 5.0
 _ANSWER_BYTES = 128 * 1024
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WorkedTime:
+    return WorkedTime(monkeypatch, connection, loop_watch, turns_module)
+
+
 class CountingRouter:
     """Takes requests that want no answer, for a tenth of a millisecond each."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: WorkedTime) -> None:
         self.taken = 0
+        self._clock = clock
         self.rounds = Rounds()
         self.giving_up = GivingUp()
 
@@ -40,16 +50,14 @@ class CountingRouter:
 
     def dispatch(self, _connection: Connection, _frame: memoryview) -> None:
         self.taken += 1
-        ends_at = time.monotonic() + TURN_S / 20
-        while time.monotonic() < ends_at:
-            pass
+        self._clock.work(TURN_S / 20)
 
     def finish_woken(self) -> None:
         return
 
 
 class Pair:
-    """A connection over a socket whose other end is ours."""
+    """A connection over a socket whose other end is ours; both are closed with it."""
 
     def __init__(self, router: Any, channel: type[PlainChannel] = PlainChannel) -> None:
         listening = socket.create_server(("127.0.0.1", 0))
@@ -68,69 +76,76 @@ class Pair:
             on_close=self.ended.append,
         )
 
+    def __enter__(self) -> Self:
+        return self
 
-def test_requests_without_an_answer_do_not_all_start_in_one_turn() -> None:
+    def __exit__(self, *_: object) -> None:
+        self.connection.close(None)
+        self.peer.close()
+
+
+async def _turn_by_turn(condition: Callable[[], bool]) -> None:
+    """Until the first turn of the loop after which it holds."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+def test_requests_without_an_answer_do_not_all_start_in_one_turn(clock: WorkedTime) -> None:
     async def run() -> None:
-        router = CountingRouter()
-        pair = Pair(router)
-        pair.peer.sendall(b"\0\0\0\4abcd" * _SENT)
-        taken_before = 0
-        async with asyncio.timeout(20):
-            while router.taken < _SENT:
-                await asyncio.sleep(0)
-                assert router.taken - taken_before <= 21
-                taken_before = router.taken
-        pair.connection.close(None)
-        pair.peer.close()
+        router = CountingRouter(clock)
+        with Pair(router) as pair:
+            pair.peer.sendall(b"\0\0\0\4abcd" * _SENT)
+            taken_before = 0
+            async with asyncio.timeout(20):
+                while router.taken < _SENT:
+                    await asyncio.sleep(0)
+                    assert router.taken - taken_before <= 21
+                    taken_before = router.taken
 
     asyncio.run(run())
 
 
-def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other() -> None:
-    """Each has hundreds of requests waiting: not all of them are served in the same turn."""
+def test_many_connections_with_much_to_do_take_their_turns_one_after_the_other(
+    clock: WorkedTime,
+) -> None:
+    """Each has hundreds of requests waiting: not all of them go on in the same turn."""
 
     async def run() -> None:
-        router = CountingRouter()
-        pairs = [Pair(router) for _ in range(12)]
-        for pair in pairs:
-            pair.peer.sendall(b"\0\0\0\4abcd" * 200)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)  # each has received all, and started some
-        taken_before = router.taken
-        async with asyncio.timeout(20):
-            while router.taken < 12 * 200:
-                await asyncio.sleep(0)
-                assert router.taken - taken_before <= 2 * 21
-                taken_before = router.taken
-        for pair in pairs:
-            pair.connection.close(None)
-            pair.peer.close()
+        router = CountingRouter(clock)
+        with ExitStack() as stack:
+            pairs = [stack.enter_context(Pair(router)) for _ in range(12)]
+            for pair in pairs:
+                pair.peer.sendall(b"\0\0\0\4abcd" * 200)
+            # Each has received all, and started some.
+            await _turn_by_turn(lambda: all(pair.connection.moved_bytes for pair in pairs))
+            taken_before = router.taken
+            async with asyncio.timeout(20):
+                while router.taken < 12 * 200:
+                    await asyncio.sleep(0)
+                    assert router.taken - taken_before <= 2 * 21
+                    taken_before = router.taken
 
     asyncio.run(run())
 
 
-def test_many_who_begin_in_the_same_turn_begin_with_little() -> None:
+def test_many_who_begin_in_the_same_turn_begin_with_little(clock: WorkedTime) -> None:
     """All have sent hundreds of requests: the first of them has a turn, the others have less."""
 
     async def run() -> None:
-        router = CountingRouter()
-        pairs = [Pair(router) for _ in range(12)]
-        for pair in pairs:
-            pair.peer.sendall(b"\0\0\0\4abcd" * 200)
-        for _ in range(10):
-            await asyncio.sleep(0)
-            if router.taken:
-                break
-        assert 0 < router.taken <= 21 + 11 * 4
-        for pair in pairs:
-            pair.connection.close(None)
-            pair.peer.close()
+        router = CountingRouter(clock)
+        with ExitStack() as stack:
+            pairs = [stack.enter_context(Pair(router)) for _ in range(12)]
+            for pair in pairs:
+                pair.peer.sendall(b"\0\0\0\4abcd" * 200)
+            await _turn_by_turn(lambda: router.taken > 0)
+            assert 0 < router.taken <= 21 + 11 * 4
 
     with asyncio.Runner(loop_factory=LoopWatch().new_loop) as runner:
         runner.run(run())
 
 
-def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
+def test_very_many_who_may_send_much_do_not_all_send_in_one_turn(clock: WorkedTime) -> None:
     """Readers that come at the same moment, each with a large answer."""
 
     class AnsweringRouter(CountingRouter):
@@ -142,24 +157,25 @@ def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
         def send(self, parts: Any, *, more: bool) -> int:
             nonlocal sent
             sent += 1
-            time.sleep(TURN_S / 4)
+            clock.work(TURN_S / 4)
             return super().send(parts, more=more)
 
     async def scenario() -> None:
-        router = AnsweringRouter()
-        pairs = [Pair(router, SlowChannel) for _ in range(30)]
-        for pair in pairs:
-            pair.peer.sendall(b"\0\0\0\2ab")
-        most = before = 0
-        while sent < len(pairs):
-            await asyncio.sleep(0)
-            most, before = max(most, sent - before), sent
-        assert router.taken == len(pairs)
-        assert most <= 8
-        for pair in pairs:
-            pair.connection.close(None)
-            assert len(pair.peer.recv(_ANSWER_BYTES, socket.MSG_WAITALL)) == _ANSWER_BYTES
-            pair.peer.close()
+        router = AnsweringRouter(clock)
+        with ExitStack() as stack:
+            pairs = [stack.enter_context(Pair(router, SlowChannel)) for _ in range(30)]
+            for pair in pairs:
+                pair.peer.sendall(b"\0\0\0\2ab")
+            most = before = 0
+            async with asyncio.timeout(20):
+                while sent < len(pairs):
+                    await asyncio.sleep(0)
+                    most, before = max(most, sent - before), sent
+            assert router.taken == len(pairs)
+            assert most <= 8
+            for pair in pairs:
+                pair.connection.close(None)
+                assert len(pair.peer.recv(_ANSWER_BYTES, socket.MSG_WAITALL)) == _ANSWER_BYTES
 
     sent = 0
     watch = LoopWatch()
@@ -167,21 +183,22 @@ def test_very_many_who_may_send_much_do_not_all_send_in_one_turn() -> None:
         runner.run(scenario())
 
 
-def test_what_came_before_a_broken_request_is_answered_however_long_the_turn() -> None:
+def test_what_came_before_a_broken_request_is_answered_however_long_the_turn(
+    clock: WorkedTime,
+) -> None:
     class BreakingRouter(CountingRouter):
         def dispatch(self, _connection: Connection, _frame: memoryview) -> Any:
             self.taken += 1
             if self.taken == 2:
                 raise MalformedMessage("it is broken")
-            time.sleep(TURN_S * 0.75)
+            clock.work(TURN_S * 0.75)
             return [bytes(_ANSWER_BYTES)]
 
     async def scenario() -> None:
-        pair = Pair(BreakingRouter())
-        pair.peer.sendall(b"\0\0\0\2ab\0\0\0\2cd")
-        receiving = asyncio.to_thread(pair.peer.recv, 2 * _ANSWER_BYTES, socket.MSG_WAITALL)
-        assert len(await receiving) == _ANSWER_BYTES
-        pair.peer.close()
+        with Pair(BreakingRouter(clock)) as pair:
+            pair.peer.sendall(b"\0\0\0\2ab\0\0\0\2cd")
+            receiving = asyncio.to_thread(pair.peer.recv, 2 * _ANSWER_BYTES, socket.MSG_WAITALL)
+            assert len(await receiving) == _ANSWER_BYTES
 
     with asyncio.Runner(loop_factory=LoopWatch().new_loop) as runner:
         runner.run(scenario())
@@ -229,10 +246,10 @@ def _steps(count: int) -> Work[int]:
 
 
 def test_a_connection_ends_for_everybody_although_one_fails(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
 ) -> None:
     async def run() -> None:
-        pair = Pair(CountingRouter())
+        pair = Pair(CountingRouter(clock))
         told: list[str] = []
 
         def fail() -> None:

@@ -263,8 +263,12 @@ def test_an_interrupt_while_a_duty_is_handed_over(
         thread.run(engine.next(None, comes_back=False))  # a piece that nothing looks at
     seen: Counter[tuple[int, int]] = Counter()
     member.consumer.seek(group_topic, 0, 0)
-    while not seen.keys() >= {(0, each) for each in range(50)}:
+
+    def are_all_seen() -> bool:
         seen.update(member.poll())
+        return seen.keys() >= {(0, each) for each in range(50)}
+
+    wait_until(are_all_seen, "all of the partition")
     member.close()
     with pytest.raises(ClientError, match="closed"):
         member.consumer.commit()
@@ -294,7 +298,8 @@ def test_a_rebalance_waits_for_who_works(
     wait_until(lambda: worker.poll(), "something to work on")
     before = worker.consumer.group_metadata()
     heir = run(lambda: Ours(group_client, group_topic, group))
-    time.sleep(0.6)  # a few heartbeats: the other must not get anything meanwhile
+    wait_until(lambda: len(group_client.describe_group(group).members) == 2, "the other to join")
+    time.sleep(0.6)  # a few heartbeats: it must not get anything meanwhile
     assert worker.consumer.group_metadata() == before
     assert not heir.assignment
     wait_until(lambda: worker.poll() is not None and heir.assignment, "the other's share")

@@ -136,9 +136,7 @@ def test_the_broker_resolves_patterns(group_client: Client, group_topic: str, gr
     feed(client, topic)
     members = Members(client, re.compile(topic[:-1] + "."), group)
     consumer = members.join(server_assignor="range")
-    batch = None
-    while batch is None:
-        batch = consumer.poll(500)
+    batch = wait_until(lambda: consumer.poll(500), "something to be read")
     assert topic_of(batch) == topic
     members.close()
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 import drumlin
+from drumlin.client import range_stream
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, CorruptData, LogEndsEarly, OffsetOutOfRange
 from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.retry import Deadline
 from drumlin.records.batch import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
@@ -26,6 +29,7 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
+from rig.worked_time import WorkedTime
 
 ABORT_MARKER = Record(0, 0, b"\x00\x00\x00\x00", bytes(6))
 COMMIT_MARKER = Record(0, 0, b"\x00\x00\x00\x01", bytes(6))
@@ -167,9 +171,13 @@ def test_a_batch_that_is_cut_off_is_fetched_again(broker: ScriptedBroker, client
     assert log.fetched == [0, 5]
 
 
-def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(broker: ScriptedBroker) -> None:
+def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A leader that was just elected gives nothing for a moment, whenever that is asked for."""
-    patience_ms = 1_000
+    patience_ms = 60_000
+    clock = WorkedTime(monkeypatch)
+    monkeypatch.setattr(range_stream, "Deadline", partial(Deadline, clock=clock.monotonic))
     log = Log(broker, [batch(0, 9, list(range(10)))], 10)
 
     async def read() -> None:
@@ -180,7 +188,9 @@ def test_the_time_of_a_slow_reader_is_not_taken_from_the_logs(broker: ScriptedBr
         await other.wait_to_fetch(48 << 20)
         wanted = OffsetRange("t", 0, 0, 10)
         stream = RangeStream(connections, wanted, "read_uncommitted", 1 << 20, memory)
-        await asyncio.sleep(patience_ms / 1000 + 0.05)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        clock.work(patience_ms / 1000 + 1)
         assert log.fetched == [], "the memory is taken"
         broker.script("fetch", lambda shape, _: fetch_response(shape, b"", 0), log.fetch)
         other.give_up()

@@ -16,8 +16,12 @@ from compaction.promises import CONFIG, call
 from compaction.random_logs import RandomLog
 from compaction.test_cleaner_cases import new_world, offsets, six_segments
 from drumlin.clock import ManualClock, SystemClock
+from drumlin.compaction import pool as pool_module
+from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
+from drumlin.storage.partition_log import PartitionLog
+from rig.waiting import wait_until
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
@@ -97,6 +101,41 @@ def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> Non
     world.logs.abandon()
 
 
+def test_changed_settings_count_from_the_next_cleaning(
+    folder: Path, pools: list[CleanerPool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that can be changed in a running broker: memory, and how long a failed log rests."""
+    used: list[CleanerSettings] = []
+
+    def noted(settings: CleanerSettings, *others: Any) -> Cleaner:
+        used.append(settings)
+        return Cleaner(settings, *others)
+
+    monkeypatch.setattr(pool_module, "Cleaner", noted)
+    files = FailingFiles()
+    world = new_world(folder, dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0), files)
+    six_segments(world)
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    changed = CleanerSettings(
+        dedupe_buffer_size=1 << 20, io_buffer_load_factor=0.5, backoff_ms=3_600_000
+    )
+    assert used[-1] != changed
+    pool.reconfigure(changed)
+    six_segments(world)
+    assert pool.run(world.log, 60)
+    assert used[-1] == changed
+    six_segments(world)
+    files.fail("write_at", code=errno.ENOSPC)
+    assert pool.run(world.log, 60)
+    files.heal()
+    world.clock.advance_ms(3_599_000)
+    assert not pool._is_free(world.log), "it rests for an hour"
+    world.clock.advance_ms(1_001)
+    assert pool._is_free(world.log)
+    world.logs.abandon()
+
+
 def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None:
     """A log that one of them cleans is not taken by the other, not even when it is asked for."""
     world = new_world(folder)
@@ -118,12 +157,24 @@ def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None
     world.logs.swap_segments = wait_before_swapping  # type: ignore[method-assign]
     settings = CleanerSettings(threads=2, backoff_ms=1)
     pool = CleanerPool(world.logs, call, settings, SystemClock())
+    take_forced, looks = pool._take_forced, 0
+
+    def take() -> PartitionLog | None:
+        nonlocal looks
+        taken = take_forced()
+        looks += 1
+        return taken
+
+    pool._take_forced = take  # type: ignore[method-assign]
     pools.append(pool)
     pool.start()
     assert inside.acquire(timeout=60)
     asked = threading.Thread(target=pool.run, args=(world.log, 60))
     asked.start()
-    assert not inside.acquire(timeout=0.2)  # the other thread rests; it has nothing to take
+    wait_until(lambda: world.log in pool._forced, "the log to be asked for")
+    before = looks
+    wait_until(lambda: looks >= before + 3, "the other thread to look for something to clean")
+    assert not inside.acquire(blocking=False)  # it has nothing to take
     assert pool.status(world.log).is_being_cleaned
     go_on.set()
     asked.join(60)
@@ -162,7 +213,7 @@ def test_a_failed_log_dir_leaves_the_others_alone(folder: Path, pools: list[Clea
 def test_a_thread_outlives_what_nobody_has_thought_of(
     folder: Path, pools: list[CleanerPool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = new_world(folder)
+    world = new_world(folder, dataclasses.replace(CONFIG, min_cleanable_dirty_ratio=1.0))
     six_segments(world)
     swap_segments = world.logs.swap_segments
 
@@ -172,10 +223,9 @@ def test_a_thread_outlives_what_nobody_has_thought_of(
 
     world.logs.swap_segments = fail_once  # type: ignore[method-assign]
     pool = started(world, pools)
-    pool.run(world.log, 60)
-    if pool.uncleanable:  # it is given up until an operator asks
-        assert "a mistake of ours" in pool.uncleanable["t", 0]
-        assert pool.run(world.log, 60)
+    assert pool.run(world.log, 60)
+    assert "a mistake of ours" in pool.uncleanable["t", 0]  # given up until an operator asks
+    assert pool.run(world.log, 60)
     assert pool.uncleanable == {}
     assert len(offsets(world.log)) == 8
     assert "does not know what to do" in caplog.text

@@ -14,6 +14,7 @@ from drumlin.config.keys import broker_keys
 from drumlin.config.listeners import Listener
 from drumlin.config.sources import read_environment, read_properties_file
 from drumlin.config.values import ValueType
+from rig.drumlin_server import SERVER_PROPERTIES
 
 _HINTS = {
     ValueType.BOOLEAN: "bool",
@@ -101,6 +102,8 @@ def test_other_synonyms() -> None:
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", 'advertised.listeners = "PLAINTEXT://0.0.0.0:1": 0.0.0.0 is no address that a client can connect to; give a real one'),
         ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
         ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must not be set, as there are no access rights here: every client may do everything'),
+        ("super.users", "User:admin", 'super.users = "User:admin": must not be set, as there are no access rights here: every client may do everything'),
+        ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": can only be true, as there are no access rights here: every client may do everything'),
         ("create.topic.policy.class.name", "P", 'create.topic.policy.class.name = "P": must not be set, as policies are not served: any topic can be created'),
         ("alter.config.policy.class.name", "P", 'alter.config.policy.class.name = "P": must not be set, as policies are not served: any configuration can be set'),
         ("log.segment.byte", "1", 'log.segment.byte = "1": no such configuration key; did you mean log.segment.bytes?'),
@@ -130,7 +133,7 @@ def test_keys_without_effect_are_named() -> None:
             "zookeeper.connect": "localhost:2181",
             "inter.broker.protocol.version": "2.8",
             "num.io.threads": "8",
-            "super.users": "User:admin",
+            "allow.everyone.if.no.acl.found": "true",
             "listener.name.internal.ssl.keystore.location": "/keys",
             "rsm.config.anything": "x",
             "num.partitions": "3",
@@ -138,36 +141,17 @@ def test_keys_without_effect_are_named() -> None:
     )
     assert config.num_partitions == 3
     assert config.without_effect == (
+        "allow.everyone.if.no.acl.found",
         "inter.broker.protocol.version",
         "listener.name.internal.ssl.keystore.location",
         "num.io.threads",
         "rsm.config.anything",
-        "super.users",
         "zookeeper.connect",
     )
 
 
-KRAFT = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.bootstrap.servers=localhost:9093
-listeners=PLAINTEXT://:9092,CONTROLLER://:9093
-inter.broker.listener.name=PLAINTEXT
-advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
-num.network.threads=3
-socket.send.buffer.bytes=102400
-log.dirs=/tmp/kraft-combined-logs
-num.recovery.threads.per.data.dir=1
-log.retention.hours=168
-"""
-
-
-def test_a_real_properties_file_starts(tmp_path: Path) -> None:
-    path = tmp_path / "server.properties"
-    path.write_text(KRAFT)
-    config = BrokerConfig.load(read_properties_file(path))
+def test_a_real_properties_file_is_taken() -> None:
+    config = BrokerConfig.load(read_properties_file(SERVER_PROPERTIES))
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert config.advertised_listeners == (Listener("PLAINTEXT", "localhost", 9092),)
     assert config.log_dirs == ("/tmp/kraft-combined-logs",)

@@ -54,6 +54,22 @@ def test_append_rules() -> None:
     assert LogConfig().append_rules().compression_level is None
 
 
+@pytest.mark.parametrize(("codec", "default"), [("gzip", -1), ("lz4", 9), ("zstd", 3)])
+def test_each_codec_has_a_level_of_its_own(codec: str, default: int) -> None:
+    levels = {"compression.gzip.level": "1", "compression.lz4.level": "2"}
+    levels |= {"compression.zstd.level": "-5"}
+    given = log_config({"compression.type": codec, **levels}, {}).append_rules()
+    assert str(given.compression_level) == levels[f"compression.{codec}.level"]
+    rules = log_config({"compression.type": codec}, {}).append_rules()
+    assert rules.compression_level == default
+
+
+@pytest.mark.parametrize("codec", ["snappy", "uncompressed", "producer"])
+def test_other_codecs_have_no_level(codec: str) -> None:
+    rules = log_config({"compression.type": codec, "compression.lz4.level": "2"}, {}).append_rules()
+    assert rules.compression_level is None
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -15,6 +15,7 @@ class Allowed(NamedTuple):
 
     path: str  # a regular expression for the whole path
     reason: str
+    told: str  # words of docs/compatibility.md, where a user finds it
     api: str | None = None
     about: str = r".*"  # a regular expression for the script's note
 
@@ -65,26 +66,34 @@ _OWN_DEFAULTS = "|".join(
 )
 
 ALLOWED = (
-    Allowed(rf"api_keys\[(?!({_SERVED})\]).*", "what is not served is not advertised"),
+    Allowed(
+        rf"api_keys\[(?!({_SERVED})\]).*",
+        "what is not served is not advertised",
+        told="lists no API that is not served",
+    ),
     Allowed(
         r".*",
         "an unknown topic id is that topic's error; in Apache Kafka the whole request fails",
         api="share_fetch",
         about="an unknown topic id",
+        told="that is the topic's error alone",
     ),
     Allowed(
         r"topics\[.*\]\.partitions\[\d+ #\d+\].*",
         "a partition is described once: it may have a million producers, and be named as often",
         api="describe_producers",
+        told="a partition is described once, however often it is named",
     ),
     Allowed(
         rf"(supported_features|finalized_features)\[({_OWN_FEATURES})\].*",
         "KRaft and its metadata log are not here, nor are streams groups",
+        told="nor are streams groups",
     ),
     Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
         r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",
+        told="shows `min.insync.replicas` as a default",
     ),
     Allowed(
         r".*",
@@ -92,49 +101,62 @@ ALLOWED = (
         "nor deleted for all",
         api="incremental_alter_configs",
         about=r"'1?' min\.insync\.replicas.*",
+        told="takes any `min.insync.replicas`",
     ),
     Allowed(
         r".*",
         "telemetry of clients is not collected: a subscription to it would be a false promise",
         about="client metrics",
+        told="of client metrics are INVALID_REQUEST",
     ),
-    Allowed(r".*\.documentation", "keys are described where they have an effect here"),
+    Allowed(
+        r".*\.documentation",
+        "keys are described where they have an effect here",
+        told="explains the keys that have an effect here",
+    ),
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_SETTINGS})\].*",
         "each broker has its own addresses and directories, and KRaft a controller's; "
         "listeners of a running Drumlin cannot be changed",
         api="describe_configs",
+        told="addresses and directories are each broker's own",
     ),
     Allowed(
         rf"results\[4 .*\.configs\[({_OWN_DEFAULTS})\]\.synonyms.*",
         "with the embedded store there is one broker: internal topics have one replica by default; "
         "and socket buffers have another default",
         api="describe_configs",
+        told="internal topics have one replica by default",
     ),
     Allowed(
         r".*\.configs\[socket\.(send|receive)\.buffer\.bytes\]\.value",
         "socket buffers are sized by the system unless configured: large fetches are faster so",
         api="describe_configs",
+        told="`socket.send.buffer.bytes` and `socket.receive.buffer.bytes` are -1",
     ),
     Allowed(
         r"groups\[.* #2\]",
         "what is asked for twice is answered once: names are short, answers may be long",
+        told="is answered once; Kafka answers it as often as it is named",
     ),
     Allowed(
         r"",
         "text that is not UTF-8 is malformed: with its bytes replaced it would be another's name",
         about="a topic that is not UTF-8",
+        told="text that is not UTF-8 is malformed",
     ),
     Allowed(
         r".*",
         "Kafka stores offset deltas as they are, or fails if it has to compress; "
         "readers trip over them, so they are renumbered",
         about="(offset deltas (twice the same|that start at 1)|a negative offset delta).*",
+        told="offset deltas that repeat or do not start at 0 are put in order",
     ),
     Allowed(
         r".*",
         "Kafka takes any negative size for null; only -1 means it",
         about="a key size of -2.*",
+        told="a key size of -2 is refused",
     ),
     Allowed(
         r".*",
@@ -142,6 +164,7 @@ ALLOWED = (
         about="((length beyond the limit|a varint without an end).*"
         "|(a negative timestamp|a producer id of -2), compressed again"
         "|a negative limit|an isolation level that does not exist)",
+        told="make Kafka's code fail",
     ),
     Allowed(
         r".*",
@@ -149,17 +172,20 @@ ALLOWED = (
         "both are appended",
         about="the same partition twice",
         api="produce",
+        told="both batches are appended",
     ),
     Allowed(
         r".*\.leader_epoch",
         "each stop and start of Kafka's is an election; with the embedded store there is none",
         about="after a restart",
+        told="stay the same over a clean restart",
     ),
     Allowed(
         r".*\.current_leader\..*",
         "followers, and what they are told, come with replication",
         api="fetch",
         about="a follower",
+        told="is not told the current leader yet",
     ),
     Allowed(
         r".*\.error_code",
@@ -167,6 +193,7 @@ ALLOWED = (
         "UNKNOWN_TOPIC_OR_PARTITION in place of UNKNOWN_TOPIC_ID; clients take them alike",
         about="the topic is gone",
         api="fetch",
+        told="in a session whose topic was deleted",
     ),
     Allowed(
         r".*\.(offset|timestamp)",
@@ -174,6 +201,7 @@ ALLOWED = (
         "that cannot be fetched; it is looked for among the records that are left",
         about="the newest record is deleted",
         api="list_offsets",
+        told="finds it among the records that are left",
     ),
 )
 

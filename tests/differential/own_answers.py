@@ -31,6 +31,15 @@ class OwnAnswers:
         self._is_recording = is_recording
         self._known = _read() if _FILE.exists() else {}
 
+    def knows(self, test: str) -> bool:
+        """Whether something is pinned of a test."""
+        return test in self._known
+
+    @property
+    def pinned(self) -> dict[str, Said]:
+        """All of it, by test."""
+        return self._known
+
     def check(self, test: str, allowed: Iterable[Difference]) -> str:
         """What has changed in one test's allowed differences; nothing if nothing has."""
         said = {

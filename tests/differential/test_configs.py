@@ -36,6 +36,8 @@ def test_describe_documentation(peer: Peer) -> None:
     topic = peer.topic()
     describe(peer, TOPIC, topic, ["retention.ms"], include_documentation=True)
     describe(peer, BROKER, _NODE, ["log.retention.ms"], include_documentation=True)
+    peer.note("a key without effect in Drumlin")
+    describe(peer, TOPIC, topic, ["preallocate"], include_documentation=True)
 
 
 @differential("describe_configs")

@@ -66,6 +66,28 @@ def owned(peer: Peer, topic: str, *partitions: int) -> list[dict[str, Any]]:
     return [{"topic_id": topic_id(peer, topic), "partitions": list(partitions)}]
 
 
+@differential("consumer_group_describe")
+def test_describe(peer: Peer) -> None:
+    """Groups of either kind, none, and one whose member has told all there is to tell."""
+    group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)
+    peer.await_coordinator(group)
+    join(peer, group, "member-1", topic, instance_id="instance", rack_id="rack")
+    classic = peer.unique("classic")
+    peer.await_coordinator(classic)
+    protocol = {"name": "range", "metadata": b""}
+    joining = {"group_id": classic, "session_timeout": 30_000, "rebalance_timeout": 30_000}
+    joining |= {"member_id": "", "protocol_type": "consumer", "protocols": [protocol]}
+    peer.ask_quietly("join_group", 3, **joining)
+    for names in ([group], [classic], [""], ["no-such-group"], [], [group, "no-such-group"]):
+        for is_asked in (False, True):
+            peer.ask(group_ids=names, include_authorized_operations=is_asked)
+    for epoch in (-2, -1):
+        beat(peer, group, "member-1", epoch, instance_id="instance")
+        peer.ask(group_ids=[group], include_authorized_operations=False)
+    peer.ask_quietly("delete_groups", 2, groups_names=[group])  # others list what there is
+    await_no_consumer_group(peer, group)
+
+
 @differential("consumer_group_heartbeat")
 def test_a_member_alone(peer: Peer) -> None:
     group, topic = peer.unique("group"), peer.subscribable_topic(partitions=2)

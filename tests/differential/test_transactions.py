@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from differential import described_transactions
 from differential.compare import Step
 from differential.peer import Peer
 from differential.scripts import Broker, Brokers, all_versions, differential
@@ -21,6 +22,7 @@ from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.records.record import Record, decode_records
 from drumlin.wire.errors import ErrorCode
 from rig.messages import render
+from rig.raw import RawClient
 from rig.waiting import wait_until
 
 _WAIT_S = 10.0
@@ -130,13 +132,9 @@ class Transactions:
         return producer
 
     def describe(self, *transactional_ids: str) -> None:
-        """Without those in which nothing has begun: kio cannot read their time of -1."""
-        asked = [each for each in transactional_ids if self.state(each) != "Empty"]
-        answer = self.peer.ask_quietly("describe_transactions", 0, transactional_ids=asked)
-        described = render(answer)
-        for each in described["transaction_states"]:
-            for topic in each["topics"]:
-                topic["partitions"].sort()  # Kafka has a set of them
+        with RawClient(self.peer.port) as client:
+            client.send("describe_transactions", 0, transactional_ids=list(transactional_ids))
+            described = described_transactions.read(client.receive_frame())
         self.peer.record("describe_transactions", 0, described)
 
     # -- waiting ---------------------------------------------------------------------------

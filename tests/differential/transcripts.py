@@ -53,6 +53,12 @@ class Transcripts:
             )
         return self._known[module][test]
 
+    def has(self, module: str, test: str) -> bool:
+        """Whether there is such a test, of which something is recorded."""
+        if module not in self._known:
+            self._known[module] = _load(module)
+        return test in self._known[module]
+
     def record(self, module: str, test: str, said: Any) -> None:
         """Keep it for `save`."""
         self._new.setdefault(module, {})[test] = symbolic(said)

@@ -65,12 +65,19 @@ class Move:
 
     def check_reads(self) -> None:
         """Nothing is lost; nothing is read twice but what a killed consumer had not committed."""
-        while any(
-            position < self.written
-            for consumer in self.group.consumers.values()
-            for position in consumer.positions.values()
-        ):
+
+        def is_at_the_end() -> bool:
+            positions = [
+                position
+                for consumer in self.group.consumers.values()
+                for position in consumer.positions.values()
+            ]
+            if min(positions, default=self.written) >= self.written:
+                return True
             self.group.poll(1000)
+            return False
+
+        wait_until(is_at_the_end, "all to be read", 120)
         read = Counter(self.group.read)
         assert read.keys() == {(p, n) for p in range(PARTITIONS) for n in range(self.written)}
         assert read.total() - len(read) == self.group.uncommitted_at_kills

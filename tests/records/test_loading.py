@@ -8,7 +8,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +16,7 @@ import pytest
 
 from drumlin.records.kernels import cache, loader, shipped_code
 from drumlin.records.survey import survey
+from rig.unlocked import turns_beside
 from rig.waiting import wait_until
 
 _SURVEY = """
@@ -253,19 +253,4 @@ def test_kernels_run_without_the_gil() -> None:
     count = 10_000_000
     body = bytes([12, 0, 0, 0, 1, 1, 0]) * count
     assert loader.record_kernels.require() is not None
-
-    def work() -> None:
-        for _ in range(4):
-            survey(body, count, 0)
-
-    turns, interval = 0, sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # no thread has to hand the GIL over
-    try:
-        thread = threading.Thread(target=work)
-        thread.start()
-        while thread.is_alive():
-            turns += 1
-            time.sleep(0.0001)
-    finally:
-        sys.setswitchinterval(interval)
-    assert turns > 20
+    assert turns_beside(lambda: survey(body, count, 0), 21) > 20

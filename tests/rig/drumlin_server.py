@@ -12,6 +12,9 @@ from rig.process import BrokerProcess
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
+#: What whoever comes from Apache Kafka has.
+SERVER_PROPERTIES = Path(__file__).with_name("server.properties")
+
 
 def server_command(data: Path, port: int, settings: Mapping[str, str] | None = None) -> list[str]:
     """The command line of one server."""
@@ -25,11 +28,17 @@ def server_command(data: Path, port: int, settings: Mapping[str, str] | None = N
 class DrumlinServer(BrokerProcess):
     """One server on one data directory; it keeps its port when it is started again."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        properties_file: Path | None = None,
+    ) -> None:
         super().__init__(directory / "drumlin.out")
         self.data = directory / "data"
         self.port = free_ports(1)[0]
         self.settings = dict(settings or {})
+        self.properties_file = properties_file
 
     @property
     def address(self) -> str:
@@ -38,7 +47,8 @@ class DrumlinServer(BrokerProcess):
     def start(self, timeout_s: float = 30.0) -> None:
         """Start, and wait for the line that says it is ready."""
         said_before = len(self.said())
-        self.launch(server_command(self.data, self.port, self.settings))
+        command = server_command(self.data, self.port, self.settings)
+        self.launch(command + ([str(self.properties_file)] if self.properties_file else []))
         self.await_ready_line(re.escape(self.address), said_before, timeout_s)
 
     def await_ready_line(

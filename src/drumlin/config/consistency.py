@@ -55,9 +55,12 @@ _KEYS_AND_CERTIFICATES: Final = re.compile(
 )
 
 
+_NO_RIGHTS: Final = "there are no access rights here: every client may do everything"
+
 #: Keys that guard a cluster, and what would happen if they were accepted without an effect.
 _GUARDS: Final = {
-    "authorizer.class.name": "there are no access rights here: every client may do everything",
+    "authorizer.class.name": _NO_RIGHTS,
+    "super.users": _NO_RIGHTS,
     "create.topic.policy.class.name": "policies are not served: any topic can be created",
     "alter.config.policy.class.name": "policies are not served: any configuration can be set",
 }
@@ -72,6 +75,9 @@ def check_guards(given: _Given) -> None:
     for name, danger in _GUARDS.items():
         if given.get(name, "").strip():
             raise _refused(name, given, f"must not be set, as {danger}")
+    name = "allow.everyone.if.no.acl.found"
+    if given.get(name, "true").strip().lower() != "true":
+        raise _refused(name, given, f"can only be true, as {_NO_RIGHTS}")
 
 
 def check_together(values: _Values, given: _Given) -> None:

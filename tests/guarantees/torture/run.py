@@ -190,5 +190,5 @@ def _judge_generation(result: Result, history: History) -> None:
         result.complaints.append(
             f"{JAVA} has the epoch {result.java_epoch} after {of_java} commits: it is not of v2"
         )
-    elif of_java < 1:
-        result.shortfall = f"{JAVA} has committed nothing"
+    elif of_java < max(1, result.plan.transactions_min // 4):
+        result.shortfall = f"{JAVA} has committed {of_java} times, which is too little"
