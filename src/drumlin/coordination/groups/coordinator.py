@@ -1,5 +1,6 @@
-"""The group coordinator: finds the group, lets it decide, and waits for the log.
+"""The group coordinator: finds the group that a request is for, and the part that carries it out.
 
+It owns the parts and puts them together. It never decides for a group, and appends nothing itself.
 All state changes run on the event loop without awaiting; only answers wait, for other members
 or for the log. So requests take effect in the order in which they arrive.
 """

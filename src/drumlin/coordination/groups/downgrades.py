@@ -2,7 +2,8 @@
 
 The last member of the consumer protocol has left; the others stay in the consumer group, as
 `consumer/classic_members.py` has it. A classic group is made beside it, and takes its place in one
-step, as in `upgrades.py`. If that fails, the consumer group stays.
+step, as in `upgrades.py`. If that fails, the consumer group stays. Whether it is to be
+done is decided in `consumer/conversion.py`, and never here.
 """
 
 from __future__ import annotations

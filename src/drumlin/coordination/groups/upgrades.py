@@ -5,6 +5,9 @@ the records are appended, and the new group replaces the classic one in the step
 to count. If the classic group changed meanwhile, the conversion starts again. If that happens
 repeatedly, its members are told to retry later, so that the conversion ends. A member that sends no
 heartbeat meanwhile stays: in the new group it has a whole session timeout to send one.
+
+It owns the step in which one group takes the other's place. What a converted group says, and
+whether it may be converted, is decided in `consumer/conversion.py`, and never here.
 """
 
 from __future__ import annotations
