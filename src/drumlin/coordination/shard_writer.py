@@ -88,7 +88,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
     async def write_confirmed(
         self, shard: Shard, records: Sequence[StateRecord], reserve_bytes: int = 0
     ) -> None:
-        """As `write`, but the records are taken over once all in-sync replicas have them.
+        """Like `write`, but the records are taken over once all in-sync replicas have them.
 
         For decisions that must not be acted on earlier. `reserve_bytes`: a record that is longer
         by that must fit, too.
@@ -157,7 +157,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         last: Callable[[], tuple[Sequence[StateRecord], T]],
         take_over: Callable[[T], None],
     ) -> Work[Confirmation | None]:
-        """As `write`, for very many records, none of which may count before all do.
+        """Like `write`, for very many records that take effect together.
 
         `last` says with which records they end, when they are appended, and gives what
         `take_over` takes over of all of them.
@@ -234,7 +234,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
             raise KafkaError(ErrorCode.not_coordinator)
 
     def check_leads(self, shard: Shard) -> None:
-        """As `check_is_ours`, and that requests are served.
+        """Like `check_is_ours`, and that requests are served.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.

@@ -47,7 +47,7 @@ class StateForm(Generic[Shard, Loaded, StateRecord]):
 
 @dataclass(frozen=True, slots=True)
 class StateLimits:
-    """The part of the configuration that all coordinators have, read anew each time.
+    """The part of the configuration that all coordinators have, read again each time.
 
     first_partition_count(): how many partitions the topic will have, before it exists.
     timeout_ms(): how long replicas may take to have a record.

@@ -78,7 +78,7 @@ class ClassicProtocol:
         if modern is not None and modern.members:
             return self._consumers.join(shard, modern, request)
         if modern is not None:
-            self._writer.write(shard, modern.tombstones())  # it begins anew, as a classic group
+            self._writer.write(shard, modern.tombstones())  # it starts again, as a classic group
         group = shard.classic_group(group_id)
         is_new = group is None
         if group is None:

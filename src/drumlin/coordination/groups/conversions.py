@@ -1,7 +1,7 @@
 """Which groups are being made groups of another kind, step by step.
 
 The new group is made beside the old one, which serves its members meanwhile; if that changes, all
-begins anew. If this happens again and again, the old group is held: its members are told to retry
+starts again. If this happens again and again, the old group is held: its members are told to retry
 later, so that it ends. This owns which groups these are. How they are converted is not known here.
 """
 

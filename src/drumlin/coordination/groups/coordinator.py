@@ -469,7 +469,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
     ) -> Work[Written[None]]:
-        """As `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
+        """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
         confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
         return self._log.written(None, confirmation)
 

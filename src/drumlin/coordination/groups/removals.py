@@ -78,7 +78,7 @@ class Removals:
                 return False
             count += len(records)
             if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
-                return False  # its present leader begins anew
+                return False  # its present leader starts again
         if count:
             _log.info("partition %d: %d records removed: %s", partition, count, what)
         return True

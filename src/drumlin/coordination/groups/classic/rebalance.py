@@ -190,7 +190,7 @@ class Rebalance:
         self._timers.schedule(DeadlineKind.JOIN, EMPTIED_AGAIN_MS)
 
     def cancel(self) -> None:
-        """The group is gone: wait for nobody."""
+        """The group is gone: it waits for no member."""
         self._timers.cancel(DeadlineKind.JOIN)
         self._timers.cancel(DeadlineKind.SYNC)
 
