@@ -43,6 +43,16 @@ _IMPATIENT = {
     "group.consumer.heartbeat.interval.ms": "200",
 }
 
+#: Layers whose tests leave no socket and no file to the garbage collector: one that is found is
+#: an error, if perhaps of another test of its file.
+_TIDY = tuple(
+    f"tests/{layer}/"
+    for layer in (
+        *("records", "wire", "config", "coordination"),
+        *("storage", "compaction", "metadata", "peer"),
+    )
+)
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Servers that tests start are not to see what is said to the tests: they would warn of it."""
@@ -66,6 +76,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order(item.nodeid))
+    for item in items:
+        if item.nodeid.startswith(_TIDY):
+            for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+                item.add_marker(pytest.mark.filterwarnings(f"error::{kind}"))
 
 
 @pytest.hookimpl(optionalhook=True)

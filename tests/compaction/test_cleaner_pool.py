@@ -174,6 +174,8 @@ def test_two_threads_and_one_log(folder: Path, pools: list[CleanerPool]) -> None
     wait_until(lambda: world.log in pool._forced, "the log to be asked for")
     before = looks
     wait_until(lambda: looks >= before + 3, "the other thread to look for something to clean")
+    # It rests between its looks, as does whoever asked: neither takes the processor meanwhile.
+    wait_until(lambda: len(pool._wake._waiters) == 2, "the other thread to rest")  # type: ignore[attr-defined]
     assert not inside.acquire(blocking=False)  # it has nothing to take
     assert pool.status(world.log).is_being_cleaned
     go_on.set()

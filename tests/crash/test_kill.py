@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from crash.conftest import MakeServer
 from crash.idempotent_producer import IdempotentProducer
 from crash.requests import await_coordinator, commit, committed, create_topic, read_all
-from rig.depth import so_many
+from rig.depth import seeds, so_many
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
@@ -27,7 +27,8 @@ def _numbers(values: list[bytes]) -> list[int]:
     return [int(value.rstrip(b".")) for value in values]
 
 
-def test_idempotent_producers_through_kills(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_idempotent_producers_through_kills(make_server: MakeServer, seed: int) -> None:
     server = make_server({"offsets.topic.num.partitions": "2"})
     partitions = range(3)
     with server.connect() as client:
@@ -36,7 +37,7 @@ def test_idempotent_producers_through_kills(make_server: MakeServer) -> None:
     producers = [IdempotentProducer(server.port, "t", each) for each in partitions]
     for producer in producers:
         producer.start()
-    chance = random.Random(20131)
+    chance = random.Random(20131 + seed)
     for number in range(_KILLS):
         with server.connect() as client:
             await_coordinator(client, "g")

@@ -6,17 +6,19 @@ import random
 import threading
 import time
 
+import pytest
+
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.errors import ErrorCode
 from rig.batches import Batch, Rec
 from rig.compacted_topic import CLEANED_S, read, status
-from rig.depth import so_many
+from rig.depth import seeds, so_many
 from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, NoAnswer, RawClient
 from rig.waiting import wait_until
 
-_KILLS = so_many(3, 30)
+_KILLS = so_many(3, 10)
 _KEYS = 40
 _CLEANING = {
     "log.cleaner.backoff.ms": "5",
@@ -78,7 +80,8 @@ def _is_clean(server: DrumlinServer) -> bool:
     return row is not None and row["head_bytes"] == 0
 
 
-def test_last_values_through_kills(make_server: MakeServer) -> None:
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_last_values_through_kills(make_server: MakeServer, seed: int) -> None:
     server = make_server(_CLEANING)
     with server.connect() as client:
         create_topic(client, "t", 1, _COMPACTED)
@@ -93,7 +96,7 @@ def test_last_values_through_kills(make_server: MakeServer) -> None:
             next(folder.glob(trace), None) for _ in range(50) for trace in _TRACES
         )
 
-    chance = random.Random(7)
+    chance = random.Random(7 + seed)
     for _ in range(_KILLS):
         counts = [writer.count + 20 for writer in writers]
         wait_until(

@@ -13,10 +13,13 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import pytest
+
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
 from drumlin.wire.errors import ErrorCode
 from rig.batches import batch
+from rig.depth import seeds
 from rig.drumlin_server import DrumlinServer
 from rig.raw import RawClient
 from rig.waiting import wait_until
@@ -287,8 +290,9 @@ class Play:
         return sum(each.lag for each in topic.partitions)
 
 
-def test_share_members_through_kills(make_server: MakeServer) -> None:
-    play = Play(make_server(_SETTINGS), seed=20132)
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_share_members_through_kills(make_server: MakeServer, seed: int) -> None:
+    play = Play(make_server(_SETTINGS), seed=20132 + seed)
     for _ in range(_KILLS):
         play.run(_STEPS_BEFORE_KILL)
         play.kill()

@@ -214,7 +214,7 @@ def test_disks_of_runs_that_were_killed_are_removed_and_no_others(
     finally:
         for run in runs:
             run.kill()
-            run.wait()
+            run.communicate()  # it waits, and closes the pipes
         remove_leftovers()
     assert not paths[1].is_mount()
 

@@ -180,7 +180,7 @@ class CleanerPool:
                 was_busy = False
             if not was_busy:
                 with self._wake:
-                    if not self._forced and not worker.stopping.is_set():
+                    if not self._may_take_forced() and not worker.stopping.is_set():
                         self._wake.wait(self._settings.backoff_ms / 1000)
 
     # -- choosing ----------------------------------------------------------------------
@@ -196,6 +196,10 @@ class CleanerPool:
             with self._wake:
                 self._in_progress.discard(_key(log))
                 self._wake.notify_all()
+
+    def _may_take_forced(self) -> bool:
+        """Whether a log is asked for that no other thread cleans; with the lock held."""
+        return any(_key(log) not in self._in_progress for log in self._forced)
 
     def _take_forced(self) -> PartitionLog | None:
         with self._lock:
