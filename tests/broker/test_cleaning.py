@@ -215,6 +215,7 @@ def test_what_is_deleted_is_forgotten(server: DrumlinServer) -> None:
 # -- stopping ----------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_a_stop_does_not_wait_for_a_cleaning(server: DrumlinServer) -> None:
     alter(server.address, None, NEARLY_NOTHING)
     create(server.address, "stopped")

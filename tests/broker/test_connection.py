@@ -68,6 +68,7 @@ def test_answers_keep_the_order_of_requests_whatever_waits(
             assert answered == number
 
 
+@pytest.mark.deep
 def test_answers_do_not_pile_up_behind_one_that_waits(
     server: DrumlinServer, ask: Callable[..., Any], create: Callable[..., str]
 ) -> None:

@@ -128,7 +128,10 @@ def create_one(ask: Ask, topic: dict[str, Any], version: int = 7, **fields: Any)
         (
             {"configs": [("message.format.version", "2.0")]},
             "invalid_config",
-            "topics have no key message.format.version",
+            (
+                "topics have no key message.format.version; Kafka has removed it; "
+                "records are always kept in format 2"
+            ),
         ),
         (
             {"configs": [("a", None), ("segment.bytes", None)]},

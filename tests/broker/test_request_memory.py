@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.wire.errors import ErrorCode
@@ -287,6 +288,7 @@ def test_hundreds_of_large_frames_that_never_end(tmp_path: Path) -> None:
         server.close()
 
 
+@pytest.mark.deep
 def test_half_sent_large_requests_hold_nobody_up(tmp_path: Path) -> None:
     """Their peers are silent, or send a byte now and then, when the memory is used up."""
     settings = {

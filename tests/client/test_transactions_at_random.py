@@ -38,8 +38,8 @@ Records = dict[int, list[str]]  # by partition
     scope="module",
     params=[
         "drumlin",
-        pytest.param("kafka", marks=pytest.mark.kafka),
-        pytest.param("kafka 3.0", marks=pytest.mark.kafka),
+        pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep]),
+        pytest.param("kafka 3.0", marks=[pytest.mark.kafka, pytest.mark.deep]),
     ],
 )
 def address(

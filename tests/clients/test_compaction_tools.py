@@ -175,6 +175,7 @@ def _clean_now(server: DrumlinServer, topic: str) -> None:
     subprocess.run([*command, "--data", str(server.data)], check=True, timeout=60)
 
 
+@pytest.mark.deep
 def test_consumers_come_to_the_end_behind_a_marker_that_is_gone(tmp_path: Path) -> None:
     """What is left of the last marker is an empty batch, which no client may stumble over."""
     topic, group = "vanished", "console"

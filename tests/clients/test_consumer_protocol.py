@@ -159,6 +159,7 @@ def test_a_regular_expression_finds_topics_that_come_later(
         members.await_shares(one=PARTITIONS + 2)
 
 
+@pytest.mark.deep
 def test_rolling_upgrade_and_back(
     bootstrap: str, admin: AdminClient, topic: str, unique: Name, members: Members
 ) -> None:

@@ -31,7 +31,14 @@ def kcat(bootstrap: str, *arguments: str, given: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    [
+        "none",
+        "zstd",
+        *(pytest.param(each, marks=pytest.mark.deep) for each in ("gzip", "snappy", "lz4")),
+    ],
+)
 def test_produce_and_consume(bootstrap: str, unique: Name, codec: str) -> None:
     topic = unique("topic")
     lines = "".join(f"key{number}:value{number}\n" for number in range(50))

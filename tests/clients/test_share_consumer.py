@@ -183,6 +183,7 @@ def produce(server: DrumlinServer, *sizes: int) -> None:
             assert answer.responses[0].partition_responses[0].error_code == ErrorCode.none
 
 
+@pytest.mark.deep
 def test_members_say_what_becomes_of_their_records(own_server: DrumlinServer, join: Join) -> None:
     """Accepted, rejected, released, kept too long, kept longer by renewal, lost with a member."""
     topic_id = begin(own_server, lock_ms=5000)

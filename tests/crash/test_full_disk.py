@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("only_directory", [True, False])
+@pytest.mark.parametrize("only_directory", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_full_disk(
     small_disk: Path, tmp_path: Path, make_server: MakeServer, only_directory: bool
 ) -> None:

@@ -60,6 +60,7 @@ def _last_flights(records: pa.Table) -> dict[bytes, tuple[int, bytes]]:
     return {key: (offset, value) for key, offset, value in zip(*columns, strict=True)}
 
 
+@pytest.mark.deep
 def test_all_flights_with_a_tail_number_are_there_before(flights: pa.Table, done: Any) -> None:
     wanted = flights.filter(pc.is_valid(flights["key"]))
     records = done.before.records

@@ -11,6 +11,7 @@ from rig.depth import so_many
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_client_takes_whatever_comes(tmp_path: Path) -> None:
     said = fuzz_client(tmp_path, "client", seconds=so_many(5, 15))
     assert "done" in said and "ClientError" in said, said

@@ -13,6 +13,7 @@ from rig.jars import Unavailable
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
 
+@pytest.mark.deep
 def test_counts_are_right_after_kills(broker: DrumlinServer, tmp_path: Path) -> None:
     try:
         streams_classpath()

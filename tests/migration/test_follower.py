@@ -44,6 +44,7 @@ def followed(store: OldStore) -> Iterator[Followed]:
         close_client(followed.client)
 
 
+@pytest.mark.deep
 def test_watches_tell_of_every_change(store: OldStore, followed: Followed) -> None:
     store.commit("g", "t", 0, 1)
     assert followed.offsets("g") == {("t", 0): 1}

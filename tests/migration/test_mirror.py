@@ -152,7 +152,9 @@ def test_a_mirror_that_is_killed_knows_what_has_changed(both: Both) -> None:
     assert both.mirror.events("conflict") == []
 
 
-@pytest.mark.parametrize("is_remembered", [False, pytest.param(True, marks=pytest.mark.kafka)])
+@pytest.mark.parametrize(
+    "is_remembered", [False, pytest.param(True, marks=[pytest.mark.kafka, pytest.mark.deep])]
+)
 def test_where_both_have_changed_the_later_change_counts(
     is_remembered: bool, request: pytest.FixtureRequest
 ) -> None:
@@ -203,6 +205,7 @@ def test_members_of_the_group_have_the_last_word(both: Both, drumlin_address: st
 # -- ends of servers ---------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_both_servers_are_killed_and_come_back(
     mortal: MortalServers, mortal_store: OldStore, name: str, tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_two_rolling_restarts_and_the_way_back(move: Move, mortal: MortalServers
     move.check_reads()
 
 
+@pytest.mark.deep
 def test_without_dual_commits_the_mirror_stands_in(move: Move, mortal: MortalServers) -> None:
     """All consumers stop, and start with the other store once the mirror has made both equal."""
     for name in NAMES:

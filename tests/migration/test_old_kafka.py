@@ -32,6 +32,7 @@ def old_kafka(store: OldStore, tmp_path: Path) -> Iterator[OldKafka]:
         kafka.close()
 
 
+@pytest.mark.deep
 def test_there_and_back(
     run: Run,
     old_kafka: OldKafka,

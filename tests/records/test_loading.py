@@ -127,6 +127,7 @@ def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
     assert made.stat().st_ino == before
 
 
+@pytest.mark.deep
 def test_no_cache_can_be_written(tmp_path: Path) -> None:
     occupied = tmp_path / "cache"
     occupied.write_text("a file where a folder should be")

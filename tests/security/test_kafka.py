@@ -104,7 +104,7 @@ def test_an_endpoints_token_is_good_for_all_connections(secured_kafka: SecuredKa
 @pytest.mark.parametrize(
     "versions",
     [
-        ("TLSv1.2",),
+        pytest.param(("TLSv1.2",), marks=pytest.mark.deep),
         ("TLSv1.3",),
         pytest.param(("TLSv1.2", "TLSv1.3"), marks=pytest.mark.deep),
     ],
@@ -237,6 +237,7 @@ def test_what_a_user_has_no_right_to(secured_kafka: SecuredKafka) -> None:
             client.delete_topic("locked")
 
 
+@pytest.mark.deep
 def test_sessions_are_prolonged_before_they_end(secured_kafka: SecuredKafka) -> None:
     """Requests never stop, over three sessions, and all go over the first connection."""
     address = parse_bootstrap(secured_kafka.addresses["short"])

@@ -115,6 +115,7 @@ def test_records_that_are_gone(spark: SparkSession, new_topic: NewTopic) -> None
     assert rows(read(spark, topic.options())) == left
 
 
+@pytest.mark.deep
 def test_an_end_that_the_log_does_not_reach(spark: SparkSession, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     topic.fill(10)

@@ -42,6 +42,7 @@ def planned(spark: SparkSession, topic: Topic, **options: object) -> DataFrame:
     return frame
 
 
+@pytest.mark.deep
 def test_a_batch_waits_for_a_broker_that_was_killed(
     spark: SparkSession, server: DrumlinServer
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_topic_that_is_made_anew_while_a_stream_runs(
         query.stop()
 
 
+@pytest.mark.deep
 def test_a_topic_that_was_made_anew_between_two_runs(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_topic_that_is_deleted_before_it_is_read(
         assert rows(frame) == []
 
 
+@pytest.mark.deep
 def test_a_stream_that_is_united_with_itself(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

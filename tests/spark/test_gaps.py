@@ -99,6 +99,7 @@ def test_a_range_that_is_split_within_a_gap(spark: SparkSession, topic: Topic) -
     assert [row[1] for row in rows(frame)] == [*range(20), *range(42, 62)]
 
 
+@pytest.mark.deep
 def test_a_stream_passes_over_gaps_and_ends(
     spark: SparkSession, topic: Topic, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_last_batch_is_committed_too_and_tools_show_the_lag(
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.deep
 def test_kafkas_own_tool_shows_the_lag(
     spark: SparkSession, kafka_address: str, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def run_unactivated(source: str, no_java: Path) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_spark_runs_on_the_packaged_java_and_in_an_environment_that_is_not_activated(
     no_java: Path, new_topic: Callable[[int], Topic]
 ) -> None:

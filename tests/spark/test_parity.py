@@ -194,6 +194,7 @@ def test_both_refuse_in_a_stream(
             writer.start().awaitTermination()
 
 
+@pytest.mark.deep
 def test_each_batch_of_a_stream_ends_at_the_same_offsets(
     spark: SparkSession, both_sources: Both, topics: dict[str, Topic], tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_tokens_that_a_provider_has_signed(
 
 @pytest.mark.spark
 @pytest.mark.kafka
+@pytest.mark.deep
 def test_what_is_refused_is_a_sentence_and_shows_no_password(
     spark: SparkSession, secured_kafka: SecuredKafka, certificates: Certificates
 ) -> None:

@@ -23,7 +23,11 @@ def proven(plan: Plan, folder: Path) -> Result:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan("short", batches=3, tasks=2, failing_tasks=0.2, faults=("driver", "broker")),
+        Plan("short", batches=2, tasks=2, failing_tasks=0.2, faults=("broker",)),
+        pytest.param(
+            Plan("driver", batches=3, tasks=2, failing_tasks=0.2, faults=("driver", "broker")),
+            marks=pytest.mark.deep,
+        ),
         pytest.param(
             Plan(
                 "local",
@@ -59,7 +63,7 @@ def proven(plan: Plan, folder: Path) -> Result:
             marks=pytest.mark.deep,
         ),
     ],
-    ids=["short", "local", "cluster", "speculation"],
+    ids=["short", "driver", "local", "cluster", "speculation"],
 )
 def test_every_row_is_written_once(plan: Plan, tmp_path: Path) -> None:
     result = proven(plan, tmp_path / "proof")

@@ -13,6 +13,7 @@ from spark.pipeline import NewTopic, Pipeline
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.deep
 def test_a_deleted_topic(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
     stays, goes = new_topic(1), new_topic(1)
     for topic in (stays, goes):

@@ -67,6 +67,7 @@ def test_a_batch_that_failed_is_read_again_just_as_it_was(
     assert sorted(row for batch in seen[:1] + seen[2:] for row in batch) == topic.expected()
 
 
+@pytest.mark.deep
 def test_a_start_at_the_end_is_not_forgotten(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def topic(kafka_address: str) -> Topic:
     return Topic(kafka_address, 2).create()
 
 
+@pytest.mark.deep
 def test_a_checkpoint_goes_to_and_fro(
     spark: SparkSession, both_sources: Both, topic: Topic, tmp_path: Path
 ) -> None:
@@ -59,7 +60,9 @@ def test_a_checkpoint_goes_to_and_fro(
             topic.add_partitions(3)
 
 
-@pytest.mark.parametrize("turns", [(0, 1), (1, 0)], ids=["to ours", "back"])
+@pytest.mark.parametrize(
+    "turns", [(0, 1), pytest.param((1, 0), marks=pytest.mark.deep)], ids=["to ours", "back"]
+)
 def test_a_batch_that_did_not_end_is_read_again_by_the_other(
     spark: SparkSession, both_sources: Both, topic: Topic, tmp_path: Path, turns: tuple[int, int]
 ) -> None:
@@ -72,6 +75,7 @@ def test_a_batch_that_did_not_end_is_read_again_by_the_other(
     assert query.written() == topic.expected()
 
 
+@pytest.mark.deep
 def test_a_first_batch_that_did_not_end_needs_the_start_that_spark_wrote_down(
     spark: SparkSession, both_sources: Both, topic: Topic, tmp_path: Path
 ) -> None:

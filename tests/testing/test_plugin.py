@@ -108,6 +108,7 @@ def test_a_broker_for_each_configuration(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*::test_three PASSED*"])  # its name is as it was written
 
 
+@pytest.mark.deep
 def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile(
         """
@@ -129,6 +130,7 @@ def test_with_xdist_each_worker_has_its_own(pytester: pytest.Pytester, temporary
     assert folders(temporary) == []
 
 
+@pytest.mark.deep
 def test_a_broker_that_a_test_stopped_is_there_for_the_next(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -142,6 +144,7 @@ def test_a_broker_that_a_test_stopped_is_there_for_the_next(pytester: pytest.Pyt
     pytester.runpytest_subprocess(*OPTIONS).assert_outcomes(passed=2)
 
 
+@pytest.mark.deep
 def test_what_is_wrong_is_told(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile(
         """
@@ -200,6 +203,7 @@ def test_brokers_need_no_pytest() -> None:
     subprocess.run([sys.executable, "-c", source], check=True)
 
 
+@pytest.mark.deep
 def test_a_killed_run_leaves_nothing(pytester: pytest.Pytester, temporary: Path) -> None:
     pytester.makepyfile(
         """

@@ -114,6 +114,7 @@ def test_a_write_that_has_a_name_is_made_once(
     assert len(values(reading, topic.name)) == 40
 
 
+@pytest.mark.deep
 def test_writes_in_for_each_batch(
     spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
 ) -> None:
@@ -146,6 +147,7 @@ def test_writes_in_for_each_batch(
     assert values(reading, other.name) == all_values(source)
 
 
+@pytest.mark.deep
 def test_two_writes_of_a_batch_to_one_topic_need_names(
     spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_a_job_group_of_the_users_own_hides_no_write(
         run(writer.start())
 
 
+@pytest.mark.deep
 def test_transactions_of_a_stream_are_named_after_its_run(
     spark: SparkSession, new_topic: NewTopic, reading: Client, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def written(topic: Topic) -> Counter[tuple[bytes | None, bytes | None]]:
     return Counter((row.key, row.value) for row in rows)
 
 
+@pytest.mark.deep
 def test_counts_are_written_as_they_change(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_counts_are_written_as_they_change(
     assert [(row.key, row.value) for row in rows[2:]] == [(b"b", b"2")]
 
 
+@pytest.mark.deep
 def test_several_topics(spark: SparkSession, new_topic: NewTopic, tmp_path: Path) -> None:
     source, copies, lengths = new_topic(2), new_topic(2), new_topic(1)
     source.fill(20)
@@ -98,6 +100,7 @@ def test_the_sources_offsets_go_with_the_decision(
     }
 
 
+@pytest.mark.deep
 def test_a_group_with_members_is_refused(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def losing_its_shuffle(folder: str, address: str) -> Callable[[Iterator[Any]], I
     return lose
 
 
+@pytest.mark.deep
 def test_a_stage_that_is_repeated_leaves_nothing_open(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -210,7 +211,7 @@ def test_tasks_see_whether_they_may_have_twins(
     check(told, speculation)
 
 
-@pytest.mark.parametrize("speculation", [True, False])
+@pytest.mark.parametrize("speculation", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_tasks_see_what_their_session_says_of_twins(
     spark: SparkSession, tmp_path: Path, texts: Path, speculation: bool
 ) -> None:

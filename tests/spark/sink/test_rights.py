@@ -105,10 +105,7 @@ def write(spark: SparkSession, options: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    [
-        pytest.param(each, marks=[] if each in ("transactions", "group") else pytest.mark.deep)
-        for each in RIGHTS
-    ],
+    [pytest.param(each, marks=[] if each == "group" else pytest.mark.deep) for each in RIGHTS],
 )
 @pytest.mark.parametrize(
     "write_id",
@@ -141,6 +138,7 @@ def test_no_more_rights_are_needed(
     assert names.committed() == (10 if write_id else 20)
 
 
+@pytest.mark.deep
 def test_a_stream_and_its_group(spark: SparkSession, names: Names, tmp_path: Path) -> None:
     """`transactionalGroup` takes Read on the group, and on the topics that were read."""
     source = f"{names.target}-in"

@@ -53,7 +53,7 @@ def committed(topic: Topic) -> int:
 
 @pytest.mark.parametrize(
     "partition, rows_before",
-    [(0, 20_000), (1, 1)],
+    [(0, 20_000), pytest.param(1, 1, marks=pytest.mark.deep)],
     ids=["in the middle of a task", "while another task writes"],
 )
 def test_a_batch_that_takes_longer(
