@@ -196,8 +196,11 @@ def test_the_brokers_of_each_partition_are_given(cluster: DrumlinServer, run: Ru
     assert [each["replicas"] for each in described["partitions"]] == [[1], [1], [1]]
     refused = run("topics", "create", "misplaced", "--replica-assignment", "1:99")
     assert (refused.code, "99" in refused.err) == (1, True)
-    for wrong in (["--replica-assignment", "1;2"], ["--replica-assignment", "1", "-p", "1"]):
-        assert run("topics", "create", "misplaced", *wrong).code == 2
+    for assignment in ("1;2", "99999999999", "2147483648", "1_0", "-1", ""):
+        wrong = run("topics", "create", "misplaced", "--replica-assignment", assignment)
+        assert (wrong.code, f"{assignment!r} is not BROKER:BROKER" in wrong.err) == (2, True)
+    both = ("--replica-assignment", "1", "-p", "1")
+    assert run("topics", "create", "misplaced", *both).code == 2
 
 
 def test_numbers_have_limits_that_help_does_not_repeat(topic: str, run: Run) -> None:

@@ -92,6 +92,23 @@ def test_several_threads_that_begin_to_load(monkeypatch: pytest.MonkeyPatch) -> 
     assert (len(made), errors) == (1, [])
 
 
+def test_a_system_without_room_for_a_thread_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernels: loader.KernelSet[str] = loader.KernelSet("none", lambda _: "", "nothing is done")
+    monkeypatch.setattr(kernels, "require", lambda: setattr(kernels, "loaded", "there"))
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="start new thread"):
+                kernels.soon()
+    assert kernels.soon() == "there"
+
+
 def test_who_has_much_to_do_waits_for_kernels_that_are_loaded() -> None:
     code = (
         "from drumlin.records.kernels import compaction_kernels\n"

@@ -158,6 +158,19 @@ def test_rolling_an_empty_log_changes_nothing(log: PartitionLog) -> None:
     assert bases(log) == [0, 1]
 
 
+def test_a_log_that_was_deleted_takes_no_file_of_the_next_one_of_its_name(
+    logs: LogDirectories,
+) -> None:
+    old = create(logs)
+    append(old, 2)
+    old.mark_deleted()
+    taken = Path(old.path) / f"{old.log_end_offset:020d}.log"
+    taken.write_bytes(b"records of another log")
+    with pytest.raises(KafkaError, match="was deleted"):
+        old.roll(NOW_MS)
+    assert taken.read_bytes() == b"records of another log"
+
+
 # -- reading -----------------------------------------------------------------------------------
 
 

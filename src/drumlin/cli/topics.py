@@ -286,10 +286,11 @@ def create(
 
 def _brokers(text: str) -> list[list[int]]:
     """The brokers of each partition, as kafka-topics takes them: 1:2,2:1."""
-    try:
-        return [[int(each) for each in partition.split(":")] for partition in text.split(",")]
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not BROKER:BROKER,… for each partition") from None
+    partitions = [partition.split(":") for partition in text.split(",")]
+    for each in (each for partition in partitions for each in partition):
+        if not (each.isascii() and each.isdecimal()) or len(each) > 10 or int(each) >= 1 << 31:
+            raise click.BadParameter(f"{text!r} is not BROKER:BROKER,… for each partition")
+    return [[int(each) for each in partition] for partition in partitions]
 
 
 @app.add(

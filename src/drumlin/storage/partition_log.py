@@ -259,6 +259,8 @@ class PartitionLog(LogState):
 
     def _roll(self, base_offset: int, now_ms: int) -> Segment:
         """Seal the active segment and add a new one after it, starting at `base_offset`."""
+        if self.is_deleted:  # another log of that name may have the folder by now, and this file
+            raise storage_error(f"{self.name} was deleted")
         active = self.segments.active
         if active.size == 0:  # its relative offsets would overflow: it has none yet
             segment = Segment.create(self.path, base_offset, self._open_files, now_ms)

@@ -207,6 +207,9 @@ def _verify(files: list[tuple[Path, Reader]], as_json: bool, verbose: bool) -> l
         shown = [row for row in rows if verbose or row["problems"]]
         if shown:
             output.show_rows(shown, columns, as_json=False)
+        if not rows:
+            output.note("no log files found")
+            return problems
         records = sum(row["records"] for row in rows)
         output.note(f"{len(rows):,} files, {records:,} records, {len(problems):,} problems")
     return problems

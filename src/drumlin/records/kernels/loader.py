@@ -70,8 +70,9 @@ class KernelSet(Generic[K]):
             if self._thread is None:
                 self._begun_s = time.monotonic()
                 name = f"load-{self.name}"
-                self._thread = threading.Thread(target=self.require, name=name, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self.require, name=name, daemon=True)
+                thread.start()  # where the system allows no more, the next caller tries again
+                self._thread = thread
 
     def soon(self) -> K | None:
         """`loaded`, after waiting while they are loaded, but not for a compiler.
