@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
 Answer = TypeVar("Answer")
@@ -27,8 +27,10 @@ class Written(Generic[Answer]):
 
     __slots__ = ("_answer", "_confirmed")
 
-    def __init__(self, answer: Answer, confirmed: Awaitable[None] | None = None) -> None:
-        """`confirmed` is done when all in-sync replicas have it; None: they have it now."""
+    def __init__(
+        self, answer: Answer, confirmed: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """`confirmed()` ends when all in-sync replicas have it; None: they have it now."""
         self._answer = answer
         self._confirmed = confirmed
 
@@ -41,5 +43,5 @@ class Written(Generic[Answer]):
 
     def __await__(self) -> Generator[Any, Any, Answer]:
         if self._confirmed is not None:
-            yield from self._confirmed.__await__()
+            yield from self._confirmed().__await__()
         return self._answer

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from drumlin.coordination.log_errors import as_told
@@ -48,7 +49,9 @@ class StateLog:
 
     def written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
         """The answer, which may be given when `confirmation` is done."""
-        return Written(answer, None if confirmation is None else self.confirmed(confirmation))
+        if confirmation is None:
+            return Written(answer)
+        return Written(answer, partial(self.confirmed, confirmation))
 
     async def confirmed(self, confirmation: Confirmation | None) -> None:
         """Wait until the replicas have what was appended.

@@ -178,7 +178,9 @@ class ConsumerWork:
             past.extend(group.targets.values())
             group.follow(target.epoch, targets)
 
-        yield from self._writer.write_in_turns(shard, target.records, last, take_over)
+        confirmation = yield from self._writer.write_in_turns(
+            shard, target.records, last, take_over
+        )
         for done_with in (target.records, past):  # all at once, that would take a turn to free
             while done_with:
                 del done_with[-_FREED_AT_ONCE:]
@@ -187,4 +189,6 @@ class ConsumerWork:
         self._writer.check_leads(shard)
         check_group()
         followed = outcome.follow(group, outcome.answer)
-        return self._writer.when_written(shard, followed.records, followed.answer)
+        if followed.records:
+            confirmation = self._writer.write(shard, followed.records)
+        return self._log.written(followed.answer, confirmation)  # of all that the answer is for
