@@ -135,8 +135,7 @@ class Connection:
         self.closed = False
         self.last_active = self._loop.time()
         self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
-        #: Called when the connection has ended, for what ends with it.
-        self.when_closed: list[Callable[[], None]] = []
+        self._when_closed: list[Callable[[], None]] = []
         self.resume_reading()
 
     # -- receiving ---------------------------------------------------------------------
@@ -369,6 +368,16 @@ class Connection:
 
     # -- the end -----------------------------------------------------------------------
 
+    def tell_when_closed(self, told: Callable[[], None]) -> None:
+        """Have `told` called for what ends with the connection: at once if that has ended.
+
+        It may end while a handler works for it, and gives way.
+        """
+        if self.closed:
+            told()
+        else:
+            self._when_closed.append(told)
+
     @property
     def awaits_us(self) -> bool:
         """Whether the peer waits for an answer that is not ready, and so is not idle."""
@@ -406,7 +415,7 @@ class Connection:
         if self._counted:
             self._memory.forget(self)
         self._on_close(self)
-        for told in self.when_closed:
+        for told in self._when_closed:
             try:
                 told()
             except Exception:  # noqa: BLE001  what ends with us ends, one thing with the other

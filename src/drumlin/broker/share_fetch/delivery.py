@@ -162,11 +162,11 @@ class ShareDelivery:
     # -- members -----------------------------------------------------------------------
 
     def watch(self, connection: Connection) -> None:
-        """End the sessions that a connection has begun when it ends."""
+        """End the sessions that a connection has begun when it ends, or now if it has."""
         number = id(connection)
         if number not in self._watched:
             self._watched.add(number)
-            connection.when_closed.append(functools.partial(self._connection_closed, number))
+            connection.tell_when_closed(functools.partial(self._connection_closed, number))
 
     def _connection_closed(self, number: int) -> None:
         self._watched.discard(number)
