@@ -143,7 +143,7 @@ def test_very_many_sessions_of_one_connection_end_in_turns(
 ) -> None:
     """Nothing is released of members that rejoined by another connection."""
     closed: list[Callable[[], None]] = []
-    connection: Any = SimpleNamespace(when_closed=closed)
+    connection: Any = SimpleNamespace(tell_when_closed=closed.append)
     count = 500
 
     async def main() -> None:

@@ -13,6 +13,7 @@ from drumlin.broker.handlers import share_fetch
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.messages import build
+from rig.waiting import wait_until
 
 
 def test_a_member_that_is_gone_before_its_turn_comes(tmp_path: Path) -> None:
@@ -22,9 +23,7 @@ def test_a_member_that_is_gone_before_its_turn_comes(tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             topic = await broker.metadata.create_topic("t", [[broker.node_id]], {})
             _, writer = await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
-            async with asyncio.timeout(20):
-                while not broker.server._connections:
-                    await asyncio.sleep(0.001)
+            await asyncio.to_thread(wait_until, lambda: broker.server._connections, "a connection")
             (connection,) = broker.server._connections
             request = build(
                 "share_fetch",
@@ -43,9 +42,7 @@ def test_a_member_that_is_gone_before_its_turn_comes(tmp_path: Path) -> None:
             work = share_fetch.handle(context, request, response_shape("share_fetch", 2))
             next(work)  # others have their turn
             writer.close()
-            async with asyncio.timeout(20):
-                while not connection.closed:
-                    await asyncio.sleep(0.001)
+            await asyncio.to_thread(wait_until, lambda: connection.closed, "its end")
             with pytest.raises(KafkaError) as gone:
                 while True:
                     next(work)

@@ -255,7 +255,8 @@ def test_a_connection_ends_for_everybody_although_one_fails(
         def fail() -> None:
             raise RuntimeError("this is wrong")
 
-        pair.connection.when_closed += [fail, lambda: told.append("told")]
+        for tell in (fail, lambda: told.append("told")):
+            pair.connection.tell_when_closed(tell)
         pair.connection.close(None)
         pair.peer.close()
         assert told == ["told"]
