@@ -147,7 +147,7 @@ def test_each_producer_is_met_while_others_come_and_go() -> None:
     assert seen.issuperset(range(0, 20_000, 2))
 
 
-@pytest.mark.parametrize("batches", [1, 5])
+@pytest.mark.parametrize("batches", [1, pytest.param(5, marks=pytest.mark.deep)])
 def test_a_producer_takes_less_than_200_bytes_and_no_look_of_the_garbage_collector(
     batches: int,
 ) -> None:

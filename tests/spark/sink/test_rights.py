@@ -29,7 +29,7 @@ from rig.rights import (
 )
 from rig.secured_kafka import PASSWORD, SecuredKafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.deep]
 
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _QUOTED = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')
