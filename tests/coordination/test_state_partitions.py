@@ -64,7 +64,8 @@ def test_what_is_asked_for_is_loaded_next() -> None:
         for partition in range(_COUNT):
             assert await world.partitions.when_ready(partition) == [partition]
         assert sorted(world.begun[:4]) == [0, 1, 2, 3]
-        assert set(world.begun[4:6]) == {17, 18}
+        # Four at a time, each in a thread: which of those notes itself first is chance.
+        assert {17, 18} <= set(world.begun[4:8])
         assert world.most_at_once > 1
         assert sorted(world.loaded) == list(range(_COUNT))
         await world.partitions.close()
