@@ -139,7 +139,7 @@ _READERS_OWN = {"test_orders.py"}
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_files_that_are_named_exist(path: Path) -> None:
     """By their name alone, or by the end of their path."""
-    there = [f"/{name}" for name in test_tidy.SOURCES]
+    there = [f"/{name}" for name in test_tidy.sources()]
     named = set(re.findall(r"`([\w/]+\.py)(?:::\w+)?`", path.read_text("utf-8"))) - _READERS_OWN
     missing = {name for name in named if not any(each.endswith(f"/{name}") for each in there)}
     assert not missing, "renamed, or gone"

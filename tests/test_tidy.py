@@ -6,6 +6,7 @@ The lists of exceptions are ratchets: an entry may shrink or go, and none may be
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import subprocess
@@ -52,14 +53,23 @@ def _tracked(suffix: str) -> list[Path]:
     return sorted(path for path in found if path.is_file())
 
 
-SOURCES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".py")}
-TREES = {name: ast.parse(source) for name, source in SOURCES.items()}
+@functools.cache
+def sources() -> dict[str, str]:
+    """All Python files: not when this file is collected, which each worker does."""
+    return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".py")}
+
+
+@functools.cache
+def _trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(source) for name, source in sources().items()}
+
+
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".md")}
 
 
 def _functions() -> Iterator[tuple[str, int]]:
     """All functions, as `file::name`, with their number of lines."""
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
@@ -76,7 +86,7 @@ def _check_ratchet(sizes: dict[str, int], limit: int, exceptions: dict[str, int]
 
 
 def test_files_are_short() -> None:
-    sizes = {name: len(source.splitlines()) for name, source in SOURCES.items()}
+    sizes = {name: len(source.splitlines()) for name, source in sources().items()}
     _check_ratchet(sizes, FILE_LINES_MAX, LARGE_FILES)
 
 
@@ -89,13 +99,13 @@ def test_functions_are_short() -> None:
 
 def test_files_open_with_what_they_are_for() -> None:
     without = [
-        name for name, tree in TREES.items() if SOURCES[name] and not ast.get_docstring(tree)
+        name for name, tree in _trees().items() if sources()[name] and not ast.get_docstring(tree)
     ]
     assert not without, "no docstring"
 
 
 def test_modules_have_names() -> None:
-    nameless = [name for name in SOURCES if _NAMELESS & set(Path(name).with_suffix("").parts)]
+    nameless = [name for name in sources() if _NAMELESS & set(Path(name).with_suffix("").parts)]
     assert not nameless, "what is in there has a name"
 
 
@@ -110,7 +120,7 @@ def test_files_have_plain_names() -> None:
 def test_nothing_is_postponed() -> None:
     found = [
         f"{name}:{token.start[0]}: {token.string}"
-        for name, source in SOURCES.items()
+        for name, source in sources().items()
         if _POSTPONED.search(source)  # which is quick, and mostly the end of it
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT and _POSTPONED.search(token.string)
@@ -144,7 +154,7 @@ def _anchors(path: Path) -> set[str]:
 def _modules() -> dict[str, ast.Module]:
     """Our own modules; a package goes by its name."""
     named = {}
-    for name, tree in TREES.items():
+    for name, tree in _trees().items():
         if name.startswith("src/"):
             parts = Path(name).relative_to("src").with_suffix("").parts
             named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = tree
@@ -198,7 +208,7 @@ def test_the_broker_asks_partitions_and_not_their_logs() -> None:
     allowed = {f"src/drumlin/broker/{each}.py" for each in after_logs}
     found = [
         f"{name}:{node.lineno}: {ast.unparse(node)}"
-        for name, tree in TREES.items()
+        for name, tree in _trees().items()
         if name.startswith("src/drumlin/broker/") and name not in allowed
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("log", "producer_state")

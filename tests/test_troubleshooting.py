@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -22,7 +23,8 @@ OF_OTHERS = {
 }
 
 
-def _texts() -> str:
+@functools.cache
+def texts() -> str:
     """All string constants of the sources, those of f-strings piece by piece."""
     found = []
     for path in sorted((ROOT / "src").rglob("*.py")):
@@ -32,7 +34,6 @@ def _texts() -> str:
     return "\0".join(found)
 
 
-TEXTS = _texts()
 MESSAGES = re.findall(r"^### `(.*)`$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
 
 
@@ -49,7 +50,7 @@ def pieces(message: str) -> list[str]:
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_the_message_exists(message: str) -> None:
-    written = re.sub(r"%\.?\d*[a-z]", "\0", TEXTS)
+    written = re.sub(r"%\.?\d*[a-z]", "\0", texts())
     assert not [piece for piece in pieces(message) if piece not in written]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+import pytest
 
 from differential.peer import Peer
 from differential.scripts import differential, newest
 from drumlin.config.keys import broker_keys, topic_keys
-from rig.depth import IS_DEEP
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -230,21 +232,48 @@ _SOME_VALUES = ("", "x", "1", "-1", "1000000", "compact")
 
 @differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
 def test_change_every_key_of_a_broker(peer: Peer) -> None:
-    """Keys of topics, too: a broker does not know them.
-
-    At each commit fewer values where one node's configuration has met them all.
-    """
-    dynamic = {name for name, key in broker_keys().items() if key.is_dynamic}
-    kafkas = {name for name, key in broker_keys().items() if key.origin != "drumlin"}
+    """Keys of topics, too: a broker does not know them."""
+    dynamic = _dynamic_keys()
     for name in (_NODE, ""):
-        for number, key in enumerate(sorted(kafkas | topic_keys().keys())):
-            has_all = key in dynamic and (name == _NODE or IS_DEEP)
-            for value in _SOME_VALUES if has_all else ("1",):
-                peer.note(f"{name!r} {key}={value}")
-                _change(peer, BROKER, name, (key, SET, value), validate_only=True)
-            if key in dynamic or IS_DEEP or number % 4 == 0:
-                peer.note(f"{name!r} {key}, deleted")
-                _change(peer, BROKER, name, (key, DELETE, None), validate_only=True)
+        for number, key in enumerate(_all_keys()):
+            has_all = key in dynamic and name == _NODE
+            _change_key(peer, name, key, _SOME_VALUES if has_all else ("1",))
+            if key in dynamic or number % 4 == 0:
+                _delete_key(peer, name, key)
+
+
+@pytest.mark.deep
+@differential("incremental_alter_configs", versions=_NEWEST_CHANGE)
+def test_change_every_key_of_a_broker_to_all_values(peer: Peer) -> None:
+    """What is left out above, because the configuration of one node has met it."""
+    dynamic = _dynamic_keys()
+    for name in (_NODE, ""):
+        for number, key in enumerate(_all_keys()):
+            if key in dynamic:
+                if name == "":
+                    _change_key(peer, name, key, (each for each in _SOME_VALUES if each != "1"))
+            elif number % 4:
+                _delete_key(peer, name, key)
+
+
+def _dynamic_keys() -> set[str]:
+    return {name for name, key in broker_keys().items() if key.is_dynamic}
+
+
+def _all_keys() -> list[str]:
+    kafkas = {name for name, key in broker_keys().items() if key.origin != "drumlin"}
+    return sorted(kafkas | topic_keys().keys())
+
+
+def _change_key(peer: Peer, name: str, key: str, values: Iterable[str]) -> None:
+    for value in values:
+        peer.note(f"{name!r} {key}={value}")
+        _change(peer, BROKER, name, (key, SET, value), validate_only=True)
+
+
+def _delete_key(peer: Peer, name: str, key: str) -> None:
+    peer.note(f"{name!r} {key}, deleted")
+    _change(peer, BROKER, name, (key, DELETE, None), validate_only=True)
 
 
 _STOCK = "org.apache.kafka.common"

@@ -19,6 +19,8 @@ _COLUMNS = (
     *("drivers", "queries", "open", "s", "result"),
 )
 _BATCHES_A_SECOND = 50 / 60
+#: Runs that have not met what they were to meet. More, and it is no matter of chance any more.
+_UNSEEN_MAX = 5
 _MASTERS = {
     "local": "local[2,8]",
     "local-cluster": "local-cluster[2,1,1024]",
@@ -34,18 +36,22 @@ def main() -> int:
         print("The proof does not find rows that are there twice: it would prove nothing.")
         return 1
     print(_ROW.format(*_COLUMNS), flush=True)
-    wrong = void = 0
-    for number in range(arguments.runs):
-        seed = str(first + number)
+    number = wrong = void = unseen = 0
+    while number < arguments.runs and unseen <= _UNSEEN_MAX:
+        seed = str(first + number + unseen)
         result = prove(
             plan_of(seed, arguments), Path(arguments.directory).absolute() / f"sink-{seed}"
         )
-        wrong += bool(result.complaints)
-        void += bool(result.void)
-        print(_line(number + 1, result, arguments.directory), flush=True)
-    right = arguments.runs - wrong - void
-    print(f"{right} of {arguments.runs} runs are right, {void} void.")
-    return 1 if wrong else 0
+        if result.unseen and not result.complaints:
+            unseen += 1
+        else:
+            number += 1
+            wrong += bool(result.complaints)
+            void += bool(result.void)
+        print(_line(number, result, arguments.directory), flush=True)
+    right = number - wrong - void
+    print(f"{right} of {number} runs are right, {void} void; {unseen} did not count.")
+    return 1 if wrong or unseen > _UNSEEN_MAX else 0
 
 
 def finds_what_is_written_twice(directory: Path) -> bool:
@@ -102,6 +108,8 @@ def _arguments() -> argparse.Namespace:
 def _line(number: int, result: Result, directory: str) -> str:
     plan = result.plan
     text = f"void: {result.void}" if result.void else "right"
+    if result.unseen:
+        text = f"does not count: {'; '.join(result.unseen)}"
     if result.complaints:
         told = "\n".join(result.complaints).replace("\n", "\n        ")
         text = f"WRONG, kept in {directory}/sink-{plan.seed}\n        {told}"
