@@ -18,6 +18,7 @@ from spark.topics import rows
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.deep
 def test_a_query_that_is_killed_over_and_over(
     spark: SparkSession, new_topic: NewTopic, tmp_path: Path
 ) -> None:
