@@ -210,7 +210,8 @@ def all_seen(readers: list[Any], feeder: Feeder) -> Counter[tuple[int, int]]:
         for each in readers:
             if each.failure is not None:
                 raise each.failure
-        return sum((each.seen for each in readers), Counter())
+        copies = [dict(each.seen) for each in readers]  # at once: their threads add to them
+        return sum(map(Counter, copies), Counter())
 
     expected = feeder.all()
     wait_until(lambda: seen().keys() >= expected, "everything to be read")

@@ -166,7 +166,7 @@ def test_half_open_connections(server: DrumlinServer) -> None:
                 each.sendall(beginning if number % 2 else b"\x00\x00")
         # Those that have sent little hold nobody up, and stay.
         connections = psutil.Process(server.pid).net_connections
-        assert len(connections("tcp4")) >= _HALF_OPEN // 2
+        wait_until(lambda: len(connections("tcp4")) >= _HALF_OPEN // 2, "them to be accepted")
         with server.connect() as late:
             assert fetch(late, "t", 0).error_code == ErrorCode.none
 
