@@ -29,6 +29,7 @@ from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
 
 T = TypeVar("T")
 _STEPS = so_many(150, 300)
+_CLEANINGS = so_many(8, 20)
 _SETTINGS = CleanerSettings(threads=2, dedupe_buffer_size=4000, backoff_ms=1)
 
 
@@ -237,7 +238,7 @@ def test_cleaners_beside_all_that_goes_on(path: Path, seed: int) -> None:
         reader.start()
     for number in itertools.count():
         scene.step(truncates=seed % 2 == 1)
-        is_enough = number >= _STEPS and pool.totals.cleanings >= 20
+        is_enough = number >= _STEPS and pool.totals.cleanings >= _CLEANINGS
         if is_enough and all(len(reader.passes) > 2 for reader in readers):
             break
         assert number < 100 * _STEPS, "cleaners or readers get nowhere"
