@@ -38,7 +38,14 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.store import Alteration, Assignment, Listener, ProducerIdBlock
+from drumlin.metadata.store import (
+    PRODUCER_ID_BLOCK_SIZE,
+    Adoption,
+    Alteration,
+    Assignment,
+    Listener,
+    ProducerIdBlock,
+)
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.turns import Pace
@@ -46,8 +53,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: As many as Apache Kafka's controller hands out at a time.
-PRODUCER_ID_BLOCK_SIZE: Final = 1000
 _CLUSTER_ID: Final = "cluster_id"
 _ADOPTED: Final = "logs_adopted"
 _NEXT_PRODUCER_ID: Final = "next_producer_id"
@@ -116,55 +121,33 @@ class SqliteMetadata:
         opened.execute_durably([database.forget_deletions()])
         return metadata
 
-    def register_broker(self, broker: BrokerState) -> None:
-        """Make this process the cluster's broker, its controller, and every leader."""
+    @property
+    def adoption(self) -> Adoption | None:
+        return self if self.is_new else None
+
+    async def register_broker(self, broker: BrokerState) -> None:
         self.image.put_broker(broker)
         self.image.controller_id = broker.node_id
 
-    def advance_leader_epochs(self) -> None:
-        """Begin a new leader epoch in every partition. Blocks: for the start of a broker.
-
-        After an unclean stop records may be missing that consumers have seen; the new epoch
-        is how they find out.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        try:
-            self._database.execute_durably([database.advance_leader_epochs()])
-        except sqlite3.Error as error:
-            raise _not_written(error) from error
-        for topic in list(self.image.topics.values()):
-            partitions = tuple(
-                replace(each, leader_epoch=each.leader_epoch + 1) for each in topic.partitions
-            )
-            self.image.put_topic(replace(topic, partitions=partitions))
+    async def advance_leader_epochs(self) -> None:
+        await self._commit([database.advance_leader_epochs()])
+        pace = Pace()
+        for topic in list(self.image.topics.values()):  # before any client can change them
+            self.image.put_topic(topic.in_next_epochs(range(len(topic.partitions))))
+            await pace.give_way()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """Begin a new leader epoch in some partitions; those that are gone by then don't matter.
-
-        It waits for no other change of their topics, so a listener of changes may call it.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """It waits for no other change of their topics, so a listener of changes may call it."""
         await self._commit([database.advance_leader_epoch(*each) for each in partitions])
-        for topic_id in {each.topic_id for each in partitions}:
+        by_topic: dict[UUID, set[int]] = {}
+        for topic_id, index in partitions:
+            by_topic.setdefault(topic_id, set()).add(index)
+        for topic_id, indexes in by_topic.items():
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None:
-                states = tuple(
-                    replace(each, leader_epoch=each.leader_epoch + 1)
-                    if PartitionId(topic_id, each.index) in partitions
-                    else each
-                    for each in topic.partitions
-                )
-                self.image.put_topic(replace(topic, partitions=states))
+                self.image.put_topic(topic.in_next_epochs(indexes))
 
     async def note_adopted(self, first_producer_id: int = 0) -> None:
-        """The logs that lay in the log dirs before this store was made are in it now.
-
-        Producer ids below `first_producer_id` may be in them.
-        """
         changes = [database.put_value(_ADOPTED, 1)]
         if first_producer_id:
             changes.append(database.put_value(_NEXT_PRODUCER_ID, first_producer_id))
