@@ -165,7 +165,7 @@ class Broker:
         metrics_sockets: BoundSockets = {}
         try:
             metrics_sockets = bind_metrics(config)
-            metadata = await open_metadata(config)
+            metadata = await open_metadata(config, clock)
             try:
                 logs = await asyncio.to_thread(open_logs, config, clock, metadata.image)
                 try:

@@ -121,14 +121,14 @@ def close_all(bound: BoundSockets) -> None:
         sock.close()
 
 
-async def open_metadata(config: BrokerConfig) -> MetadataStore:
+async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     """The metadata, with the configuration that was changed at run time taken over.
 
     Raises:
         StartFailed: they cannot be used.
     """
     try:
-        metadata = await opening.open_metadata(config)
+        metadata = await opening.open_metadata(config, clock)
     except UnusableMetadata as error:
         raise StartFailed(str(error)) from error
     take_over_stored_configs(config, metadata.image)
