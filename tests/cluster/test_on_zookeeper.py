@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from cluster.conftest import SESSION_TIMEOUT_MS, MakeBroker
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.zookeeper import layout
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, server_command
 from rig.ports import free_ports
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper
@@ -165,6 +165,31 @@ def test_a_broker_whose_session_has_expired(broker: DrumlinServer, operator: Ope
     produce(broker, "meanwhile", "x")
     create(broker, "after")
     assert operator.get(layout.CONTROLLER_EPOCH) == b"2"
+
+
+def test_a_stop_without_zookeeper_is_a_clean_one(
+    broker: DrumlinServer, mortal_zookeeper: ZooKeeper
+) -> None:
+    create(broker, "events")
+    produce(broker, "events", "x")
+    with stopped(mortal_zookeeper):
+        wait_until(lambda: "does not answer" in broker.said(), "it to be noticed")
+        broker.stop()
+    broker.start()
+    assert read(broker, "events", 1) == ["x"]
+    assert broker.said().count("stopped cleanly") == 1
+
+
+def test_a_start_that_waits_for_a_predecessor_can_be_ended(
+    broker: DrumlinServer, make_broker: MakeBroker
+) -> None:
+    other = make_broker({"zookeeper.session.timeout.ms": "60000"}, "other")
+    other.launch(server_command(other.data, other.port, other.settings))
+    wait_until(lambda: "waiting until that ends" in other.said(), "it to wait")
+    began = time.monotonic()
+    other.terminate()
+    assert time.monotonic() - began < _BOUNDED_S
+    create(broker, "events")
 
 
 def test_what_an_operator_changes_takes_effect(broker: DrumlinServer, operator: Operator) -> None:

@@ -21,14 +21,14 @@ class Stores:
     def __init__(
         self, open_store: Callable[[], Awaitable[MetadataStore]], node_id: int = 1
     ) -> None:
-        self._open = open_store
+        self.open = open_store
         self._node_id = node_id
 
     def run(self, scenario: Scenario, *, is_registered: bool = True) -> None:
         """Open the store, have it be a broker's, run the scenario, close it."""
 
         async def run() -> None:
-            store = await self._open()
+            store = await self.open()
             try:
                 if is_registered:
                     await store.register_broker(BrokerState(self._node_id, None, ()))

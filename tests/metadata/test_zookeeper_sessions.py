@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from drumlin.metadata.changes import (
     Change,
 )
-from drumlin.metadata.image import PartitionState, Resource, ResourceType
+from drumlin.metadata.image import BrokerState, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import close_client
@@ -121,6 +121,28 @@ def test_a_second_broker_is_refused(
         operator.client.create(layout.broker_path(7), b"", ephemeral=True)
         await eventually(lambda: "broker 7 has registered in ZooKeeper" in caplog.text)
         await store.create_topic("t", [[1]], {})
+
+    run(scenario)
+
+
+def test_who_waits_for_a_predecessor_can_be_stopped(
+    run: Callable[..., None], chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        with caplog.at_level(logging.INFO):
+            async with asyncio.timeout(20):
+                await asyncio.to_thread(begin_and_give_up)
+        assert "/brokers/ids/1 is another session's: waiting until that ends" in caplog.text
+
+    def begin_and_give_up() -> None:
+        async def second() -> None:
+            store = await stores_at(chroot, session_timeout_ms=60_000).open()
+            taking = asyncio.ensure_future(store.register_broker(BrokerState(1, None, ())))
+            await eventually(lambda: "waiting until that ends" in caplog.text)
+            taking.cancel()
+            await store.close()
+
+        asyncio.run(second())
 
     run(scenario)
 

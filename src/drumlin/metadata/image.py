@@ -120,6 +120,10 @@ class ClusterImage:
         """Names of the resources of one type for which something was set."""
         return [each.name for each in self._configs if each.type is resource_type]
 
+    def all_configured(self) -> list[Resource]:
+        """The resources for which something was set."""
+        return list(self._configs)
+
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return self.configs(Resource(ResourceType.TOPIC, topic))
 

@@ -75,6 +75,7 @@ class Commits:
 
     async def close(self) -> None:
         """End the session once what is under way has ended."""
+        self.session.stop_waiting()
         while self._committing is not None:
             await asyncio.wait([self._committing])
         await self.run(_close)

@@ -45,8 +45,7 @@ class ConfigNews:
         """
         image, run = self._parts.image, self._parts.commits.run
         self._seen = await run(_changes)
-        known = [Resource(kind, name) for kind in ResourceType for name in image.configured(kind)]
-        resources = list(dict.fromkeys([*await run(config_names), *known]))
+        resources = await run(_resources, image.all_configured())
         unreadable: set[str] = set()
         pace = Pace()
         for start in range(0, len(resources), _TOGETHER):
@@ -106,6 +105,11 @@ class ConfigNews:
                 return
             image.put_configs(resource, found[resource])
             await self._parts.listeners.report(ConfigsChanged(resource, found[resource]))
+
+
+def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
+    """Those that have a configuration, and those of which it is known that they had one."""
+    return list(dict.fromkeys([*config_names(session), *known]))
 
 
 def _changes(session: Session) -> frozenset[str]:

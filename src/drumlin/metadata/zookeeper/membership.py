@@ -6,6 +6,7 @@ holds it is alive, or was until its session ends. For now a cluster has one live
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.metadata.image import BrokerState
     from drumlin.metadata.zookeeper.session import Session
+
+_log = logging.getLogger(__name__)
 
 #: ZooKeeper ends a session up to two of its ticks late.
 _LATE_S: Final = 5.0
@@ -105,6 +108,7 @@ def _take(
         Conflict: of another node.
     """
     deadline = time.monotonic() + timeout_s + _LATE_S
+    is_told = False
     while True:
         (node,) = session.read([path])
         if node is None:
@@ -123,4 +127,7 @@ def _take(
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return False
+            if not is_told:
+                is_told = True
+                _log.info("%s is another session's: waiting until that ends", path)
             session.await_change(path, left_s)

@@ -67,6 +67,8 @@ class Session:
         self._client = client
         self._timeout_s = timeout_s
         self._connected = threading.Event()
+        self._awaited = threading.Event()
+        self._is_ending = False
         self._left_at = time.monotonic()
         self._on_state: Callable[[bool], None] | None = None
         self._on_change: Callable[[str], None] | None = None
@@ -90,6 +92,11 @@ class Session:
     @property
     def is_connected(self) -> bool:
         return self._connected.is_set()
+
+    def stop_waiting(self) -> None:
+        """From another thread: let `await_change` end, as the session is about to."""
+        self._is_ending = True
+        self._awaited.set()
 
     def close(self) -> None:
         self._on_state = self._on_change = None
@@ -148,12 +155,14 @@ class Session:
         Raises:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
-        changed = threading.Event()
+        changed = self._awaited = threading.Event()
         (found,) = self._ask(
             lambda each: self._client.get_async(each, lambda _: changed.set()), [path]
         )
-        if found is not None:
+        if found is not None and not self._is_ending:
             changed.wait(timeout_s)
+        if self._is_ending:
+            raise ZooKeeperAway(f"the session with ZooKeeper on {self.hosts} is about to end")
 
     def _on_event(self, event: WatchedEvent) -> None:
         # One without a type is the end of a connection, which is told elsewhere.
