@@ -77,6 +77,12 @@ def setting(broker: DrumlinServer, topic: str, key: str) -> str:
     return str(answer.result(30)[key].value)
 
 
+def topics_of(broker: DrumlinServer) -> dict[str, Any]:
+    """Its topics, by name."""
+    topics: dict[str, Any] = admin(broker).list_topics(timeout=30).topics
+    return topics
+
+
 def refusal(broker: DrumlinServer) -> str:
     """What a broker says that does not start."""
     with pytest.raises(AssertionError, match="the broker ended with 1"):
@@ -105,7 +111,7 @@ def test_everything_is_there_after_a_kill(broker: DrumlinServer, operator: Opera
     broker.kill()
     broker.start()  # once the session of the killed one has ended
     assert read(broker, "events", 3) == ["a", "b", "c"]
-    topics = admin(broker).list_topics(timeout=30).topics
+    topics = topics_of(broker)
     assert len(topics["events"].partitions) == 3
     assert "gone" not in topics
     assert setting(broker, "events", "retention.ms") == "-1"
@@ -141,7 +147,7 @@ def test_without_zookeeper_it_serves_on(
     assert broker.said().count("answers again") == 1
     wait_until(lambda: operator.has("/brokers/ids/1"), "the broker to be registered")
     assert isinstance(session, int)
-    topics = admin(broker).list_topics(timeout=30).topics
+    topics = topics_of(broker)
     known = set(operator.client.get_children(layout.TOPICS))
     assert set(topics) == known
     broker.restart()
@@ -159,9 +165,7 @@ def test_a_broker_whose_session_has_expired(broker: DrumlinServer, operator: Ope
     wait_until(lambda: operator.has(layout.CONTROLLER), "it to be the controller again")
     assert operator.client.exists("/brokers/ids/1").ephemeralOwner != first
     wait_until(lambda: setting(broker, "events", "retention.ms") == "77", "the change to be seen")
-    wait_until(
-        lambda: "meanwhile" in admin(broker).list_topics(timeout=30).topics, "the topic to be seen"
-    )
+    wait_until(lambda: "meanwhile" in topics_of(broker), "the topic to be seen")
     produce(broker, "meanwhile", "x")
     create(broker, "after")
     assert operator.get(layout.CONTROLLER_EPOCH) == b"2"
@@ -205,8 +209,11 @@ def test_what_an_operator_changes_takes_effect(broker: DrumlinServer, operator: 
     wait_until(lambda: setting(broker, "events", "retention.ms") == "123456", "the default")
     operator.put(layout.topic_path("broken"), b"\xff")
     operator.put(layout.topic_path("fine"), b'{"version":1,"partitions":{"0":[1]}}')
-    wait_until(lambda: "fine" in admin(broker).list_topics(timeout=30).topics, "the topic")
+    wait_until(lambda: "fine" in topics_of(broker), "the topic")
     assert "/brokers/topics/broken cannot be used" in broker.said()
+    operator.put_topic("of-another", (2,))
+    wait_until(lambda: "of-another" in topics_of(broker), "the topic of another broker")
+    assert topics_of(broker)["of-another"].partitions[0].leader == -1
     produce(broker, "fine", "x")
 
 

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from drumlin.metadata.changes import (
     Change,
 )
-from drumlin.metadata.image import BrokerState, PartitionState, Resource, ResourceType
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import close_client
@@ -170,6 +170,29 @@ def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Oper
         assert stored == layout.StateNode(1, 5, (1,))
 
     in_zookeeper.run(scenario)
+
+
+def test_epochs_go_on_where_states_are_missing_or_changed(
+    run: Callable[..., None], operator: Operator
+) -> None:
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        topic = await store.create_topic("t", [[1]] * 4, {}, first_leader_epoch=5)
+        operator.client.delete(layout.state_path("t", 1))
+        operator.client.delete(layout.partition_path("t", 2), recursive=True)
+        ahead = layout.encode_state(layout.StateNode(1, 9, (1,)), 1)
+        operator.put(layout.state_path("t", 3), ahead)
+        await store.advance_leader_epochs()
+        partitions = store.image.topics["t"].partitions
+        assert [each.leader_epoch for each in partitions] == [6, 6, 6, 10]
+        assert [each.leader for each in partitions] == [1] * 4
+        for index, epoch in enumerate([6, 6, 6, 10]):
+            state = layout.decode_state("", operator.get(layout.state_path("t", index)))
+            assert state == layout.StateNode(1, epoch, (1,))
+        operator.client.delete(layout.topic_path("t"), recursive=True)
+        await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 0)})
+        assert not operator.has(layout.topic_path("t"))  # it is not made again, empty
+
+    run(scenario)
 
 
 def test_the_data_of_another_cluster_is_refused(chroot: str) -> None:

@@ -6,7 +6,7 @@ not is not heard. Such nodes are removed after some time, as they are in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.changes import ConfigsChanged
@@ -34,7 +34,8 @@ class ConfigNews:
     def __init__(self, parts: Parts, clock: Clock) -> None:
         self._parts = parts
         self._clock = clock
-        self._seen: frozenset[str] = frozenset()
+        #: News below `/config/changes`, and when they were written by the clock of ZooKeeper.
+        self._seen: dict[str, int] = {}
 
     async def look_at_all(self, *, is_first: bool = False) -> set[str]:
         """Look at all configurations; those of which topics cannot be read.
@@ -44,7 +45,7 @@ class ConfigNews:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
         image, run = self._parts.image, self._parts.commits.run
-        self._seen = await run(_changes)
+        _, self._seen = await run(_read_changes, {})
         resources = await run(_resources, image.all_configured())
         unreadable: set[str] = set()
         pace = Pace()
@@ -81,11 +82,9 @@ class ConfigNews:
         Raises:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
-        now = await self._parts.commits.run(_changes)
-        new, self._seen = sorted(now - self._seen), now
-        changed, old = await self._parts.commits.run(
-            _read_changes, new, sorted(now), self._clock.wall_ms() - _KEPT_MS
-        )
+        changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
+        expired_ms = self._clock.wall_ms() - _KEPT_MS
+        old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
         for each in changed:
             if isinstance(each, UnreadableNode):
                 self._parts.say(str(each))
@@ -112,24 +111,19 @@ def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
     return list(dict.fromkeys([*config_names(session), *known]))
 
 
-def _changes(session: Session) -> frozenset[str]:
-    return frozenset(session.children(layout.CONFIG_CHANGES, is_watched=True))
-
-
 def _read_changes(
-    session: Session, new: Sequence[str], names: Sequence[str], removed_before_ms: int
-) -> tuple[list[Resource | UnreadableNode], list[str]]:
-    """Whose configurations have changed, each once; and the nodes that have served their time."""
+    session: Session, seen: Mapping[str, int]
+) -> tuple[list[Resource | UnreadableNode], dict[str, int]]:
+    """Whose configurations have changed, each once, by news not seen before; and all news now."""
     changed: dict[Resource | UnreadableNode, None] = {}
-    old, news = [], frozenset(new)
-    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
-    for path, name, node in zip(paths, names, session.read(paths), strict=True):
+    names = session.children(layout.CONFIG_CHANGES, is_watched=True)
+    now = {name: seen[name] for name in names if name in seen}
+    new = sorted(name for name in names if name not in seen)
+    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+    for path, name, node in zip(paths, new, session.read(paths), strict=True):
         if node is None:
             continue
-        if node.created_ms < removed_before_ms:
-            old.append(path)
-        if name not in news:
-            continue
+        now[name] = node.created_ms
         try:
             resource = layout.decode_config_change(path, node.data)
         except UnreadableNode as error:
@@ -137,8 +131,9 @@ def _read_changes(
         else:
             if resource is not None:
                 changed[resource] = None
-    return list(changed), old
+    return list(changed), now
 
 
-def _remove(session: Session, paths: Sequence[str]) -> None:
+def _remove(session: Session, names: Sequence[str]) -> None:
+    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
     session.commit_all([[Delete(path)] for path in paths])  # another may have removed them

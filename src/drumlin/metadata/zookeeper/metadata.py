@@ -127,9 +127,7 @@ class ZooKeeperMetadata:
         led, pace = [], Pace()
         for topic in list(self.image.topics.values()):
             led += [
-                Place(topic.name, each.index, each.replicas)
-                for each in topic.partitions
-                if each.leader == self._node_id
+                Place(topic.name, each) for each in topic.partitions if each.leader == self._node_id
             ]
             await pace.give_way()
         await self._advance(led)
@@ -141,7 +139,7 @@ class ZooKeeperMetadata:
             topic = self.image.topics_by_id.get(topic_id)
             state = None if topic is None else topic.partition(index)
             if topic is not None and state is not None:
-                places.append(Place(topic.name, index, state.replicas))
+                places.append(Place(topic.name, state))
         await self._advance(places)
 
     async def _advance(self, places: Sequence[Place]) -> None:

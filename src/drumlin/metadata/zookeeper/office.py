@@ -5,6 +5,7 @@ What it writes with is `fence`. Without one nothing may be written.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class Office:
         self._clock = clock
         self._timeout_s = timeout_s
         self._broker: BrokerState | None = None
+        self._turn = asyncio.Lock()
         self.fence: Fence | None = None
 
     def held(self) -> Fence:
@@ -50,6 +52,10 @@ class Office:
             UnreadableNode: there is no telling which epoch it is.
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
+        async with self._turn:
+            await self._take(broker)
+
+    async def _take(self, broker: BrokerState) -> None:
         self._broker = broker
         self.fence = await self._commits.run(join, broker, self._timeout_s, self._clock)
         _log.info("broker %d is the controller, in epoch %d", broker.node_id, self.fence.epoch)
@@ -60,15 +66,16 @@ class Office:
         Raises:
             UnusableMetadata, UnreadableNode, ZooKeeperFailure: as `take`.
         """
-        broker, was_lost = self._broker, False
-        if broker is None:
-            return False
-        while self.fence is None or not await self._commits.run(
-            _is_held, broker.node_id, self.fence
-        ):
-            was_lost, self.fence = True, None
-            await self.take(broker)
-        return was_lost
+        async with self._turn:
+            broker, was_lost = self._broker, False
+            if broker is None:
+                return False
+            while self.fence is None or not await self._commits.run(
+                _is_held, broker.node_id, self.fence
+            ):
+                was_lost, self.fence = True, None
+                await self._take(broker)
+            return was_lost
 
 
 def _is_held(session: Session, node_id: int, fence: Fence) -> bool:

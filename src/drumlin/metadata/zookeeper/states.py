@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from drumlin.metadata.image import PartitionState
 from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.leadership import known_state
+from drumlin.metadata.zookeeper.leadership import NO_EPOCH, known_state
 from drumlin.metadata.zookeeper.operations import Check, Create, Replace, state_data
 from drumlin.metadata.zookeeper.session import Conflict
 
 if TYPE_CHECKING:
-    from drumlin.metadata.image import PartitionState
     from drumlin.metadata.zookeeper.operations import Fence, Operation
     from drumlin.metadata.zookeeper.session import Node, Session
 
@@ -19,31 +19,30 @@ _ATTEMPTS: Final = 5
 
 
 class Place(NamedTuple):
-    """A partition, and its replicas."""
+    """A partition, and its state as it is known here."""
 
     topic: str
-    partition: int
-    replicas: tuple[int, ...]
+    known: PartitionState
 
 
 #: What is to be stored, decided on what is. It may be the same.
-Decision = Callable[["PartitionState"], "PartitionState"]
+Decision = Callable[[PartitionState], PartitionState]
 
 
 def rewrite_states(
     session: Session, places: Sequence[Place], decide: Decision, fence: Fence
 ) -> dict[Place, PartitionState]:
-    """Have the states be what is decided; those that are stored then.
+    """Have the states be what is decided; those that are stored then, but for deleted topics.
 
-    Those left out changed all the time.
+    Where a node for the state is missing, what is known counts.
 
     Raises:
         UnreadableNode: one is not a state.
-        Conflict: we are not the controller.
+        Conflict: we are not the controller, or others keep changing one.
         ZooKeeperFailure: ZooKeeper is away, or does not let us; some may be written.
     """
     stored: dict[Place, PartitionState] = {}
-    left = list(places)
+    left, conflict = list(places), None
     for _ in range(_ATTEMPTS):
         wanted = _decide(session, left, decide, fence)
         outcomes = session.commit_all([operations for _, operations in wanted.values()])
@@ -53,25 +52,29 @@ def rewrite_states(
                 stored[place] = state
             elif isinstance(outcome, Conflict) and not isinstance(outcome.operation, Check):
                 left.append(place)
+                conflict = outcome
             else:
                 raise outcome
         if not left:
-            break
+            return stored
+    topics = session.read([layout.topic_path(each.topic) for each in left])
+    if conflict is not None and any(node is not None for node in topics):
+        raise conflict
     return stored
 
 
 def _decide(
     session: Session, places: Sequence[Place], decide: Decision, fence: Fence
 ) -> dict[Place, tuple[PartitionState, list[Operation]]]:
-    nodes = session.read([layout.state_path(each.topic, each.partition) for each in places])
+    nodes = session.read([layout.state_path(each.topic, each.known.index) for each in places])
     wanted: dict[Place, tuple[PartitionState, list[Operation]]] = {}
     new: list[Place] = []
     for place, node in zip(places, nodes, strict=True):
         before = _state(place, node)
         state = decide(before)
         operations: list[Operation] = [fence.check]
-        if state != before:
-            path = layout.state_path(place.topic, place.partition)
+        if state != before or (node is None and state.leader_epoch != NO_EPOCH):
+            path = layout.state_path(place.topic, place.known.index)
             data = state_data(state, fence.epoch)
             operations.append(
                 Create(path, data) if node is None else Replace(path, data, node.version)
@@ -91,7 +94,7 @@ def _missing_parents(session: Session, places: Sequence[Place]) -> list[list[Cre
         for each in places
         for path in (
             layout.partitions_path(each.topic),
-            layout.partition_path(each.topic, each.partition),
+            layout.partition_path(each.topic, each.known.index),
         )
     ]
     created = [
@@ -105,6 +108,8 @@ def _missing_parents(session: Session, places: Sequence[Place]) -> list[list[Cre
 
 
 def _state(place: Place, node: Node | None) -> PartitionState:
-    path = layout.state_path(place.topic, place.partition)
-    known = None if node is None else layout.decode_state(path, node.data)
-    return known_state(place.partition, place.replicas, known)
+    known = place.known
+    if node is None:
+        return known
+    stored = layout.decode_state(layout.state_path(place.topic, known.index), node.data)
+    return known_state(known.index, known.replicas, stored)

@@ -58,14 +58,21 @@ class TopicNews:
         Raises:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
-        known = frozenset(self._image.topics)
-        names, gone, illegal = await self._run(_listed, known, self._watched | set(unreadable))
-        for name in illegal:
-            path = layout.topic_path(name)
-            self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
-        await self.look_at(names, configured)
-        for name in gone:
-            await self._miss(name)
+        known = list(self._image.topics)
+        names, there = await self._run(_listed)
+        passed_over, wanted, pace = frozenset(unreadable), [], Pace()
+        for name in names:
+            if not layout.is_topic_name(name):
+                path = layout.topic_path(name)
+                self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
+            elif name not in self._watched and name not in passed_over:
+                wanted.append(name)
+            await pace.give_way()
+        await self.look_at(wanted, configured)
+        for name in known:
+            if name not in there:
+                await self._miss(name)
+            await pace.give_way()
 
     async def look_at(self, names: Sequence[str], configured: frozenset[str] = frozenset()) -> None:
         """Look at these topics, which are new, or have changed."""
@@ -186,9 +193,7 @@ class TopicNews:
         places = []
         for topic in list(self._image.topics.values()):
             places += [
-                Place(topic.name, each.index, each.replicas)
-                for each in topic.partitions
-                if settled(each, alive) != each
+                Place(topic.name, each) for each in topic.partitions if settled(each, alive) != each
             ]
             await pace.give_way()
         await self.rewrite(places, fence, is_alive=alive)
@@ -202,7 +207,7 @@ class TopicNews:
         while some := list(islice(left, _TOGETHER)):
             by_topic: dict[str, dict[int, PartitionState]] = {}
             for place, state in (await self._run(rewrite_states, some, decide, fence)).items():
-                by_topic.setdefault(place.topic, {})[place.partition] = state
+                by_topic.setdefault(place.topic, {})[place.known.index] = state
             for name, states in by_topic.items():
                 topic = self._image.topics.get(name)
                 if topic is not None:
@@ -214,18 +219,12 @@ class TopicNews:
     ) -> tuple[PartitionState, ...]:
         """Partitions that are new here, with leaders if we are the controller."""
         fence, alive = self._parts.office.fence, frozenset(self._image.brokers)
-        places = [
-            Place(name, each.index, each.replicas)
-            for each in partitions
-            if settled(each, alive) != each
-        ]
+        places = [Place(name, each) for each in partitions if settled(each, alive) != each]
         if fence is None or not places:
             return partitions
         decide = partial(settled, alive=alive)
         stored = await self._run(rewrite_states, places, decide, fence)
-        return tuple(
-            stored.get(Place(name, each.index, each.replicas), each) for each in partitions
-        )
+        return tuple(stored.get(Place(name, each), each) for each in partitions)
 
 
 def _next_epoch(state: PartitionState) -> PartitionState:
@@ -243,11 +242,7 @@ def _read_one(session: Session, path: str) -> list[object]:
     return list(session.read([path]))
 
 
-def _listed(
-    session: Session, known: frozenset[str], passed_over: set[str]
-) -> tuple[list[str], list[str], list[str]]:
-    """Topics that are to be looked at, those of `known` that have no node, and no topics."""
-    names = set(session.children(layout.TOPICS, is_watched=True))
-    illegal = [name for name in names if not layout.is_topic_name(name)]
-    wanted = names.difference(passed_over, illegal)
-    return sorted(wanted), sorted(known - names), sorted(illegal)
+def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
+    """What topics have nodes: in order, and to be looked up."""
+    names = session.children(layout.TOPICS, is_watched=True)
+    return sorted(names), frozenset(names)
