@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from drumlin.clock import SystemClock
+from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import BrokerState
 from drumlin.metadata.store import MetadataStore
@@ -39,15 +39,22 @@ class Stores:
         asyncio.run(run())
 
 
-def stores_at(hosts: str, node_id: int = 1, session_timeout_ms: int = 4000) -> Stores:
+def stores_at(
+    hosts: str,
+    node_id: int = 1,
+    session_timeout_ms: int = 4000,
+    clock: Clock | None = None,
+    **more: str,
+) -> Stores:
     """Stores that brokers with this id open in ZooKeeper."""
     settings = {
         "zookeeper.connect": hosts,
         "node.id": str(node_id),
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
+        **{key.replace("_", "."): value for key, value in more.items()},
     }
 
     async def open_in_zookeeper() -> MetadataStore:
-        return await ZooKeeperMetadata.open(BrokerConfig(settings), SystemClock(), None)
+        return await ZooKeeperMetadata.open(BrokerConfig(settings), clock or SystemClock(), None)
 
     return Stores(open_in_zookeeper, node_id)

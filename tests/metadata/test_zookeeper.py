@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from drumlin.clock import ManualClock, SystemClock
 from drumlin.metadata.changes import (
     Change,
     ConfigsChanged,
@@ -18,7 +19,7 @@ from drumlin.metadata.image import PartitionState, Resource, ResourceType
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
 from drumlin.wire.errors import ErrorCode, KafkaError
-from metadata.stores import Stores
+from metadata.stores import Stores, stores_at
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
 
@@ -118,6 +119,28 @@ def test_a_topic_that_a_tool_wants_to_be_deleted(
         assert operator.has(layout.deleted_path(topic.topic_id))
 
     run(scenario)
+
+
+def test_news_of_configurations_is_removed_after_some_time(chroot: str, operator: Operator) -> None:
+    later = ManualClock(SystemClock().wall_ms() + 16 * 60 * 1000)
+
+    async def scenario(store: MetadataStore) -> None:
+        operator.put_configs(DEFAULTS, {"log.retention.ms": "7"})
+        await eventually(lambda: not operator.client.get_children(layout.CONFIG_CHANGES))
+        assert store.image.broker_configs("") == {"log.retention.ms": "7"}
+
+    stores_at(chroot, clock=later).run(scenario)
+
+
+def test_a_tool_cannot_delete_where_nobody_may(chroot: str, operator: Operator) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        topic = await store.create_topic("t", [[1]], {})
+        operator.put(layout.deletion_path("t"), b"")
+        await eventually(lambda: not operator.client.get_children(layout.TO_DELETE))
+        assert store.image.topics == {"t": topic}
+        assert operator.has(layout.topic_path("t"))
+
+    stores_at(chroot, delete_topic_enable="false").run(scenario)
 
 
 # -- what must not be lost ---------------------------------------------------------------------
