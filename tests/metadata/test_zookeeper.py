@@ -241,6 +241,10 @@ def test_garbage_in_a_topic_is_told_of_and_harms_no_other(
             await store.add_partitions("whole", 1, [[1]])
         with pytest.raises(KafkaError, match="/brokers/topics/whole cannot be used"):
             await store.delete_topic(whole.topic_id)
+        operator.put(layout.deletion_path("broken"), b"")
+        operator.put(layout.topic_path("broken"), b"again")
+        operator.put(layout.deletion_path("no-such"), b"")
+        await eventually(lambda: not operator.has(layout.deletion_path("no-such")))
         assert not store.was_any_deleted()
 
     run(scenario)

@@ -36,8 +36,9 @@ _log = logging.getLogger(__name__)
 
 #: The path of everything.
 _EVERYTHING: Final = "/"
-#: Before what failed is tried again.
+#: Before what failed is tried again, at first and at most.
 _RETRY_S: Final = 1.0
+_RETRY_MAX_S: Final = 30.0
 
 
 class Follower:
@@ -52,6 +53,7 @@ class Follower:
         self._news: dict[str, None] = {}
         self._arrived = asyncio.Event()
         self._is_away = False
+        self._retry_s = _RETRY_S
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -102,8 +104,7 @@ class Follower:
             news, self._news = self._news, {}
             try:
                 await self._look_at(news)
-            except asyncio.CancelledError:
-                raise
+                self._retry_s = _RETRY_S
             except Exception as error:  # noqa: BLE001  else nothing would be followed any more
                 await self._try_again(error)
 
@@ -116,7 +117,8 @@ class Follower:
             _log.exception("ZooKeeper was not followed", exc_info=error)
         self._news[_EVERYTHING] = None
         if self._session.is_connected:
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
             self._arrived.set()
 
     async def _look_at(self, paths: dict[str, None]) -> None:
@@ -192,18 +194,25 @@ class Follower:
         """Delete the topics that tools want to be deleted, or whose deletion broke off."""
         names = await self._parts.commits.run(_watched_children, layout.TO_DELETE)
         for name in names:
-            topic = self._parts.image.topics.get(name)
-            if topic is None:
-                topic = await self._parts.commits.run(_left_of, name)
-            if topic is not None and (
-                topic.topic_id in self._parts.deletions.ids or self._config.delete_topic_enable
-            ):
-                await self.delete(topic)
-            elif topic is not None or not await self._parts.commits.run(_is_there, name):
-                fence = self._parts.office.held()
-                _log.warning("topic %s is not deleted: it must not be, or is not there", name)
-                with contextlib.suppress(Conflict):
-                    await self._parts.commits.commit([Delete(layout.deletion_path(name))], fence)
+            try:
+                await self._follow_wish(name)
+            except UnreadableNode as error:
+                self._parts.say(f"{error}; so topic {name} is not deleted")
+
+    async def _follow_wish(self, name: str) -> None:
+        """Delete a topic that somebody wants to be deleted, if that may be."""
+        topic = self._parts.image.topics.get(name)
+        if topic is None:
+            topic = await self._parts.commits.run(_left_of, name)
+        if topic is not None and (
+            topic.topic_id in self._parts.deletions.ids or self._config.delete_topic_enable
+        ):
+            await self.delete(topic)
+        elif topic is not None or not await self._parts.commits.run(_is_there, name):
+            fence = self._parts.office.held()
+            _log.warning("topic %s is not deleted: it must not be, or is not there", name)
+            with contextlib.suppress(Conflict):
+                await self._parts.commits.commit([Delete(layout.deletion_path(name))], fence)
 
     async def delete(self, topic: TopicState) -> None:
         """Delete a topic, whether or not it is known here.

@@ -61,6 +61,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.zookeeper.operations import Fence
     from drumlin.metadata.zookeeper.session import Node
 
 
@@ -119,7 +120,7 @@ class ZooKeeperMetadata:
             self.image.controller_id = broker.node_id
             await self._office.keep()  # from now on it is watched
             await self._follower.settle()
-            await self._commits.run(_forget_deletions)
+            await self._commits.run(_forget_deletions, self._office.held())
         except (ZooKeeperFailure, UnreadableNode, Conflict) as error:
             raise UnusableMetadata(str(error)) from error
 
@@ -362,14 +363,14 @@ def _read_all(session: Session, paths: Sequence[str]) -> list[Node | None]:
     return session.read(paths)
 
 
-def _forget_deletions(session: Session) -> None:
+def _forget_deletions(session: Session, fence: Fence) -> None:
     """Forget deleted topics of which no folder is left.
 
     Coordinators have as long as this process runs to forget what they know of those topics.
     """
     found, _ = read_deleted(session)
     gone = [topic_id for topic_id, folders in found.items() if not any(_may_have(folders))]
-    session.commit_all([[Delete(layout.deleted_path(each))] for each in gone])
+    session.commit_all([[fence.check, Delete(layout.deleted_path(each))] for each in gone])
 
 
 def _may_have(folders: layout.Folders) -> Iterable[bool]:

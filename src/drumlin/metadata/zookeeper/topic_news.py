@@ -190,12 +190,9 @@ class TopicNews:
         """
         fence = self._parts.office.held()
         alive, pace = frozenset(self._image.brokers), Pace()
-        places = []
+        places: list[Place] = []
         for topic in list(self._image.topics.values()):
-            places += [
-                Place(topic.name, each) for each in topic.partitions if settled(each, alive) != each
-            ]
-            await pace.give_way()
+            places += await _unsettled(topic.name, topic.partitions, alive, pace)
         await self.rewrite(places, fence, is_alive=alive)
 
     async def rewrite(
@@ -219,12 +216,24 @@ class TopicNews:
     ) -> tuple[PartitionState, ...]:
         """Partitions that are new here, with leaders if we are the controller."""
         fence, alive = self._parts.office.fence, frozenset(self._image.brokers)
-        places = [Place(name, each) for each in partitions if settled(each, alive) != each]
+        places = await _unsettled(name, partitions, alive, Pace())
         if fence is None or not places:
             return partitions
         decide = partial(settled, alive=alive)
         stored = await self._run(rewrite_states, places, decide, fence)
         return tuple(stored.get(Place(name, each), each) for each in partitions)
+
+
+async def _unsettled(
+    name: str, partitions: Sequence[PartitionState], alive: frozenset[int], pace: Pace
+) -> list[Place]:
+    """The partitions that should be led otherwise."""
+    places = []
+    for each in partitions:
+        if settled(each, alive) != each:
+            places.append(Place(name, each))
+        await pace.give_way()
+    return places
 
 
 def _next_epoch(state: PartitionState) -> PartitionState:
