@@ -147,6 +147,28 @@ def test_who_waits_for_a_predecessor_can_be_stopped(
     run(scenario)
 
 
+def test_a_zookeeper_that_has_lost_everything(
+    run: Callable[..., None], operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Any, changes: list[Change]) -> None:
+        topic = await store.create_topic("t", [[1]], {})
+        await store.create_topic("u", [[1]], {})
+        for name in operator.client.get_children("/"):
+            operator.client.delete(f"/{name}", recursive=True)
+        await eventually(lambda: "has no cluster any more" in caplog.text)
+        with pytest.raises(KafkaError):
+            await store.create_topic("v", [[1]], {})
+        await asyncio.sleep(0)
+        assert sorted(store.image.topics) == ["t", "u"]
+        assert store.image.topics["t"] == topic
+        assert not store.was_any_deleted()
+        assert "brokers" not in operator.client.get_children("/")
+        operator.put(layout.CLUSTER_ID, layout.encode_cluster_id("another"))
+        await eventually(lambda: "has cluster another now, in place of cluster" in caplog.text)
+
+    run(scenario)
+
+
 def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Operator) -> None:
     topic_id = operator.put_topic("t", (2, 1), (1, 2), (2,))
     for index, state in enumerate(

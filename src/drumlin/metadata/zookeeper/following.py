@@ -19,7 +19,7 @@ from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.deletion import delete_topic
 from drumlin.metadata.zookeeper.layout import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Delete
-from drumlin.metadata.zookeeper.reading import read_deleted
+from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.session import Conflict
 from drumlin.metadata.zookeeper.topic_news import TopicNews
 from drumlin.wire.errors import KafkaError
@@ -148,6 +148,8 @@ class Follower:
 
     async def _catch_up(self, *, is_first: bool = False) -> None:
         """Look at everything."""
+        if not is_first:
+            await self._parts.commits.run(_check_cluster, self._parts.image.cluster_id)
         if await self._parts.office.keep():
             _log.warning("ZooKeeper's session had ended: the broker has registered again")
         self.topics.forget_watches()
@@ -235,6 +237,16 @@ class Follower:
             parts.deletions.add(topic.topic_id, folders)
         else:
             await self.topics.follow_deletion(known, folders)
+
+
+def _check_cluster(session: Session, cluster_id: str) -> None:
+    stored = read_cluster_id(session)
+    if stored != cluster_id:
+        found = f"cluster {stored} now" if stored else "no cluster any more"
+        raise ZooKeeperFailure(
+            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: what is "
+            "known of that is served on, and nothing can be changed"
+        )
 
 
 def _watched_children(session: Session, path: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.store import UnusableMetadata
 from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.operations import Create, Delete, Fence, Replace
 from drumlin.metadata.zookeeper.session import Conflict
 
@@ -95,8 +96,14 @@ def _create_first_epoch(session: Session) -> None:
         session.commit(
             [Create(layout.CONTROLLER_EPOCH, layout.encode_controller_epoch(_FIRST_EPOCH))]
         )
-    except Conflict:
-        return
+    except Conflict as conflict:
+        if conflict.is_missing:
+            raise _lost(session, layout.CONTROLLER_EPOCH) from conflict
+
+
+def _lost(session: Session, path: str) -> ZooKeeperFailure:
+    message = f"ZooKeeper on {session.hosts} has lost what was above {path}, or its chroot"
+    return ZooKeeperFailure(message)
 
 
 def _take(
@@ -115,6 +122,8 @@ def _take(
             try:
                 session.commit(transaction)
             except Conflict as conflict:
+                if conflict.is_missing:
+                    raise _lost(session, path) from conflict
                 if conflict.operation.path != path:
                     raise
             else:

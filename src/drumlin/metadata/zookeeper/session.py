@@ -44,9 +44,11 @@ _CONFLICTS: Final = (
 class Conflict(Exception):
     """A transaction was refused, as a node is not what this operation takes it for."""
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation, *, is_missing: bool) -> None:
         super().__init__(f"{operation.path} is not as expected")
         self.operation = operation
+        #: The node, or for a new one what is to be above it.
+        self.is_missing = is_missing
 
 
 class Node(NamedTuple):
@@ -240,7 +242,8 @@ class Session:
             return _refused(transaction[0].path, error)
         for operation, answer in zip(transaction, answers, strict=True):
             if isinstance(answer, _CONFLICTS):
-                return Conflict(operation)
+                is_missing = isinstance(answer, exceptions.NoNodeError)
+                return Conflict(operation, is_missing=is_missing)
             if isinstance(answer, Exception) and not isinstance(answer, _FOLLOWING):
                 return _refused(operation.path, answer)
         return None

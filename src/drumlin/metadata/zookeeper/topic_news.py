@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from drumlin.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.layout import Folders
 from drumlin.metadata.zookeeper.leadership import NO_EPOCH, settled
 from drumlin.metadata.zookeeper.operations import Replace
@@ -254,4 +255,6 @@ def _read_one(session: Session, path: str) -> list[object]:
 def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
     """What topics have nodes: in order, and to be looked up."""
     names = session.children(layout.TOPICS, is_watched=True)
+    if not names and session.read([layout.TOPICS]) == [None]:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")
     return sorted(names), frozenset(names)
