@@ -130,7 +130,7 @@ def test_what_is_nobodys_key() -> None:
 def test_keys_without_effect_are_named() -> None:
     config = BrokerConfig.load(
         {
-            "zookeeper.connect": "localhost:2181",
+            "zookeeper.sync.time.ms": "2000",
             "inter.broker.protocol.version": "2.8",
             "num.io.threads": "8",
             "allow.everyone.if.no.acl.found": "true",
@@ -146,7 +146,7 @@ def test_keys_without_effect_are_named() -> None:
         "listener.name.internal.ssl.keystore.location",
         "num.io.threads",
         "rsm.config.anything",
-        "zookeeper.connect",
+        "zookeeper.sync.time.ms",
     )
 
 

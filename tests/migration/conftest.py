@@ -24,18 +24,6 @@ MakeTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start()
-        yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        server.close()
-
-
-@pytest.fixture(scope="session")
 def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     server = DrumlinServer(tmp_path_factory.mktemp("other"))
     try:

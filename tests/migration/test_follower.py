@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from drumlin.migration.zookeeper import ZooKeeperStore, close_client, open_client
+from drumlin.metadata.zookeeper.connection import close_client
+from drumlin.migration.zookeeper import ZooKeeperStore, open_client
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 from migration.old_consumers import OldStore
 from rig.waiting import wait_until

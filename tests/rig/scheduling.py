@@ -21,6 +21,7 @@ TOGETHER = (
 LONG = (
     *("tests/client/", "tests/clients/", "tests/guarantees/", "tests/compaction/"),
     *("tests/examples/", "tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
+    "tests/cluster/",
 )
 
 

@@ -16,13 +16,14 @@ from drumlin.metadata.names import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from drumlin.metadata.sqlite import PRODUCER_ID_BLOCK_SIZE
+from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.log_batches import batches_of
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
+    from drumlin.metadata.store import Adoption
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ _COMPACTED: Final = {"cleanup.policy": "compact"}
 _COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 
 
-async def adopt_logs(broker: BrokerData) -> None:
+async def adopt_logs(broker: BrokerData, adoption: Adoption) -> None:
     """Make topics of the logs that lie in the log dirs of a new metadata store.
 
     The logs are those of an Apache Kafka broker whose data dir we were given. Its metadata is not
@@ -61,7 +62,7 @@ async def adopt_logs(broker: BrokerData) -> None:
         )
         _log.info("took over topic %s with %d partitions", name, count)
     first_free = await broker.threads.administering(_first_free_producer_id, list(broker.logs))
-    await broker.metadata.note_adopted(first_free)
+    await adoption.note_adopted(first_free)
 
 
 def _first_free_producer_id(logs: Iterable[PartitionLog]) -> int:

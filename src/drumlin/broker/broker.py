@@ -35,7 +35,8 @@ from drumlin.broker.startup import (
     bind_metrics,
     cannot_listen,
     close_all,
-    open_data,
+    open_logs,
+    open_metadata,
 )
 from drumlin.broker.state_topics import StateLogs, state_topic
 from drumlin.broker.threads import Threads
@@ -52,7 +53,7 @@ from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.records.kernels import record_kernels
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
@@ -74,7 +75,7 @@ class Broker:
         self,
         config: BrokerConfig,
         clock: Clock,
-        metadata: SqliteMetadata,
+        metadata: MetadataStore,
         logs: LogDirectories,
         bound: BoundSockets,
         metrics_sockets: BoundSockets,
@@ -164,16 +165,20 @@ class Broker:
         metrics_sockets: BoundSockets = {}
         try:
             metrics_sockets = bind_metrics(config)
-            metadata, logs = await asyncio.to_thread(open_data, config, clock)
+            metadata = await open_metadata(config, clock)
             try:
-                broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                logs = await asyncio.to_thread(open_logs, config, clock, metadata.image)
                 try:
-                    await broker._begin(before_serving)
+                    broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
+                    try:
+                        await broker._begin(before_serving)
+                    except BaseException:
+                        await broker.endpoints.stop()
+                        raise
                 except BaseException:
-                    await broker.endpoints.stop()
+                    logs.abandon()
                     raise
             except BaseException:
-                logs.abandon()
                 await metadata.close()
                 raise
         except BaseException:
@@ -184,13 +189,13 @@ class Broker:
     async def _begin(self, before_serving: Callable[[], None] | None) -> None:
         metadata = self.metadata
         try:
+            await metadata.register_broker(self._state())
             if not self.logs.was_clean:
-                metadata.advance_leader_epochs()
-            self._register()
-            if metadata.is_new:
-                await adopt_logs(self)
+                await metadata.advance_leader_epochs()
+            if metadata.adoption is not None:
+                await adopt_logs(self, metadata.adoption)
             await self.hosting.host_all()
-        except KafkaError as error:
+        except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
         metadata.on_change(self.hosting.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
@@ -218,13 +223,13 @@ class Broker:
             _log.info("metrics are on http://%s/metrics", address)
         await self.endpoints.serve_operator()
 
-    def _register(self) -> None:
+    def _state(self) -> BrokerState:
         ports = {each.name: each.port for each in self.listeners}
         endpoints = tuple(
             Endpoint(each.name, each.host or socket.getfqdn(), each.port or ports[each.name])
             for each in self.config.advertised_listeners
         )
-        self.metadata.register_broker(BrokerState(self.node_id, self.config.broker_rack, endpoints))
+        return BrokerState(self.node_id, self.config.broker_rack, endpoints)
 
     def _follow_limits(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:

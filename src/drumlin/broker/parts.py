@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from drumlin.coordination.share.state.coordinator import ShareCoordinator
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
-    from drumlin.metadata.sqlite import SqliteMetadata
+    from drumlin.metadata.store import MetadataStore
     from drumlin.replication.partition_registry import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
     from drumlin.turns import Turns
@@ -34,7 +34,7 @@ class BrokerData(Protocol):
 
     config: BrokerConfig
     clock: Clock
-    metadata: SqliteMetadata
+    metadata: MetadataStore
     logs: LogDirectories
     partitions: PartitionRegistry
     threads: Threads

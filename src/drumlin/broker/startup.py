@@ -6,7 +6,6 @@ recovered. A failure is one line for the operator.
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,19 +14,16 @@ from typing import TYPE_CHECKING
 from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.config.listeners import Listener
 from drumlin.config.topic import LogConfig, log_config
-from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.storage.files import Files
+from drumlin.metadata import opening
+from drumlin.metadata.store import UnusableMetadata
 from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
-from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from drumlin.storage.meta_properties import read_meta_properties
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-
-_log = logging.getLogger(__name__)
+    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.store import MetadataStore
 
 #: Sockets that are bound, each with its listener; the port is the one that was given.
 BoundSockets = dict[socket.socket, Listener]
@@ -125,24 +121,35 @@ def close_all(bound: BoundSockets) -> None:
         sock.close()
 
 
-def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDirectories]:
-    """The metadata and the logs of this broker's log dirs. Blocks, after a crash for long.
+async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
+    """The metadata, with the configuration that was changed at run time taken over.
 
     Raises:
         StartFailed: they cannot be used.
     """
-    paths = [Path(path) for path in config.log_dirs]
-    metadata = _open_metadata(paths)
+    try:
+        metadata = await opening.open_metadata(config, clock)
+    except UnusableMetadata as error:
+        raise StartFailed(str(error)) from error
     take_over_stored_configs(config, metadata.image)
+    return metadata
+
+
+def open_logs(config: BrokerConfig, clock: Clock, image: ClusterImage) -> LogDirectories:
+    """The logs in this broker's log dirs. Blocks, after a crash for long.
+
+    Raises:
+        StartFailed: they cannot be used.
+    """
 
     def config_for(topic: str) -> LogConfig:
-        return log_config(metadata.image.topic_configs(topic), config.topic_defaults())
+        return log_config(image.topic_configs(topic), config.topic_defaults())
 
     try:
-        logs = LogDirectories(
-            paths,
+        return LogDirectories(
+            [Path(path) for path in config.log_dirs],
             node_id=config.node_id,
-            cluster_id=metadata.image.cluster_id,
+            cluster_id=image.cluster_id,
             config_for=config_for,
             clock=clock,
             recovery_threads=config.num_recovery_threads_per_data_dir,
@@ -150,55 +157,3 @@ def open_data(config: BrokerConfig, clock: Clock) -> tuple[SqliteMetadata, LogDi
         ).open()
     except (UnusableLogDirectory, KafkaError) as error:
         raise StartFailed(str(error)) from error
-    return metadata, logs
-
-
-def _open_metadata(paths: list[Path]) -> SqliteMetadata:
-    first = paths[0]
-    try:
-        first.mkdir(parents=True, exist_ok=True)
-        cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
-        metadata = SqliteMetadata.open(first, cluster_id)
-    except OSError as error:
-        raise StartFailed(f"cannot use {first}: {error}") from error
-    except UnreadableMetadata as error:
-        raise StartFailed(f"cannot use {first}: {error}") from error
-    if metadata.is_new and cluster_id is not None:
-        _log.warning(
-            "There is no metadata in %s, but data of cluster %s: topics are made of the folders "
-            "that are there, without their configuration",
-            first,
-            cluster_id,
-        )
-    return metadata
-
-
-def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:
-    """The cluster that the log dirs belong to; None if none of them says.
-
-    One that cannot be read may stay away. But a store that is new must not choose an id, nor
-    take over logs, without having seen all there is.
-    """
-    found: dict[str, Path] = {}
-    for path in paths:
-        try:
-            if is_new and (path / FILE_NAME).exists():
-                raise StartFailed(
-                    f"the metadata lies in {path}, not in {paths[0]}: it must be the first log dir"
-                )
-            known = read_meta_properties(str(path), Files())
-        except OSError as error:
-            if is_new:
-                raise StartFailed(
-                    f"there is no metadata in {paths[0]}, and to start afresh all log dirs are "
-                    f"needed, but {path} can't be used: {error.strerror}"
-                ) from error
-            continue
-        except ValueError as error:
-            raise StartFailed(f"{path}/{META_PROPERTIES} can't be read: {error}") from error
-        if known is not None and known.cluster_id is not None:
-            found.setdefault(known.cluster_id, path)
-    if len(found) > 1:
-        whose = ", ".join(f"{path} belongs to cluster {each}" for each, path in found.items())
-        raise StartFailed(f"the log dirs are not of one cluster: {whose}")
-    return next(iter(found), None)

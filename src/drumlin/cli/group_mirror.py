@@ -91,10 +91,11 @@ def mirror(
     The last change wins, forward or back. Ends at SIGTERM, SIGHUP or Ctrl-C, after a last pass;
     exit code 1 says that this pass could not be made.
     """
+    from drumlin.metadata.zookeeper.connection import close_client
     from drumlin.migration.commit_times import find_commits
     from drumlin.migration.mirror import Mirror
     from drumlin.migration.mirror_state import MirrorState
-    from drumlin.migration.zookeeper import ZooKeeperStore, close_client, open_client
+    from drumlin.migration.zookeeper import ZooKeeperStore, open_client
     from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 
     wake, stop = threading.Event(), threading.Event()

@@ -161,7 +161,8 @@ def _open(
 ) -> tuple[OffsetStore, Cluster]:
     """The other store, and the cluster whose logs its offsets mean."""
     if zookeeper is not None:
-        from drumlin.migration.zookeeper import ZooKeeperStore, close_client, open_client
+        from drumlin.metadata.zookeeper.connection import close_client
+        from drumlin.migration.zookeeper import ZooKeeperStore, open_client
 
         client = open_client(zookeeper)
         stack.callback(close_client, client)

@@ -136,6 +136,9 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_session_timeout_ms: int
 
     def __init__(self, static: Mapping[str, str]) -> None:
         self.static = _with_both_ids(static)

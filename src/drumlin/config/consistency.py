@@ -66,6 +66,14 @@ _GUARDS: Final = {
 }
 
 
+#: Keys that guard what is kept in ZooKeeper, and what would happen without an effect.
+_GUARDS_OF_ZOOKEEPER: Final = {
+    "zookeeper.ssl.client.enable": "connections to ZooKeeper are not encrypted here",
+    "zookeeper.set.acl": "everyone may change what is written into ZooKeeper",
+    "zookeeper.metadata.migration.enable": "what is in ZooKeeper cannot be moved to KRaft",
+}
+
+
 def check_guards(given: _Given) -> None:
     """Refuse to start without what the operator relies on.
 
@@ -78,6 +86,10 @@ def check_guards(given: _Given) -> None:
     name = "allow.everyone.if.no.acl.found"
     if given.get(name, "true").strip().lower() != "true":
         raise _refused(name, given, f"can only be true, as {_NO_RIGHTS}")
+    if given.get("zookeeper.connect", "").strip():
+        for name, danger in _GUARDS_OF_ZOOKEEPER.items():
+            if given.get(name, "").strip().lower() == "true":
+                raise _refused(name, given, f"must not be true, as {danger}")
 
 
 def check_together(values: _Values, given: _Given) -> None:

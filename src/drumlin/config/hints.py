@@ -44,12 +44,10 @@ RENAMED_BROKER_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "socket.send.buffer": ("socket.send.buffer.bytes",),
 }
 
-_TODAY: Final = "today, which has no effect here: there is no ZooKeeper"
-
 #: A broker's keys of older releases that no key of today replaces -> what to know instead.
 REMOVED_BROKER_KEYS: Final = {
     "controller.message.queue.size": "Kafka has removed it",
-    "enable.zookeeper": "Kafka has removed it, and there is no ZooKeeper here",
+    "enable.zookeeper": "Kafka has removed it; zookeeper.connect says whether there is one",
     "log.flush.interval.ms.per.topic": "Kafka has removed it; set flush.ms of the topic",
     "log.retention.bytes.per.topic": "Kafka has removed it; set retention.bytes of the topic",
     "log.retention.hours.per.topic": "Kafka has removed it; set retention.ms of the topic",
@@ -62,10 +60,10 @@ REMOVED_BROKER_KEYS: Final = {
     "topic.flush.intervals.ms": "Kafka has removed it; set flush.ms of the topic",
     "topic.log.retention.hours": "Kafka has removed it; set retention.ms of the topic",
     "topic.partition.count.map": "Kafka has removed it; give the partitions on creating the topic",
-    "zk.connect": f"it is zookeeper.connect {_TODAY}",
-    "zk.connectiontimeout.ms": f"it is zookeeper.connection.timeout.ms {_TODAY}",
-    "zk.sessiontimeout.ms": f"it is zookeeper.session.timeout.ms {_TODAY}",
-    "zk.synctime.ms": f"it is zookeeper.sync.time.ms {_TODAY}",
+    "zk.connect": "it is zookeeper.connect today",
+    "zk.connectiontimeout.ms": "it is zookeeper.connection.timeout.ms today",
+    "zk.sessiontimeout.ms": "it is zookeeper.session.timeout.ms today",
+    "zk.synctime.ms": "it is zookeeper.sync.time.ms today, which has no effect here",
 }
 
 #: A topic's keys that older releases had, or that are the broker's in other units -> today's.

@@ -7,8 +7,8 @@ for the length of a request.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -88,6 +88,14 @@ class TopicState:
     def partition(self, index: int) -> PartitionState | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
+    def in_next_epochs(self, indexes: Container[int]) -> TopicState:
+        """The topic with a new leader epoch in these partitions."""
+        partitions = tuple(
+            replace(each, leader_epoch=each.leader_epoch + 1) if each.index in indexes else each
+            for each in self.partitions
+        )
+        return replace(self, partitions=partitions)
+
 
 _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -111,6 +119,10 @@ class ClusterImage:
     def configured(self, resource_type: ResourceType) -> list[str]:
         """Names of the resources of one type for which something was set."""
         return [each.name for each in self._configs if each.type is resource_type]
+
+    def all_configured(self) -> list[Resource]:
+        """The resources for which something was set."""
+        return list(self._configs)
 
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         return self.configs(Resource(ResourceType.TOPIC, topic))

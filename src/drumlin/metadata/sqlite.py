@@ -8,21 +8,18 @@ fsync: a thousand topics asked for at once cost a handful of them.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import sqlite3
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from drumlin.metadata import database
 from drumlin.metadata.changes import (
-    Change,
     ConfigsChanged,
     PartitionsAdded,
     TopicCreated,
@@ -33,12 +30,27 @@ from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
     PartitionId,
-    PartitionState,
     Resource,
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.store import Alteration, Assignment, Listener, ProducerIdBlock
+from drumlin.metadata.mutations import (
+    Listeners,
+    Locks,
+    check_is_new,
+    new_partitions,
+    topic_to_widen,
+    topic_with_id,
+    uncancelled,
+)
+from drumlin.metadata.store import (
+    PRODUCER_ID_BLOCK_SIZE,
+    Adoption,
+    Alteration,
+    Assignment,
+    Listener,
+    ProducerIdBlock,
+)
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.turns import Pace
@@ -46,25 +58,12 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: As many as Apache Kafka's controller hands out at a time.
-PRODUCER_ID_BLOCK_SIZE: Final = 1000
 _CLUSTER_ID: Final = "cluster_id"
 _ADOPTED: Final = "logs_adopted"
 _NEXT_PRODUCER_ID: Final = "next_producer_id"
 
 
 T = TypeVar("T")
-P = ParamSpec("P")
-
-
-def _uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
-    """Let a mutation end although its caller is cancelled: the image must show what is stored."""
-
-    @functools.wraps(mutation)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.shield(asyncio.create_task(mutation(*args, **kwargs)))
-
-    return run
 
 
 class SqliteMetadata:
@@ -78,9 +77,8 @@ class SqliteMetadata:
         self._deleted = set(known)
         self._database = opened
         self._thread = ready_threads(1, "metadata")
-        self._listeners: list[Listener] = []
-        # A lock lives as long as it is held or awaited.
-        self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+        self._listeners = Listeners()
+        self._locks = Locks()
         self._waiting: list[tuple[Iterable[Statement], asyncio.Future[None]]] = []
         self._committing: asyncio.Task[None] | None = None
 
@@ -116,55 +114,33 @@ class SqliteMetadata:
         opened.execute_durably([database.forget_deletions()])
         return metadata
 
-    def register_broker(self, broker: BrokerState) -> None:
-        """Make this process the cluster's broker, its controller, and every leader."""
+    @property
+    def adoption(self) -> Adoption | None:
+        return self if self.is_new else None
+
+    async def register_broker(self, broker: BrokerState) -> None:
         self.image.put_broker(broker)
         self.image.controller_id = broker.node_id
 
-    def advance_leader_epochs(self) -> None:
-        """Begin a new leader epoch in every partition. Blocks: for the start of a broker.
-
-        After an unclean stop records may be missing that consumers have seen; the new epoch
-        is how they find out.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        try:
-            self._database.execute_durably([database.advance_leader_epochs()])
-        except sqlite3.Error as error:
-            raise _not_written(error) from error
-        for topic in list(self.image.topics.values()):
-            partitions = tuple(
-                replace(each, leader_epoch=each.leader_epoch + 1) for each in topic.partitions
-            )
-            self.image.put_topic(replace(topic, partitions=partitions))
+    async def advance_leader_epochs(self) -> None:
+        await self._commit([database.advance_leader_epochs()])
+        pace = Pace()
+        for topic in list(self.image.topics.values()):  # before any client can change them
+            self.image.put_topic(topic.in_next_epochs(range(len(topic.partitions))))
+            await pace.give_way()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
-        """Begin a new leader epoch in some partitions; those that are gone by then don't matter.
-
-        It waits for no other change of their topics, so a listener of changes may call it.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """It waits for no other change of their topics, so a listener of changes may call it."""
         await self._commit([database.advance_leader_epoch(*each) for each in partitions])
-        for topic_id in {each.topic_id for each in partitions}:
+        by_topic: dict[UUID, set[int]] = {}
+        for topic_id, index in partitions:
+            by_topic.setdefault(topic_id, set()).add(index)
+        for topic_id, indexes in by_topic.items():
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None:
-                states = tuple(
-                    replace(each, leader_epoch=each.leader_epoch + 1)
-                    if PartitionId(topic_id, each.index) in partitions
-                    else each
-                    for each in topic.partitions
-                )
-                self.image.put_topic(replace(topic, partitions=states))
+                self.image.put_topic(topic.in_next_epochs(indexes))
 
     async def note_adopted(self, first_producer_id: int = 0) -> None:
-        """The logs that lay in the log dirs before this store was made are in it now.
-
-        Producer ids below `first_producer_id` may be in them.
-        """
         changes = [database.put_value(_ADOPTED, 1)]
         if first_producer_id:
             changes.append(database.put_value(_NEXT_PRODUCER_ID, first_producer_id))
@@ -172,9 +148,9 @@ class SqliteMetadata:
         self.is_new = False
 
     def on_change(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
-    @_uncancelled
+    @uncancelled
     async def create_topic(
         self,
         name: str,
@@ -183,30 +159,28 @@ class SqliteMetadata:
         topic_id: UUID | None = None,
         first_leader_epoch: int = 0,
     ) -> TopicState:
-        async with self._lock(Resource(ResourceType.TOPIC, name)):
-            if name in self.image.topics:
-                message = f"there is a topic {name} already"
-                raise KafkaError(ErrorCode.topic_already_exists, message)
-            partitions = await _partitions(0, assignment, first_leader_epoch)
+        async with self._locks.of(Resource(ResourceType.TOPIC, name)):
+            check_is_new(self.image, name)
+            partitions = await new_partitions(0, assignment, first_leader_epoch)
             topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
             resource = Resource(ResourceType.TOPIC, name)
             settings = [database.put_config(resource, *each) for each in configs.items()]
             await self._commit(chain(database.put_topic(topic), settings))
             self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
-            await self._report(TopicCreated(topic, configs))
+            await self._listeners.report(TopicCreated(topic, configs))
             return topic
 
-    @_uncancelled
+    @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
-        topic = self._topic_with_id(topic_id)
-        async with self._lock(Resource(ResourceType.TOPIC, topic.name)):
-            topic = self._topic_with_id(topic_id)
+        topic = topic_with_id(self.image, topic_id)
+        async with self._locks.of(Resource(ResourceType.TOPIC, topic.name)):
+            topic = topic_with_id(self.image, topic_id)
             await self._commit(database.delete_topic(topic))
             self.image.remove_topic(topic)
             self.deleted_topics[topic_id] = None
             self._deleted.add(topic_id)
-            await self._report(TopicDeleted(topic))
+            await self._listeners.report(TopicDeleted(topic))
 
     def was_deleted(self, topic_id: UUID) -> bool:
         return topic_id in self._deleted
@@ -222,28 +196,23 @@ class SqliteMetadata:
             else:
                 self.deleted_topics.pop(topic_id, None)
 
-    @_uncancelled
+    @uncancelled
     async def add_partitions(
         self, name: str, first_index: int, assignment: Assignment
     ) -> TopicState:
-        async with self._lock(Resource(ResourceType.TOPIC, name)):
-            topic = self.image.topics.get(name)
-            if topic is None:
-                raise KafkaError(ErrorCode.unknown_topic_or_partition)
-            if len(topic.partitions) != first_index:
-                message = f"{name} has {len(topic.partitions)} partitions already"
-                raise KafkaError(ErrorCode.invalid_partitions, message)
-            added = await _partitions(first_index, assignment)
+        async with self._locks.of(Resource(ResourceType.TOPIC, name)):
+            topic = topic_to_widen(self.image, name, first_index)
+            added = await new_partitions(first_index, assignment)
             await self._commit(database.put_partitions(topic.topic_id, added))
             current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
             topic = replace(current, partitions=current.partitions + added)
             self.image.put_topic(topic)
-            await self._report(PartitionsAdded(topic, added))
+            await self._listeners.report(PartitionsAdded(topic, added))
             return topic
 
-    @_uncancelled
+    @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        async with self._lock(resource):
+        async with self._locks.of(resource):
             current = self.image.configs(resource)
             changes = alteration(current)
             if not changes:
@@ -252,11 +221,11 @@ class SqliteMetadata:
             merged = {**current, **changes}
             configs = {key: value for key, value in merged.items() if value is not None}
             self.image.put_configs(resource, configs)
-            await self._report(ConfigsChanged(resource, configs))
+            await self._listeners.report(ConfigsChanged(resource, configs))
 
-    @_uncancelled
+    @uncancelled
     async def next_producer_id_block(self) -> ProducerIdBlock:
-        async with self._lock(_NEXT_PRODUCER_ID):
+        async with self._locks.of(_NEXT_PRODUCER_ID):
             first = await self._in_thread(self._database.value, _NEXT_PRODUCER_ID) or 0
             following = first + PRODUCER_ID_BLOCK_SIZE
             await self._commit([database.put_value(_NEXT_PRODUCER_ID, following)])
@@ -267,28 +236,6 @@ class SqliteMetadata:
             await asyncio.wait([self._committing])
         await self._in_thread(self._database.close)
         self._thread.shutdown()
-
-    def _lock(self, key: object) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
-
-    def _topic_with_id(self, topic_id: UUID) -> TopicState:
-        topic = self.image.topics_by_id.get(topic_id)
-        if topic is None:
-            message = "no topic has this id"
-            raise KafkaError(ErrorCode.unknown_topic_id, message)
-        return topic
-
-    async def _report(self, change: Change) -> None:
-        for listener in self._listeners:
-            try:
-                following = listener(change)
-                if following is not None:
-                    await following
-            except Exception:  # noqa: BLE001  the change is made; the next listener is to know
-                _log.exception("%s was not followed", type(change).__name__)
 
     async def _commit(self, statements: Iterable[Statement]) -> None:
         """Make one mutation durable, together with others that wait now.
@@ -315,6 +262,8 @@ class SqliteMetadata:
                 failure = _not_written(error)
                 _log.error("%s", failure.message)
             for _, done in taken:
+                if done.done():  # whoever waited was cancelled
+                    continue
                 if failure is None:
                     done.set_result(None)
                 else:
@@ -328,15 +277,3 @@ class SqliteMetadata:
 def _not_written(error: sqlite3.Error) -> KafkaError:
     message = f"the metadata could not be written: {error}"
     return KafkaError(ErrorCode.kafka_storage_error, message)
-
-
-async def _partitions(
-    first_index: int, assignment: Assignment, leader_epoch: int = 0
-) -> tuple[PartitionState, ...]:
-    pace = Pace()
-    partitions = []
-    for index, each in enumerate(assignment, first_index):
-        replicas = tuple(each)
-        partitions.append(PartitionState(index, replicas[0], leader_epoch, replicas, replicas))
-        await pace.give_way()
-    return tuple(partitions)

@@ -1,4 +1,4 @@
-"""The interface of a metadata store. `sqlite.py` is the embedded one, for a single broker.
+"""The interface of a metadata store. `opening.py` says which there are, and opens one.
 
 Reading goes to `image`, at once. A mutation is checked against what is stored, made durable,
 shown in the image, reported to the listeners, and only then its coroutine returns. Mutations
@@ -8,11 +8,17 @@ of the same topic or the same configuration happen one after the other.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from drumlin.metadata.changes import Change
-from drumlin.metadata.image import ClusterImage, PartitionId, Resource, TopicState
+from drumlin.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    PartitionId,
+    Resource,
+    TopicState,
+)
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
@@ -22,11 +28,32 @@ Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 Listener = Callable[[Change], Awaitable[None] | None]
 
 
+#: As many as Apache Kafka's controller hands out at a time.
+PRODUCER_ID_BLOCK_SIZE: Final = 1000
+
+
+class UnusableMetadata(Exception):
+    """A broker cannot start with this store; the message is one line for the operator."""
+
+
 class ProducerIdBlock(NamedTuple):
     """Producer ids that are given out only once."""
 
     first: int
     size: int
+
+
+class Adoption(Protocol):
+    """What is to be known of logs that lay in the log dirs before their store was made."""
+
+    def note_adopted(self, first_producer_id: int = 0) -> Awaitable[None]:
+        """Their topics are in the store now.
+
+        Producer ids below `first_producer_id` may be in them.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
 
 
 class MetadataStore(Protocol):
@@ -35,6 +62,30 @@ class MetadataStore(Protocol):
     @property
     def image(self) -> ClusterImage:
         """The cluster as it is known now."""
+
+    @property
+    def adoption(self) -> Adoption | None:
+        """To be made, where the store is new and logs that it does not know may be there."""
+
+    def register_broker(self, broker: BrokerState) -> Awaitable[None]:
+        """Make this process the cluster's broker, its controller, and every leader that it can be.
+
+        Nothing is changed before that.
+
+        Raises:
+            UnusableMetadata: it must not be.
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
+    def advance_leader_epochs(self) -> Awaitable[None]:
+        """Begin a new leader epoch in every partition. No change is reported.
+
+        After an unclean stop records may be missing that consumers have seen; the new epoch
+        is how they find out.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
 
     def on_change(self, listener: Listener) -> None:
         """Call `listener` on the event loop after each change from now on.

@@ -4,19 +4,23 @@
     /consumers/<group>/ids/<consumer>                ephemeral: a consumer that runs
     /consumers/<group>/owners/<topic>/<partition>    ephemeral: the consumer of this partition
 
-Owns these paths and all that is done through kazoo, which is loaded here alone. Never decides
-what to write. Calls block; they may be made from any one thread at a time.
+Owns these paths and all that is done with them through kazoo. Never decides what to write. Calls
+block; they may be made from any one thread at a time.
 """
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.connection import (
+    ZooKeeperAway,
+    ZooKeeperFailure,
+    connect,
+)
+from drumlin.metadata.zookeeper.layout import parse_partition
 from drumlin.migration.errors import StoreError, StoreUnavailable
 from drumlin.migration.stores import Positions, Refusals
 
@@ -24,9 +28,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _ROOT: Final = "/consumers"
-_DEFAULT_PORT: Final = 2181
 _OFFSET_MAX: Final = 2**63 - 1
-_PARTITION_MAX: Final = 2**31 - 1
 _DIGITS_MAX: Final = 19
 #: How many requests may be on their way at once.
 _PIPELINED: Final = 500
@@ -52,40 +54,13 @@ def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
         StoreUnavailable: there is no answer.
     """
     try:
-        from kazoo.client import KazooClient
-        from kazoo.handlers.threading import KazooTimeoutError
-    except ImportError:
-        raise StoreError("ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'") from None
-    # Lost connections are reported by the caller that waits for them.
-    logger = logging.getLogger("drumlin.migration.kazoo")
-    logger.setLevel(logging.CRITICAL)
-    hosts = _with_ports(hosts)
-    client = KazooClient(hosts=hosts, timeout=session_timeout_ms / 1000, logger=logger)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the chroot: see below
-            client.start(timeout=session_timeout_ms / 1000)
-    except KazooTimeoutError:
-        raise StoreUnavailable(f"no ZooKeeper answers on {hosts}") from None
-    if client.chroot and not client.exists("/"):
-        close_client(client)
-        raise StoreError(f"ZooKeeper on {hosts} has no {client.chroot}")
-    return client
-
-
-def close_client(client: KazooClient) -> None:
-    """End the session."""
-    client.stop()
-    client.close()
-
-
-def _with_ports(hosts: str) -> str:
-    servers, slash, chroot = hosts.partition("/")
-    each = [name.strip() for name in servers.split(",")]
-    if not all(each):
-        raise StoreError(f"{hosts!r} is no ZooKeeper address: expected host:port[,…][/chroot]")
-    named = [name if ":" in name else f"{name}:{_DEFAULT_PORT}" for name in each]
-    return ",".join(named) + slash + chroot
+        return connect(
+            hosts, session_timeout_ms=session_timeout_ms, connection_timeout_ms=session_timeout_ms
+        )
+    except ZooKeeperAway as error:
+        raise StoreUnavailable(str(error)) from None
+    except ZooKeeperFailure as error:
+        raise StoreError(str(error)) from None
 
 
 def can_have_group(group: str) -> bool:
@@ -113,14 +88,6 @@ def parse_offset(data: bytes) -> int | None:
     if not text.isdigit() or len(text) > _DIGITS_MAX or int(text) > _OFFSET_MAX:
         return None
     return int(text)
-
-
-def parse_partition(name: str) -> int | None:
-    """The partition that a node is called by; None where it is called something else."""
-    if not (name.isascii() and name.isdigit()) or len(name) > _DIGITS_MAX:
-        return None
-    number = int(name)
-    return number if number <= _PARTITION_MAX and str(number) == name else None
 
 
 def _count(each: Collection[object], name: str) -> str:

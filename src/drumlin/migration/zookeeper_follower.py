@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.layout import parse_partition
 from drumlin.migration.errors import StoreUnavailable
 from drumlin.migration.stores import Refusals
 from drumlin.migration.zookeeper import (
     ZooKeeperOffset,
     ZooKeeperStore,
     group_path,
-    parse_partition,
 )
 
 

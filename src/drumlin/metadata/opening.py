@@ -1,0 +1,134 @@
+"""Which metadata store a broker has, and opening it: the one place that names them all.
+
+Never begins a new store over data of which it does not know where the metadata is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
+from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.metadata.store import UnusableMetadata
+from drumlin.metadata.zookeeper.connection import NO_KAZOO
+from drumlin.storage.files import Files
+from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.storage.meta_properties import read_meta_properties
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.store import MetadataStore
+
+_log = logging.getLogger(__name__)
+
+#: In a log dir whose metadata is in ZooKeeper: where that is.
+IN_ZOOKEEPER: Final = "drumlin-metadata.zookeeper"
+
+
+async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
+    """The metadata of the cluster that the broker belongs to.
+
+    Raises:
+        UnusableMetadata: it cannot be used.
+    """
+    paths = [Path(path) for path in config.log_dirs]
+    if not config.zookeeper_connect:
+        return await asyncio.to_thread(_open_embedded, paths)
+    cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
+    if find_spec("kazoo") is None:
+        raise UnusableMetadata(NO_KAZOO)
+    from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
+
+    metadata = await ZooKeeperMetadata.open(config, clock, cluster_id)
+    try:
+        await asyncio.to_thread(_note_zookeeper, paths, config.zookeeper_connect)
+    except BaseException:
+        await metadata.close()
+        raise
+    return metadata
+
+
+def _note_zookeeper(paths: list[Path], hosts: str) -> None:
+    """Let the log dirs say where their metadata is: without it they must not be started."""
+    noted = 0
+    for path in paths:
+        with contextlib.suppress(OSError):  # one that fails may stay away
+            path.mkdir(parents=True, exist_ok=True)
+            Files().replace_file(str(path / IN_ZOOKEEPER), f"{hosts}\n".encode())
+            noted += 1
+    if not noted:
+        raise UnusableMetadata(f"cannot write into {paths[0]}")
+
+
+def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
+    """The cluster that the log dirs belong to, the metadata of which is not in one of them."""
+    for path in paths:
+        if (path / FILE_NAME).exists():
+            raise UnusableMetadata(
+                f"the metadata of {path} is in its {FILE_NAME}, so zookeeper.connect must not be "
+                "set: it cannot be moved into ZooKeeper yet"
+            )
+    return _known_cluster_id(paths, is_new=False)
+
+
+def _open_embedded(paths: list[Path]) -> SqliteMetadata:
+    first = paths[0]
+    for path in paths:
+        if (path / IN_ZOOKEEPER).exists():
+            raise UnusableMetadata(
+                f"the metadata of {path} is in ZooKeeper, as its {IN_ZOOKEEPER} says: set "
+                "zookeeper.connect"
+            )
+    try:
+        first.mkdir(parents=True, exist_ok=True)
+        cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
+        metadata = SqliteMetadata.open(first, cluster_id)
+    except OSError as error:
+        raise UnusableMetadata(f"cannot use {first}: {error}") from error
+    except UnreadableMetadata as error:
+        raise UnusableMetadata(f"cannot use {first}: {error}") from error
+    if metadata.is_new and cluster_id is not None:
+        _log.warning(
+            "There is no metadata in %s, but data of cluster %s: topics are made of the folders "
+            "that are there, without their configuration",
+            first,
+            cluster_id,
+        )
+    return metadata
+
+
+def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:
+    """The cluster that the log dirs belong to; None if none of them says.
+
+    One that cannot be read may stay away. But a store that is new must not choose an id, nor
+    take over logs, without having seen all there is.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        try:
+            if is_new and (path / FILE_NAME).exists():
+                raise UnusableMetadata(
+                    f"the metadata lies in {path}, not in {paths[0]}: it must be the first log dir"
+                )
+            known = read_meta_properties(str(path), Files())
+        except OSError as error:
+            if is_new:
+                raise UnusableMetadata(
+                    f"there is no metadata in {paths[0]}, and to start afresh all log dirs are "
+                    f"needed, but {path} can't be used: {error.strerror}"
+                ) from error
+            continue
+        except ValueError as error:
+            raise UnusableMetadata(f"{path}/{META_PROPERTIES} can't be read: {error}") from error
+        if known is not None and known.cluster_id is not None:
+            found.setdefault(known.cluster_id, path)
+    if len(found) > 1:
+        whose = ", ".join(f"{path} belongs to cluster {each}" for each, path in found.items())
+        raise UnusableMetadata(f"the log dirs are not of one cluster: {whose}")
+    return next(iter(found), None)

@@ -1,0 +1,1 @@
+"""Metadata in ZooKeeper, in the znodes of Apache Kafka 3.9's ZooKeeper mode."""

@@ -1,0 +1,127 @@
+"""Reads and transactions for the event loop: they run in one thread, and come back as values.
+
+While transactions are under way further ones gather, and go on their way together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.metadata.zookeeper.layout import UnreadableNode
+from drumlin.metadata.zookeeper.operations import Check, NodeTooLarge, transactions
+from drumlin.metadata.zookeeper.session import Conflict
+from drumlin.ready_threads import ready_threads
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.operations import Fence, Operation, Transaction
+    from drumlin.metadata.zookeeper.session import Session
+
+T = TypeVar("T")
+#: How often something is tried that others keep changing meanwhile.
+ATTEMPTS: Final = 10
+
+
+class Commits:
+    """What one store asks of its session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._thread = ready_threads(1, "metadata")
+        self._waiting: list[tuple[Transaction, asyncio.Future[None]]] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """What `function` gives, called in the thread with the session and `args`."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, self.session, *args)
+
+    async def commit(self, operations: Iterable[Operation], fence: Fence) -> None:
+        """Do all operations of a mutation, together with other mutations that wait now.
+
+        If they are too many for one transaction, the first may count although this raises.
+
+        Raises:
+            Conflict: a node is not as expected; of the first transaction: nothing was done.
+            KafkaError: KAFKA_STORAGE_ERROR: what was done is unknown; NOT_CONTROLLER: nothing.
+        """
+        loop = asyncio.get_running_loop()
+        for each in await loop.run_in_executor(self._thread, _listed, operations, fence.check):
+            done = loop.create_future()
+            self._waiting.append((each, done))
+            if self._committing is None:
+                self._committing = asyncio.create_task(self._commit_waiting())
+            await done
+
+    async def _commit_waiting(self) -> None:
+        while self._waiting:
+            taken, self._waiting = self._waiting, []
+            outcomes: Sequence[Exception | None]
+            try:
+                outcomes = await self.run(_commit_all, [each for each, _ in taken])
+            except Exception as error:  # noqa: BLE001  else its callers would wait for ever
+                outcomes = [error] * len(taken)
+            for (_, done), outcome in zip(taken, outcomes, strict=True):
+                if done.done():  # whoever waited was cancelled
+                    continue
+                if outcome is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(told(outcome))
+        self._committing = None
+
+    async def close(self) -> None:
+        """End the session once what is under way has ended."""
+        self.session.stop_waiting()
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+        await self.run(_close)
+        self._thread.shutdown()
+
+
+def told(error: Exception) -> Exception:
+    """The error as a client is to be told, if it is not the store's to deal with."""
+    if isinstance(error, Conflict) and isinstance(error.operation, Check):
+        return not_controller()
+    if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
+        return KafkaError(ErrorCode.kafka_storage_error, str(error))
+    if isinstance(error, NodeTooLarge):
+        return KafkaError(ErrorCode.invalid_request, f"more than ZooKeeper takes: {error}")
+    return error
+
+
+def not_controller() -> KafkaError:
+    message = "this broker is not the controller, until ZooKeeper has made it so again"
+    return KafkaError(ErrorCode.not_controller, message)
+
+
+async def asked(answer: Awaitable[T]) -> T:
+    """What was asked for.
+
+    Raises:
+        KafkaError: instead of what the session raises.
+    """
+    try:
+        return await answer
+    except (ZooKeeperFailure, UnreadableNode, NodeTooLarge) as error:
+        raise told(error) from error
+
+
+def _listed(operations: Iterable[Operation], check: Check) -> list[list[Operation]]:
+    try:
+        return list(transactions(operations, check))
+    except NodeTooLarge as error:
+        raise told(error) from error
+
+
+def _commit_all(
+    session: Session, transactions: Sequence[Transaction]
+) -> list[Conflict | ZooKeeperFailure | None]:
+    return session.commit_all(transactions)
+
+
+def _close(session: Session) -> None:
+    session.close()

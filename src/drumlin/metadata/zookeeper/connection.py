@@ -1,0 +1,82 @@
+"""A connection to ZooKeeper through kazoo, as whoever needs one begins and ends it.
+
+Never reads or writes a node but the chroot. Calls block.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+NO_KAZOO: Final = "ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'"
+_DEFAULT_PORT: Final = 2181
+#: Between two attempts to connect, at first and at most.
+_RETRY_S: Final = 0.1
+_RETRY_MAX_S: Final = 2.0
+
+
+class ZooKeeperFailure(Exception):
+    """ZooKeeper cannot be used, or refuses; the message is for the operator."""
+
+
+class ZooKeeperAway(ZooKeeperFailure):
+    """There is no answer: what was asked for may have been done, or may be done yet."""
+
+
+def connect(
+    hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, makes_chroot: bool = False
+) -> KazooClient:
+    """Connect to "host:port,host:port/chroot".
+
+    Raises:
+        ZooKeeperAway: there is no answer.
+        ZooKeeperFailure: kazoo is not installed, or there is no such chroot.
+    """
+    try:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ImportError:
+        raise ZooKeeperFailure(NO_KAZOO) from None
+    # Lost connections are reported by the caller that waits for them.
+    logger = logging.getLogger("drumlin.kazoo")
+    logger.setLevel(logging.CRITICAL)
+    hosts = _with_ports(hosts)
+    retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
+    timeout_s = session_timeout_ms / 1000
+    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the chroot: see below
+            client.start(timeout=connection_timeout_ms / 1000)
+    except KazooTimeoutError:
+        close_client(client)
+        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}") from None
+    try:
+        if client.chroot and makes_chroot:
+            client.ensure_path("/")
+        elif client.chroot and not client.exists("/"):
+            raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+    except BaseException:
+        close_client(client)
+        raise
+    return client
+
+
+def close_client(client: KazooClient) -> None:
+    """End the session."""
+    client.stop()
+    client.close()
+
+
+def _with_ports(hosts: str) -> str:
+    servers, slash, chroot = hosts.partition("/")
+    each = [name.strip() for name in servers.split(",")]
+    if not all(each):
+        message = f"{hosts!r} is no ZooKeeper address: expected host:port[,…][/chroot]"
+        raise ZooKeeperFailure(message)
+    named = [name if ":" in name else f"{name}:{_DEFAULT_PORT}" for name in each]
+    return ",".join(named) + slash + chroot

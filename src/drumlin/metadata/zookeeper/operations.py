@@ -1,0 +1,136 @@
+"""What a mutation writes, as operations of ZooKeeper's transactions. Pure.
+
+A transaction is at most as large as ZooKeeper takes. So a change of very many nodes is several: the
+first decides it, and whoever finds the others missing makes up for them (`following.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.layout import Folders, StateNode
+
+#: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
+_TRANSACTION_BYTES_MAX: Final = 700_000
+_NODE_BYTES_MAX: Final = 680_000
+_OPERATION_BYTES: Final = 64
+ANY_VERSION: Final = -1
+
+
+class Create(NamedTuple):
+    path: str
+    data: bytes = b""
+    is_ephemeral: bool = False
+    is_sequence: bool = False
+
+
+class Replace(NamedTuple):
+    """Replaces what a node holds, if it has this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    path: str
+
+
+class Check(NamedTuple):
+    """Lets the transaction fail unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Replace | Delete | Check
+Transaction = Sequence[Operation]
+
+
+class Fence(NamedTuple):
+    """The controller epoch in which we write, and the version that its node has while it lasts."""
+
+    epoch: int
+    version: int
+
+    @property
+    def check(self) -> Check:
+        return Check(layout.CONTROLLER_EPOCH, self.version)
+
+
+class NodeTooLarge(Exception):
+    """ZooKeeper does not take as much in one node."""
+
+
+def transactions(operations: Iterable[Operation], check: Check) -> Iterator[list[Operation]]:
+    """The operations in as few transactions as may be, each of them fenced.
+
+    Raises:
+        NodeTooLarge: one of them alone is too large.
+    """
+    part: list[Operation] = [check]
+    size = 0
+    for each in operations:
+        data_size = len(each.data) if isinstance(each, (Create, Replace)) else 0
+        if data_size > _NODE_BYTES_MAX:
+            raise NodeTooLarge(f"{each.path} would have {data_size} bytes")
+        size += len(each.path) + data_size + _OPERATION_BYTES
+        if size > _TRANSACTION_BYTES_MAX and len(part) > 1:
+            yield part
+            part, size = [check], len(each.path) + data_size + _OPERATION_BYTES
+        part.append(each)
+    yield part
+
+
+def create_topic(
+    topic: TopicState, configs: Mapping[str, str], epoch: int, *, has_configs: bool
+) -> Iterator[Operation]:
+    path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
+    data = layout.encode_configs(configs)
+    yield Replace(path, data) if has_configs else Create(path, data)
+    replicas = [each.replicas for each in topic.partitions]
+    yield Create(layout.topic_path(topic.name), layout.encode_topic(topic.topic_id, replicas))
+    yield Create(layout.partitions_path(topic.name))
+    yield from create_partitions(topic.name, topic.partitions, epoch)
+
+
+def add_partitions(
+    topic: TopicState, added: Sequence[PartitionState], version: int, epoch: int
+) -> Iterator[Operation]:
+    """Add partitions to the topic that has a node of this version."""
+    replicas = [each.replicas for each in (*topic.partitions, *added)]
+    data = layout.encode_topic(topic.topic_id, replicas)
+    yield Replace(layout.topic_path(topic.name), data, version)
+    yield from create_partitions(topic.name, added, epoch)
+
+
+def create_partitions(
+    name: str, partitions: Iterable[PartitionState], epoch: int
+) -> Iterator[Operation]:
+    for each in partitions:
+        yield Create(layout.partition_path(name, each.index))
+        yield Create(layout.state_path(name, each.index), state_data(each, epoch))
+
+
+def state_data(state: PartitionState, epoch: int) -> bytes:
+    return layout.encode_state(StateNode(state.leader, state.leader_epoch, state.isr), epoch)
+
+
+def mark_deleted(topic: TopicState, own_id: int) -> Create:
+    """What stays of a topic: folders of it may be in any log dir of these brokers."""
+    brokers = {own_id, *(each for state in topic.partitions for each in state.replicas)}
+    folders: Folders = dict.fromkeys(sorted(brokers))
+    return Create(layout.deleted_path(topic.topic_id), layout.encode_folders(folders))
+
+
+def put_configs(
+    resource: Resource, configs: Mapping[str, str], version: int | None
+) -> Iterator[Operation]:
+    """Replace a configuration whose node has this version, None if it has none; and tell others."""
+    path, data = layout.config_path(resource), layout.encode_configs(configs)
+    yield Create(path, data) if version is None else Replace(path, data, version)
+    change = layout.encode_config_change(resource)
+    yield Create(layout.CONFIG_CHANGE_PREFIX, change, is_sequence=True)

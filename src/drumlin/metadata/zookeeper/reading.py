@@ -1,0 +1,192 @@
+"""Reading what ZooKeeper has, many nodes at once. Blocking.
+
+What cannot be read is told as a problem of its topic or configuration, and is no problem of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from drumlin.metadata.image import PartitionState, Resource, TopicState
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.layout import Folders, StateNode, UnreadableNode
+from drumlin.metadata.zookeeper.leadership import known_state
+from drumlin.storage.partition_metadata import decode_uuid
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.session import Session
+
+
+class SeenTopic(NamedTuple):
+    """A topic as its nodes say."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[PartitionState, ...]
+    version: int  # of the topic's own node
+
+    @property
+    def replicas(self) -> list[tuple[int, ...]]:
+        return [each.replicas for each in self.partitions]
+
+
+class SeenTopics(NamedTuple):
+    """Topics that differ from what is known, those that have no node, and unreadable nodes."""
+
+    different: list[SeenTopic]
+    missing: list[str]
+    problems: list[str]
+
+
+def read_topics(
+    session: Session, names: Sequence[str], known: Mapping[str, TopicState]
+) -> SeenTopics:
+    """Look at these topics, and watch those that have a node.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    paths = [layout.topic_path(name) for name in names]
+    seen = SeenTopics([], [], [])
+    found: list[tuple[str, layout.TopicNode, int]] = []
+    for name, path, node in zip(names, paths, session.read(paths, is_watched=True), strict=True):
+        if node is None:
+            seen.missing.append(name)
+            continue
+        try:
+            topic = layout.decode_topic(path, node.data)
+        except UnreadableNode as error:
+            seen.problems.append(str(error))
+            continue
+        if not _is_same(topic, known.get(name)):
+            found.append((name, topic, node.version))
+    places = [(name, index) for name, topic, _ in found for index in range(len(topic.replicas))]
+    states = _read_states(session, places)
+    for name, topic, version in found:
+        try:
+            partitions = tuple(
+                known_state(index, replicas, _state(states, name, index))
+                for index, replicas in enumerate(topic.replicas)
+            )
+        except UnreadableNode as error:
+            seen.problems.append(str(error))
+        else:
+            seen.different.append(SeenTopic(name, topic.topic_id, partitions, version))
+    return seen
+
+
+def _is_same(node: layout.TopicNode, known: TopicState | None) -> bool:
+    return (
+        known is not None
+        and known.topic_id == node.topic_id
+        and len(known.partitions) == len(node.replicas)
+    )
+
+
+_States = Mapping[tuple[str, int], StateNode | UnreadableNode | None]
+
+
+def _read_states(session: Session, places: Sequence[tuple[str, int]]) -> _States:
+    paths = [layout.state_path(*place) for place in places]
+    found: dict[tuple[str, int], StateNode | UnreadableNode | None] = {}
+    for place, path, node in zip(places, paths, session.read(paths), strict=True):
+        try:
+            found[place] = None if node is None else layout.decode_state(path, node.data)
+        except UnreadableNode as error:
+            found[place] = error
+    return found
+
+
+def _state(states: _States, name: str, index: int) -> StateNode | None:
+    state = states[name, index]
+    if isinstance(state, UnreadableNode):
+        raise state
+    return state
+
+
+def config_names(session: Session) -> list[Resource]:
+    """Resources that have a configuration.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    kinds = layout.config_kinds()
+    names = session.children_of(list(kinds))
+    return [
+        layout.resource_named(kind, name)
+        for kind, each in zip(kinds.values(), names, strict=True)
+        for name in each
+    ]
+
+
+def read_configs(
+    session: Session, resources: Sequence[Resource]
+) -> tuple[dict[Resource, dict[str, str]], list[str]]:
+    """Configurations, empty for who has none; and what is wrong with those that are unreadable.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    paths = [layout.config_path(each) for each in resources]
+    found, problems = {}, []
+    for resource, path, node in zip(resources, paths, session.read(paths), strict=True):
+        try:
+            found[resource] = {} if node is None else layout.decode_configs(path, node.data)
+        except UnreadableNode as error:
+            problems.append(str(error))
+    return found, problems
+
+
+def read_deleted(
+    session: Session, names: Iterable[str] | None = None
+) -> tuple[dict[UUID, Folders], list[str]]:
+    """Deleted topics, and where folders of them may be; and what is wrong with unreadable nodes.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    if names is None:
+        names = session.children(layout.DELETED)
+    found: dict[UUID, Folders] = {}
+    problems = []
+    paths = [f"{layout.DELETED}/{name}" for name in names]
+    for path, node in zip(paths, session.read(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            topic_id = decode_uuid(path.rpartition("/")[2])
+            found[topic_id] = layout.decode_folders(path, node.data)
+        except UnreadableNode as error:
+            problems.append(str(error))
+        except ValueError:
+            problems.append(f"ZooKeeper's {path} is not called by a topic's id")
+    return found, problems
+
+
+def read_cluster_id(session: Session) -> str | None:
+    """
+    Raises:
+        UnreadableNode: it is no cluster's.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([layout.CLUSTER_ID])
+    return None if node is None else layout.decode_cluster_id(node.data)
+
+
+def tree_below(session: Session, path: str) -> list[str]:
+    """A node, those below it and so on: a parent always before its children.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    found: list[str] = []
+    level = [path]
+    while level:
+        found += level
+        names = session.children_of(level)
+        level = [
+            f"{parent}/{name}" for parent, each in zip(level, names, strict=True) for name in each
+        ]
+    return found

@@ -1,0 +1,260 @@
+"""Topics as others have changed them: taken into the image, led, and reported.
+
+A topic of which the node is gone counts as deleted only if that was noted: else it is served on as
+it was, as its records are not ours to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+from drumlin.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
+from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.metadata.zookeeper.layout import Folders
+from drumlin.metadata.zookeeper.leadership import NO_EPOCH, settled
+from drumlin.metadata.zookeeper.operations import Replace
+from drumlin.metadata.zookeeper.reading import SeenTopic, read_configs, read_deleted, read_topics
+from drumlin.metadata.zookeeper.session import Conflict
+from drumlin.metadata.zookeeper.states import Place, rewrite_states
+from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.turns import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drumlin.metadata.zookeeper.operations import Fence
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.session import Session
+
+_TOGETHER: Final = 500
+
+
+class TopicNews:
+    """Looks at topics, in the turn of whoever follows ZooKeeper."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._image = parts.image
+        self._run = parts.commits.run
+        self._watched: set[str] = set()
+
+    def forget_watches(self) -> None:
+        """They have ended with a connection."""
+        self._watched.clear()
+
+    async def look(
+        self, unreadable: Iterable[str] = (), configured: frozenset[str] = frozenset()
+    ) -> None:
+        """Look for topics that are new, or gone. Those whose configuration is `unreadable` wait.
+
+        The image has the configurations of those that are `configured` already.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        known = list(self._image.topics)
+        names, there = await self._run(_listed)
+        passed_over, wanted, pace = frozenset(unreadable), [], Pace()
+        for name in names:
+            if not layout.is_topic_name(name):
+                path = layout.topic_path(name)
+                self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
+            elif name not in self._watched and name not in passed_over:
+                wanted.append(name)
+            await pace.give_way()
+        await self.look_at(wanted, configured)
+        for name in known:
+            if name not in there:
+                await self._miss(name)
+            await pace.give_way()
+
+    async def look_at(self, names: Sequence[str], configured: frozenset[str] = frozenset()) -> None:
+        """Look at these topics, which are new, or have changed."""
+        pace = Pace()
+        for start in range(0, len(names), _TOGETHER):
+            some = names[start : start + _TOGETHER]
+            topics = self._image.topics
+            known = {name: topics[name] for name in some if name in topics}
+            seen = await self._run(read_topics, some, known)
+            self._watched.update(some)
+            self._watched.difference_update(seen.missing)
+            for problem in seen.problems:
+                self._parts.say(problem)
+            for each in seen.different:
+                await self._take(each, has_configs=each.name in configured)
+                await pace.give_way()
+            for name in seen.missing:
+                await self._miss(name)
+
+    async def _take(self, seen: SeenTopic, *, has_configs: bool) -> None:
+        resource = Resource(ResourceType.TOPIC, seen.name)
+        async with self._parts.locks.of(resource):
+            if seen.topic_id in self._parts.deletions.ids:
+                return  # that is about to be finished, or was since we have looked
+            known = self._image.topics.get(seen.name)
+            if known is not None and known.topic_id != seen.topic_id:
+                if not await self._has_been_deleted(known):
+                    return
+                known = None
+            if known is not None:
+                await self._take_partitions(known, seen)
+                return
+            if not has_configs and not await self._read_configs(resource):
+                return
+            topic_id = seen.topic_id or await self._give_id(seen)
+            if topic_id is None:
+                return
+            partitions = await self._settle(seen.name, seen.partitions)
+            topic = TopicState(seen.name, topic_id, partitions)
+            self._image.put_topic(topic)
+            configs = self._image.configs(resource)
+            await self._parts.listeners.report(TopicCreated(topic, configs))
+
+    async def _take_partitions(self, known: TopicState, seen: SeenTopic) -> None:
+        added = seen.partitions[len(known.partitions) :]
+        if not added:
+            return  # we have added some since we have looked
+        added = await self._settle(seen.name, added)
+        current = self._image.topics[seen.name]  # its leader epochs may have advanced meanwhile
+        topic = replace(current, partitions=current.partitions + added)
+        self._image.put_topic(topic)
+        await self._parts.listeners.report(PartitionsAdded(topic, added))
+
+    async def _read_configs(self, resource: Resource) -> bool:
+        found, problems = await self._run(read_configs, [resource])
+        for problem in problems:
+            self._parts.say(f"{problem}; the topic is not served")
+            self._watched.discard(resource.name)
+        self._image.put_configs(resource, found.get(resource, {}))
+        return not problems
+
+    async def _give_id(self, seen: SeenTopic) -> UUID | None:
+        """Give an id to a topic that an old tool made without one; None: not now."""
+        fence = self._parts.office.fence
+        self._watched.discard(seen.name)
+        if fence is None:
+            return None  # it is looked at again once we are the controller
+        topic_id = uuid4()
+        data = layout.encode_topic(topic_id, seen.replicas)
+        try:
+            await self._parts.commits.commit(
+                [Replace(layout.topic_path(seen.name), data, seen.version)], fence
+            )
+        except Conflict:
+            return None
+        return topic_id
+
+    async def _miss(self, name: str) -> None:
+        """A topic's node is not there any more."""
+        async with self._parts.locks.of(Resource(ResourceType.TOPIC, name)):
+            topic = self._image.topics.get(name)
+            if topic is None:
+                return
+            (node,) = await self._run(_read_one, layout.topic_path(name))
+            if node is None:
+                await self._has_been_deleted(topic)
+
+    async def _has_been_deleted(self, topic: TopicState) -> bool:
+        """Follow the deletion of a topic whose node is gone, or is another topic's."""
+        deleted, _ = await self._run(read_deleted, [encode_uuid(topic.topic_id)])
+        if topic.topic_id not in deleted:
+            self._parts.say(
+                f"ZooKeeper's {layout.topic_path(topic.name)} is gone, or is another topic's, and "
+                f"topic {topic.name} was not deleted: it is served as it was until the next start, "
+                "and its records stay"
+            )
+            return False
+        await self.follow_deletion(topic, deleted[topic.topic_id])
+        return True
+
+    async def follow_deletion(self, topic: TopicState, folders: Folders) -> None:
+        """Forget a topic that was deleted. Its lock is held."""
+        self._parts.deletions.add(topic.topic_id, folders)
+        self._watched.discard(topic.name)
+        self._image.remove_topic(self._image.topics[topic.name])
+        await self._parts.listeners.report(TopicDeleted(topic))
+
+    # -- leaders -------------------------------------------------------------------------------
+
+    async def settle_all(self) -> None:
+        """Give a leader to every partition that can have one, once we are the controller.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        fence = self._parts.office.held()
+        alive, pace = frozenset(self._image.brokers), Pace()
+        places: list[Place] = []
+        for topic in list(self._image.topics.values()):
+            places += await _unsettled(topic.name, topic.partitions, alive, pace)
+        await self.rewrite(places, fence, is_alive=alive)
+
+    async def rewrite(
+        self, places: Sequence[Place], fence: Fence, *, is_alive: frozenset[int] | None = None
+    ) -> None:
+        """Settle these partitions; or begin a new leader epoch, where no brokers are given."""
+        decide = _next_epoch if is_alive is None else partial(settled, alive=is_alive)
+        left, pace = iter(places), Pace()
+        while some := list(islice(left, _TOGETHER)):
+            by_topic: dict[str, dict[int, PartitionState]] = {}
+            for place, state in (await self._run(rewrite_states, some, decide, fence)).items():
+                by_topic.setdefault(place.topic, {})[place.known.index] = state
+            for name, states in by_topic.items():
+                topic = self._image.topics.get(name)
+                if topic is not None:
+                    self._image.put_topic(_with_states(topic, states))
+                await pace.give_way()
+
+    async def _settle(
+        self, name: str, partitions: tuple[PartitionState, ...]
+    ) -> tuple[PartitionState, ...]:
+        """Partitions that are new here, with leaders if we are the controller."""
+        fence, alive = self._parts.office.fence, frozenset(self._image.brokers)
+        places = await _unsettled(name, partitions, alive, Pace())
+        if fence is None or not places:
+            return partitions
+        decide = partial(settled, alive=alive)
+        stored = await self._run(rewrite_states, places, decide, fence)
+        return tuple(stored.get(Place(name, each), each) for each in partitions)
+
+
+async def _unsettled(
+    name: str, partitions: Sequence[PartitionState], alive: frozenset[int], pace: Pace
+) -> list[Place]:
+    """The partitions that should be led otherwise."""
+    places = []
+    for each in partitions:
+        if settled(each, alive) != each:
+            places.append(Place(name, each))
+        await pace.give_way()
+    return places
+
+
+def _next_epoch(state: PartitionState) -> PartitionState:
+    if state.leader_epoch == NO_EPOCH:
+        return state
+    return replace(state, leader_epoch=state.leader_epoch + 1)
+
+
+def _with_states(topic: TopicState, states: dict[int, PartitionState]) -> TopicState:
+    partitions = tuple(states.get(each.index, each) for each in topic.partitions)
+    return replace(topic, partitions=partitions)
+
+
+def _read_one(session: Session, path: str) -> list[object]:
+    return list(session.read([path]))
+
+
+def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
+    """What topics have nodes: in order, and to be looked up."""
+    names = session.children(layout.TOPICS, is_watched=True)
+    if not names and session.read([layout.TOPICS]) == [None]:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")
+    return sorted(names), frozenset(names)

@@ -1,0 +1,68 @@
+"""A store of each kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumlin.metadata.changes import Change
+from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.metadata.store import MetadataStore
+from metadata.stores import Stores, stores_at
+from rig.zookeeper import ZooKeeper
+from rig.zookeeper_operator import Operator
+
+
+@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    """Each kind of store, one after the other."""
+    if request.param == "zookeeper":
+        made: Stores = request.getfixturevalue("in_zookeeper")
+        return made
+
+    async def open_embedded() -> MetadataStore:
+        return SqliteMetadata.open(tmp_path)
+
+    return Stores(open_embedded)
+
+
+@pytest.fixture
+def chroot(request: pytest.FixtureRequest, zookeeper: ZooKeeper) -> str:
+    """Address of a chroot of the test's own, which is not there yet."""
+    return f"{zookeeper.address}/{re.sub(r'[^a-zA-Z0-9]', '-', request.node.name)}"
+
+
+@pytest.fixture
+def in_zookeeper(chroot: str) -> Stores:
+    """Stores that a broker with id 1 opens in the chroot."""
+    return stores_at(chroot)
+
+
+@pytest.fixture
+def operator(chroot: str) -> Iterator[Operator]:
+    operator = Operator(chroot)
+    try:
+        yield operator
+    finally:
+        operator.close()
+
+
+@pytest.fixture
+def run(in_zookeeper: Stores) -> Callable[..., None]:
+    """Runs a scenario on the store, and gives it the changes that are reported."""
+
+    def run(
+        scenario: Callable[[MetadataStore, list[Change]], Coroutine[Any, Any, None]],
+    ) -> None:
+        async def with_changes(store: MetadataStore) -> None:
+            changes: list[Change] = []
+            store.on_change(changes.append)
+            await scenario(store, changes)
+
+        in_zookeeper.run(with_changes)
+
+    return run

@@ -1,0 +1,135 @@
+"""Znodes, byte for byte as Apache Kafka 3.9.1 has written them, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from drumlin.metadata.image import BrokerState, Endpoint, Resource, ResourceType
+from drumlin.metadata.store import ProducerIdBlock
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.layout import StateNode, TopicNode, UnreadableNode
+from drumlin.storage.partition_metadata import decode_uuid
+
+BROKER = (
+    b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+    b'"endpoints":["PLAINTEXT://127.0.0.1:23774"],"rack":"r1","jmx_port":-1,"port":23774,'
+    b'"host":"127.0.0.1","version":5,"timestamp":"1795552093675"}'
+)
+TOPIC = (
+    b'{"partitions":{"0":[1],"1":[1],"2":[1]},"topic_id":"96f_JYIUTomBDxJwric8lw",'
+    b'"adding_replicas":{},"removing_replicas":{},"version":3}'
+)
+STATE = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+CONFIG = b'{"version":1,"config":{"cleanup.policy":"compact","retention.ms":"5"}}'
+CONTROLLER = b'{"version":2,"brokerid":1,"timestamp":"1795552094089","kraftControllerEpoch":-1}'
+PRODUCER_IDS = b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
+CLUSTER_ID = b'{"version":"1","id":"RtkuWF8rTGuYmQdMeMmJBg"}'
+
+
+def test_what_kafka_writes_is_written() -> None:
+    endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 23774)
+    broker = BrokerState(1, "r1", (endpoint,))
+    assert layout.encode_broker(broker, 1795552093675) == BROKER
+    topic_id = decode_uuid("96f_JYIUTomBDxJwric8lw")
+    assert layout.encode_topic(topic_id, [(1,)] * 3) == TOPIC
+    assert layout.encode_state(StateNode(1, 0, (1,)), 1) == STATE
+    assert layout.encode_configs({"cleanup.policy": "compact", "retention.ms": "5"}) == CONFIG
+    assert layout.encode_controller(1, 1795552094089) == CONTROLLER
+    assert layout.encode_controller_epoch(1) == b"1"
+    assert layout.encode_producer_ids(1, ProducerIdBlock(0, 1000)) == PRODUCER_IDS
+    assert layout.encode_cluster_id("RtkuWF8rTGuYmQdMeMmJBg") == CLUSTER_ID
+
+
+def test_what_kafka_writes_is_read() -> None:
+    topic_id = decode_uuid("96f_JYIUTomBDxJwric8lw")
+    assert layout.decode_topic("/t", TOPIC) == TopicNode(topic_id, ((1,),) * 3)
+    assert layout.decode_state("/s", STATE) == StateNode(1, 0, (1,))
+    assert layout.decode_configs("/c", CONFIG) == {"cleanup.policy": "compact", "retention.ms": "5"}
+    assert layout.decode_controller_epoch(b"1") == 1
+    assert layout.decode_producer_ids(PRODUCER_IDS) == 999
+    assert layout.decode_producer_ids(b"") == -1  # as Kafka makes it at its start
+    assert layout.decode_cluster_id(CLUSTER_ID) == "RtkuWF8rTGuYmQdMeMmJBg"
+
+
+@pytest.mark.parametrize(
+    ("resource", "entity"),
+    [
+        (Resource(ResourceType.TOPIC, "plain"), "topics/plain"),
+        (Resource(ResourceType.BROKER, "1"), "brokers/1"),
+        (Resource(ResourceType.BROKER, ""), "brokers/<default>"),
+        (Resource(ResourceType.GROUP, "a/b. é"), "groups/a%2Fb%2E%20%C3%A9"),
+    ],
+)
+def test_a_change_of_a_configuration_is_told_of(resource: Resource, entity: str) -> None:
+    data = b'{"version":2,"entity_path":"%b"}' % entity.encode()
+    assert layout.encode_config_change(resource) == data
+    assert layout.decode_config_change("/c", data) == resource
+    assert layout.config_path(resource) == f"/config/{entity}"
+    kind, _, name = entity.partition("/")
+    kinds = layout.config_kinds()
+    assert layout.resource_named(kinds[f"/config/{kind}"], name) == resource
+
+
+def test_changes_of_an_older_version_and_of_no_concern() -> None:
+    old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+    assert layout.decode_config_change("/c", old) == Resource(ResourceType.TOPIC, "t")
+    other = b'{"version":2,"entity_path":"users/alice"}'
+    assert layout.decode_config_change("/c", other) is None
+
+
+def test_folders_of_deleted_topics() -> None:
+    folders: dict[int, tuple[str, ...] | None] = {1: None, 2: ("/a", "/b"), 3: ()}
+    data = layout.encode_folders(folders)
+    assert data == b'{"version":1,"folders":{"1":null,"2":["/a","/b"],"3":[]}}'
+    assert layout.decode_folders("/d", data) == folders
+
+
+def test_a_topic_of_an_older_version() -> None:
+    data = b'{"version":1,"partitions":{"1":[2],"0":[1,2]}}'
+    assert layout.decode_topic("/t", data) == TopicNode(None, ((1, 2), (2,)))
+
+
+_GARBAGE = [b"", b"\xff", b"[" * 100_000, b"null", b"[]", b'{"version":9}', b'{"version":1}']
+
+
+@pytest.mark.parametrize("data", _GARBAGE, ids=lambda data: repr(data[:9]))
+@pytest.mark.parametrize(
+    "decode",
+    [layout.decode_topic, layout.decode_state, layout.decode_configs, layout.decode_folders],
+)
+def test_garbage_is_told_of_with_its_node(decode: Callable[[str, bytes], Any], data: bytes) -> None:
+    with pytest.raises(UnreadableNode, match="ZooKeeper's /the/node cannot be used: "):
+        decode("/the/node", data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":3,"partitions":{"0":[1]},"topic_id":"short"}',
+        b'{"version":3,"partitions":{"0":[1]},"topic_id":5}',
+        b'{"version":3,"partitions":{"0":[1],"2":[1]}}',
+        b'{"version":3,"partitions":{"-1":[1]}}',
+        b'{"version":3,"partitions":{"0":["1"]}}',
+        b'{"version":3,"partitions":{"0":[true]}}',
+        b'{"version":3,"partitions":[]}',
+    ],
+)
+def test_topics_that_make_no_sense(data: bytes) -> None:
+    with pytest.raises(UnreadableNode, match="/t cannot be used"):
+        layout.decode_topic("/t", data)
+
+
+@pytest.mark.parametrize("data", [b"x", b"-1", b"1" * 30, b""])
+def test_no_controller_epoch(data: bytes) -> None:
+    with pytest.raises(UnreadableNode, match="/controller_epoch"):
+        layout.decode_controller_epoch(data)
+
+
+def test_no_producer_ids_and_no_change() -> None:
+    with pytest.raises(UnreadableNode, match="/latest_producer_id_block"):
+        layout.decode_producer_ids(b'{"version":1,"block_end":"x"}')
+    with pytest.raises(UnreadableNode, match="/c cannot"):
+        layout.decode_config_change("/c", b'{"version":2}')

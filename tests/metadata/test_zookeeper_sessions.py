@@ -1,0 +1,265 @@
+"""Sessions with a real ZooKeeper: registered, elected, fenced, expired, refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+
+from drumlin.metadata.changes import (
+    Change,
+)
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
+from drumlin.metadata.store import MetadataStore, UnusableMetadata
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.connection import close_client
+from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.wire.errors import ErrorCode, KafkaError
+from metadata.stores import Stores, stores_at
+from rig.waiting import eventually
+from rig.zookeeper_operator import Operator
+
+pytestmark = pytest.mark.zookeeper
+
+DEFAULTS = Resource(ResourceType.BROKER, "")
+ADDRESS_OF_NOTHING = "127.0.0.1:1"
+
+
+# -- sessions ----------------------------------------------------------------------------------
+
+
+def epoch_of(operator: Operator) -> int:
+    return layout.decode_controller_epoch(operator.get(layout.CONTROLLER_EPOCH))
+
+
+def test_a_session_that_has_expired(
+    run: Callable[..., None], operator: Operator, chroot: str
+) -> None:
+    async def scenario(store: Any, changes: list[Change]) -> None:
+        await store.create_topic("before", [[1]], {})
+        first = operator.client.exists("/brokers/ids/1").ephemeralOwner
+        assert first == store._commits.session.session_id
+        await asyncio.to_thread(expire, store._commits.session._client, chroot)
+        operator.put_topic("meanwhile", (1,))
+        operator.put_configs(DEFAULTS, {"log.retention.ms": "6"})
+
+        def is_registered_again() -> bool:
+            stats = [operator.client.exists(path) for path in ("/brokers/ids/1", "/controller")]
+            owners = {each and each.ephemeralOwner for each in stats}
+            return len(owners) == 1 and owners.isdisjoint({first, None})
+
+        await eventually(is_registered_again)
+        assert epoch_of(operator) == 2
+        await eventually(lambda: "meanwhile" in store.image.topics)
+        await eventually(lambda: store.image.broker_configs("") == {"log.retention.ms": "6"})
+        await store.create_topic("after", [[1]], {})
+        state = layout.decode_state("", operator.get(layout.state_path("after", 0)))
+        assert state.leader == 1
+        assert len(changes) == len(set(map(str, changes))) == 4
+
+    run(scenario)
+
+
+def expire(client: KazooClient, hosts: str) -> None:
+    """End a session from outside: another client takes it over, and closes it."""
+    thief = KazooClient(hosts, client_id=client.client_id)
+    thief.start()
+    close_client(thief)
+
+
+def test_an_office_that_another_takes_is_taken_back(
+    run: Callable[..., None], operator: Operator
+) -> None:
+    async def scenario(store: Any, changes: list[Change]) -> None:
+        stale = store._office.fence
+        operator.client.delete(layout.CONTROLLER)  # by which operators have another one elected
+        await eventually(lambda: operator.has(layout.CONTROLLER) and epoch_of(operator) == 2)
+        operator.put(layout.CONTROLLER_EPOCH, b"50")
+        await eventually(lambda: epoch_of(operator) == 51)
+        await eventually(lambda: store._office.fence is not None)
+        await store.create_topic("t", [[1]], {})
+        state = operator.get(layout.state_path("t", 0))
+        assert b'"controller_epoch":51' in state
+        with pytest.raises(KafkaError) as caught:  # what a zombie would write
+            await store._commits.commit([layout_of_a_zombie()], stale)
+        assert caught.value.code is ErrorCode.not_controller
+        assert operator.get(layout.state_path("t", 0)) == state
+
+    run(scenario)
+
+
+def layout_of_a_zombie() -> Any:
+    from drumlin.metadata.zookeeper.operations import Replace
+
+    return Replace(layout.state_path("t", 0), b"stale")
+
+
+def test_a_second_broker_is_refused(
+    run: Callable[..., None], operator: Operator, chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def second(node_id: int, complaint: str) -> None:
+        def start() -> None:
+            with pytest.raises(UnusableMetadata, match=complaint):
+                stores_at(chroot, node_id, 1000).run(nothing)
+
+        await asyncio.to_thread(start)
+
+    async def nothing(store: MetadataStore) -> None:
+        pytest.fail("it has started")
+
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        await second(2, "broker 1 is registered in ZooKeeper .* a cluster has one broker")
+        assert operator.client.get_children(layout.BROKERS) == ["1"]
+        await second(1, "broker 1 is registered .* another broker with this id runs")
+        assert operator.client.get_children(layout.BROKERS) == ["1"]
+        assert epoch_of(operator) == 1
+        operator.client.create(layout.broker_path(7), b"", ephemeral=True)
+        await eventually(lambda: "broker 7 has registered in ZooKeeper" in caplog.text)
+        await store.create_topic("t", [[1]], {})
+
+    run(scenario)
+
+
+def test_who_waits_for_a_predecessor_can_be_stopped(
+    run: Callable[..., None], chroot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        with caplog.at_level(logging.INFO):
+            async with asyncio.timeout(20):
+                await asyncio.to_thread(begin_and_give_up)
+        assert "/brokers/ids/1 is another session's: waiting until that ends" in caplog.text
+
+    def begin_and_give_up() -> None:
+        async def second() -> None:
+            store = await stores_at(chroot, session_timeout_ms=60_000).open()
+            taking = asyncio.ensure_future(store.register_broker(BrokerState(1, None, ())))
+            await eventually(lambda: "waiting until that ends" in caplog.text)
+            taking.cancel()
+            await store.close()
+
+        asyncio.run(second())
+
+    run(scenario)
+
+
+def test_a_zookeeper_that_has_lost_everything(
+    run: Callable[..., None], operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: Any, changes: list[Change]) -> None:
+        topic = await store.create_topic("t", [[1]], {})
+        await store.create_topic("u", [[1]], {})
+        for name in operator.client.get_children("/"):
+            operator.client.delete(f"/{name}", recursive=True)
+        await eventually(lambda: "has no cluster any more" in caplog.text)
+        with pytest.raises(KafkaError):
+            await store.create_topic("v", [[1]], {})
+        await asyncio.sleep(0)
+        assert sorted(store.image.topics) == ["t", "u"]
+        assert store.image.topics["t"] == topic
+        assert not store.was_any_deleted()
+        assert "brokers" not in operator.client.get_children("/")
+        operator.put(layout.CLUSTER_ID, layout.encode_cluster_id("another"))
+        await eventually(lambda: "has cluster another now, in place of cluster" in caplog.text)
+
+    run(scenario)
+
+
+def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Operator) -> None:
+    topic_id = operator.put_topic("t", (2, 1), (1, 2), (2,))
+    for index, state in enumerate(
+        [
+            layout.StateNode(2, 4, (2, 1)),
+            layout.StateNode(1, 4, (1, 2)),
+            layout.StateNode(2, 4, (2,)),
+        ]
+    ):
+        operator.put(layout.state_path("t", index), layout.encode_state(state, 9))
+    operator.put(layout.CONTROLLER_EPOCH, b"9")
+
+    async def scenario(store: MetadataStore) -> None:
+        partitions = store.image.topics_by_id[topic_id].partitions
+        assert partitions == (
+            PartitionState(0, 1, 5, (2, 1), (1,)),
+            PartitionState(1, 1, 5, (1, 2), (1,)),
+            PartitionState(2, 2, 4, (2,), (2,)),  # only the other one has its records
+        )
+        stored = layout.decode_state("", operator.get(layout.state_path("t", 0)))
+        assert stored == layout.StateNode(1, 5, (1,))
+
+    in_zookeeper.run(scenario)
+
+
+def test_epochs_go_on_where_states_are_missing_or_changed(
+    run: Callable[..., None], operator: Operator
+) -> None:
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        topic = await store.create_topic("t", [[1]] * 4, {}, first_leader_epoch=5)
+        operator.client.delete(layout.state_path("t", 1))
+        operator.client.delete(layout.partition_path("t", 2), recursive=True)
+        ahead = layout.encode_state(layout.StateNode(1, 9, (1,)), 1)
+        operator.put(layout.state_path("t", 3), ahead)
+        await store.advance_leader_epochs()
+        partitions = store.image.topics["t"].partitions
+        assert [each.leader_epoch for each in partitions] == [6, 6, 6, 10]
+        assert [each.leader for each in partitions] == [1] * 4
+        for index, epoch in enumerate([6, 6, 6, 10]):
+            state = layout.decode_state("", operator.get(layout.state_path("t", index)))
+            assert state == layout.StateNode(1, epoch, (1,))
+        operator.client.delete(layout.topic_path("t"), recursive=True)
+        await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 0)})
+        assert not operator.has(layout.topic_path("t"))  # it is not made again, empty
+
+    run(scenario)
+
+
+def test_the_data_of_another_cluster_is_refused(chroot: str) -> None:
+    from drumlin.clock import SystemClock
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
+
+    async def open_with(cluster_id: str | None) -> str:
+        config = BrokerConfig({"zookeeper.connect": chroot})
+        store = await ZooKeeperMetadata.open(config, SystemClock(), cluster_id)
+        await store.close()
+        return store.image.cluster_id
+
+    with pytest.raises(UnusableMetadata, match=r"belong to cluster AAAA.* no cluster yet"):
+        asyncio.run(open_with("AAAA"))
+    known = asyncio.run(open_with(None))
+    assert len(known) == 22
+    assert asyncio.run(open_with(known)) == known
+    with pytest.raises(UnusableMetadata, match=f"belong to cluster AAAA.* cluster {known}"):
+        asyncio.run(open_with("AAAA"))
+
+
+def test_no_zookeeper_answers() -> None:
+    async def nothing(store: MetadataStore) -> None:
+        pytest.fail("it has started")
+
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+    with pytest.raises(UnusableMetadata, match=r"no ZooKeeper answers on 127\.0\.0\.1:1"):
+        stores_at(ADDRESS_OF_NOTHING, session_timeout_ms=500).run(nothing)
+    with pytest.raises(UnusableMetadata, match="is no ZooKeeper address"):
+        stores_at("one,,two/x").run(nothing)
+
+
+def test_names_of_deleted_topics_are_their_ids(operator: Operator, in_zookeeper: Stores) -> None:
+    operator.put(f"{layout.DELETED}/no-id", layout.encode_folders({1: None}))
+    topic_id = uuid4()
+    operator.put(layout.deleted_path(topic_id), b"garbage")
+    elsewhere = uuid4()
+    operator.put(layout.deleted_path(elsewhere), layout.encode_folders({7: None}))
+    assert layout.deleted_path(topic_id).endswith(encode_uuid(topic_id))
+
+    async def scenario(store: MetadataStore) -> None:
+        assert store.was_deleted(elsewhere)
+        assert not store.was_deleted(topic_id)
+        assert store.deleted_topics == {}
+
+    in_zookeeper.run(scenario)
+    assert operator.has(layout.deleted_path(elsewhere))
