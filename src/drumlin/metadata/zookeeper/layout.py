@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from drumlin.metadata.image import BrokerState, Resource, ResourceType
+from drumlin.metadata.image import NO_LEADER, BrokerState, Resource, ResourceType
 from drumlin.metadata.names import NAME_LENGTH_MAX
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
@@ -55,7 +55,11 @@ _KINDS: Final = {
 }
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
-_PARTITION_MAX: Final = 2**31 - 1
+_INT32_MAX: Final = 2**31 - 1
+#: "None", and the log of metadata that Kafka has in KRaft mode.
+_RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
+#: A half of a character, which no text of the protocol can hold, is written so in JSON.
+_SURROGATE: Final = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
 _DIGITS_MAX: Final = 19
 _LEGAL_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}")
 
@@ -192,6 +196,8 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
         topic_id = None if text is None else decode_uuid(_text(path, text, "topic_id"))
     except ValueError:
         raise UnreadableNode(path, f"{text!r} is no topic id") from None
+    if topic_id in _RESERVED_IDS:
+        raise UnreadableNode(path, f"{text!r} is no topic's id")
     found: dict[int, tuple[int, ...]] = {}
     for name, replicas in _object(path, fields.get("partitions"), "partitions").items():
         index = parse_partition(name)
@@ -217,8 +223,10 @@ def encode_state(state: StateNode, controller_epoch: int) -> bytes:
 
 def decode_state(path: str, data: bytes) -> StateNode:
     fields = _versioned(path, data, (1,))
-    leader = _number(path, fields.get("leader"), "leader")
-    leader_epoch = _number(path, fields.get("leader_epoch"), "leader_epoch")
+    leader = _number(path, fields.get("leader"), "leader", NO_LEADER)
+    leader_epoch = _number(path, fields.get("leader_epoch"), "leader_epoch", 0)
+    if leader_epoch == _INT32_MAX:
+        raise UnreadableNode(path, f"there is no leader epoch after {leader_epoch}")
     return StateNode(leader, leader_epoch, _ids(path, fields.get("isr")))
 
 
@@ -304,19 +312,22 @@ def parse_partition(name: str) -> int | None:
     if not (name.isascii() and name.isdigit()) or len(name) > _DIGITS_MAX:
         return None
     number = int(name)
-    return number if number <= _PARTITION_MAX and str(number) == name else None
+    return number if number <= _INT32_MAX and str(number) == name else None
 
 
 # -- JSON ------------------------------------------------------------------------------------
 
 
-def _encode(fields: Mapping[str, Any]) -> bytes:
+def _encode(fields: Any) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _decode(path: str, data: bytes) -> dict[str, Any]:
     try:
-        return _object(path, json.loads(data), "it")
+        fields = json.loads(data)
+        if _SURROGATE.search(data):
+            _encode(fields)  # fails unless each half has its other one
+        return _object(path, fields, "it")
     except (ValueError, RecursionError):
         raise UnreadableNode(path, f"{data[:40]!r} is not JSON") from None
 
@@ -340,16 +351,22 @@ def _text(path: str, value: Any, what: str) -> str:
     return value
 
 
-def _number(path: str, value: Any, what: str) -> int:
+def _number(path: str, value: Any, what: str, least: int) -> int:
+    """A number that the protocol has room for."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise UnreadableNode(path, f"{what} is not a number")
+    if not least <= value <= _INT32_MAX:
+        raise UnreadableNode(path, f"{what} is not in {least}..{_INT32_MAX}")
     return value
 
 
 def _ids(path: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list):
         raise UnreadableNode(path, "replicas are not a list")
-    return tuple(_number(path, each, "a replica") for each in value)
+    ids = tuple(_number(path, each, "a replica", 0) for each in value)
+    if len(set(ids)) < len(ids):
+        raise UnreadableNode(path, "a broker is a replica twice")
+    return ids
 
 
 def _bracketed(host: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from drumlin.metadata.image import PartitionState, Resource, TopicState
+from drumlin.config.topic import parse_overrides
+from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode, UnreadableNode
 from drumlin.metadata.zookeeper.leadership import known_state
 from drumlin.storage.partition_metadata import decode_uuid
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session import Session
@@ -126,6 +128,9 @@ def read_configs(
 ) -> tuple[dict[Resource, dict[str, str]], list[str]]:
     """Configurations, empty for who has none; and what is wrong with those that are unreadable.
 
+    So is a topic's with a value that does not parse: nobody knows what it was to say. What brokers
+    and groups make of theirs is left to them.
+
     Raises:
         ZooKeeperFailure: ZooKeeper is away, or does not let us.
     """
@@ -133,9 +138,15 @@ def read_configs(
     found, problems = {}, []
     for resource, path, node in zip(resources, paths, session.read(paths), strict=True):
         try:
-            found[resource] = {} if node is None else layout.decode_configs(path, node.data)
+            configs = {} if node is None else layout.decode_configs(path, node.data)
+            if resource.type is ResourceType.TOPIC:
+                parse_overrides(configs)
         except UnreadableNode as error:
             problems.append(str(error))
+        except KafkaError as error:
+            problems.append(f"ZooKeeper's {path} cannot be used: {error.message}")
+        else:
+            found[resource] = configs
     return found, problems
 
 

@@ -106,6 +106,8 @@ class TopicNews:
             if known is not None:
                 await self._take_partitions(known, seen)
                 return
+            if self._is_of_another(seen):
+                return
             if not has_configs and not await self._read_configs(resource):
                 return
             topic_id = seen.topic_id or await self._give_id(seen)
@@ -116,6 +118,18 @@ class TopicNews:
             self._image.put_topic(topic)
             configs = self._image.configs(resource)
             await self._parts.listeners.report(TopicCreated(topic, configs))
+
+    def _is_of_another(self, seen: SeenTopic) -> bool:
+        """Whether the id is another topic's: to delete the one would delete both."""
+        other = self._image.topic_name(seen.topic_id)
+        if other is None:
+            return False
+        self._watched.discard(seen.name)  # it is looked at again: the other may go
+        self._parts.say(
+            f"ZooKeeper's {layout.topic_path(seen.name)} has the id of topic {other}; the topic is "
+            "not served"
+        )
+        return True
 
     async def _take_partitions(self, known: TopicState, seen: SeenTopic) -> None:
         added = seen.partitions[len(known.partitions) :]
