@@ -24,7 +24,7 @@ from rig.jars import Unavailable
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 from rig.skips import is_failure
-from rig.zookeeper import ZooKeeper
+from rig.zookeeper import ZooKeeper, running_zookeeper
 
 # Neither tests nor programs that they start ignore an interrupt or the end of a terminal, though
 # what runs the tests may (`nohup`, `&`, CI).
@@ -211,11 +211,5 @@ def secured_kafka(
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start()
+    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        server.close()

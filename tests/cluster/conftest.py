@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
-from rig.zookeeper import ZooKeeper
+from rig.zookeeper import ZooKeeper, running_zookeeper
 from rig.zookeeper_operator import Operator
 
 #: Brokers notice at once what takes others half a minute.
@@ -19,14 +18,8 @@ SESSION_TIMEOUT_MS = 3000
 
 @pytest.fixture(scope="package")
 def mortal_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    server = ZooKeeper(tmp_path_factory.mktemp("mortal-zookeeper"))
-    try:
-        server.start()
+    with running_zookeeper(tmp_path_factory.mktemp("mortal-zookeeper")) as server:
         yield server
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        server.close()
 
 
 @pytest.fixture

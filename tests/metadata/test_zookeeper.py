@@ -276,6 +276,40 @@ def test_a_topic_without_a_readable_configuration_is_not_served(
     run(scenario)
 
 
+def test_a_topic_whose_configuration_does_not_parse_is_not_served(
+    run: Callable[..., None], operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator.put_topic("t", (1,))
+    resource = Resource(ResourceType.TOPIC, "t")
+    operator.put("/config/topics/t", layout.encode_configs({"retention.ms": "abc"}))
+
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        assert store.image.topics == {}
+        assert "ZooKeeper's /config/topics/t cannot be used: retention.ms" in caplog.text
+        operator.put_configs(resource, {"retention.ms": "-1"})
+        await eventually(lambda: "t" in store.image.topics)
+        operator.put_configs(resource, {"retention.ms": "abd"})
+        await eventually(lambda: "abd" in caplog.text)
+        assert store.image.topic_configs("t") == {"retention.ms": "-1"}
+
+    run(scenario)
+
+
+def test_two_topics_with_one_id_are_not_served_together(
+    run: Callable[..., None], operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The records of both would go with the deletion of either."""
+
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        topic_id = operator.put_topic("first", (1,))
+        await eventually(lambda: "first" in store.image.topics)
+        operator.put(layout.topic_path("second"), layout.encode_topic(topic_id, [(1,)]))
+        await eventually(lambda: "/second has the id of topic first" in caplog.text)
+        assert list(store.image.topics) == ["first"]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("path", "data"),
     [

@@ -115,6 +115,11 @@ def test_garbage_is_told_of_with_its_node(decode: Callable[[str, bytes], Any], d
         b'{"version":3,"partitions":{"0":["1"]}}',
         b'{"version":3,"partitions":{"0":[true]}}',
         b'{"version":3,"partitions":[]}',
+        b'{"version":3,"partitions":{"0":[2147483648]}}',
+        b'{"version":3,"partitions":{"0":[-5]}}',
+        b'{"version":3,"partitions":{"0":[1,1]}}',
+        b'{"version":3,"partitions":{"0":[1]},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}',
+        b'{"version":3,"partitions":{"0":[1]},"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ"}',
     ],
 )
 def test_topics_that_make_no_sense(data: bytes) -> None:
@@ -122,7 +127,31 @@ def test_topics_that_make_no_sense(data: bytes) -> None:
         layout.decode_topic("/t", data)
 
 
-@pytest.mark.parametrize("data", [b"x", b"-1", b"1" * 30, b""])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"leader":2147483648,"leader_epoch":0,"isr":[1]',
+        '"leader":-2,"leader_epoch":0,"isr":[1]',
+        '"leader":1,"leader_epoch":2147483647,"isr":[1]',
+        '"leader":1,"leader_epoch":-1,"isr":[1]',
+        '"leader":1,"leader_epoch":0,"isr":[1,2147483648]',
+        '"leader":1,"leader_epoch":0,"isr":[1,1]',
+    ],
+)
+def test_states_that_no_client_could_be_told_of(fields: str) -> None:
+    with pytest.raises(UnreadableNode, match="/s cannot be used"):
+        layout.decode_state("/s", f'{{"version":1,{fields}}}'.encode())
+
+
+def test_half_a_character_is_no_text() -> None:
+    whole = b'{"version":1,"config":{"a":"\\ud83d\\ude00"}}'
+    assert layout.decode_configs("/c", whole) == {"a": "\U0001f600"}
+    for half in (b'{"a":"\\ud83d"}', b'{"\\uDE00":"a"}'):
+        with pytest.raises(UnreadableNode, match="/c cannot be used"):
+            layout.decode_configs("/c", b'{"version":1,"config":' + half + b"}")
+
+
+@pytest.mark.parametrize("data", [b"x", b"-1", b"1" * 30, b"", b"2147483647"])
 def test_no_controller_epoch(data: bytes) -> None:
     with pytest.raises(UnreadableNode, match="/controller_epoch"):
         layout.decode_controller_epoch(data)
@@ -131,5 +160,7 @@ def test_no_controller_epoch(data: bytes) -> None:
 def test_no_producer_ids_and_no_change() -> None:
     with pytest.raises(UnreadableNode, match="/latest_producer_id_block"):
         layout.decode_producer_ids(b'{"version":1,"block_end":"x"}')
+    with pytest.raises(UnreadableNode, match="/latest_producer_id_block"):
+        layout.decode_producer_ids(b'{"version":1,"block_end":"9223372036854775807"}')
     with pytest.raises(UnreadableNode, match="/c cannot"):
         layout.decode_config_change("/c", b'{"version":2}')

@@ -5,10 +5,14 @@ Nothing happens on import. `Unavailable` says why a machine cannot have one; tes
 
 from __future__ import annotations
 
+import contextlib
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
-from rig.jars import jar_folder, java
+import pytest
+
+from rig.jars import Unavailable, jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
 from rig.process import BrokerProcess
@@ -62,3 +66,16 @@ class ZooKeeper(BrokerProcess):
                 return b"Mode: standalone" in probe.recv(4096)
         except OSError:
             return False
+
+
+@contextlib.contextmanager
+def running_zookeeper(directory: Path) -> Iterator[ZooKeeper]:
+    """One that runs meanwhile; who asks for it is skipped where there can be none."""
+    server = ZooKeeper(directory)
+    try:
+        server.start()
+        yield server
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        server.close()

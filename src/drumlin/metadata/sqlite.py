@@ -37,6 +37,7 @@ from drumlin.metadata.image import (
 from drumlin.metadata.mutations import (
     Listeners,
     Locks,
+    Together,
     check_is_new,
     new_partitions,
     topic_to_widen,
@@ -79,8 +80,7 @@ class SqliteMetadata:
         self._thread = ready_threads(1, "metadata")
         self._listeners = Listeners()
         self._locks = Locks()
-        self._waiting: list[tuple[Iterable[Statement], asyncio.Future[None]]] = []
-        self._committing: asyncio.Task[None] | None = None
+        self._together: Together[Iterable[Statement]] = Together(self._commit_all)
 
     @classmethod
     def open(cls, directory: Path, cluster_id: str | None = None) -> SqliteMetadata:
@@ -232,8 +232,7 @@ class SqliteMetadata:
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
 
     async def close(self) -> None:
-        while self._committing is not None:
-            await asyncio.wait([self._committing])
+        await self._together.settle()
         await self._in_thread(self._database.close)
         self._thread.shutdown()
 
@@ -245,30 +244,17 @@ class SqliteMetadata:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing of it is stored.
         """
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((statements, done))
-        if self._committing is None:
-            self._committing = asyncio.create_task(self._commit_waiting())
-        await done
+        await self._together.commit(statements)
 
-    async def _commit_waiting(self) -> None:
-        while self._waiting:
-            taken, self._waiting = self._waiting, []
-            statements = chain.from_iterable(each for each, _ in taken)
-            failure: KafkaError | None = None
-            try:
-                await self._in_thread(self._database.execute_durably, statements)
-            except sqlite3.Error as error:
-                failure = _not_written(error)
-                _log.error("%s", failure.message)
-            for _, done in taken:
-                if done.done():  # whoever waited was cancelled
-                    continue
-                if failure is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(failure)
-        self._committing = None
+    async def _commit_all(self, mutations: list[Iterable[Statement]]) -> Sequence[Exception | None]:
+        statements = chain.from_iterable(mutations)
+        try:
+            await self._in_thread(self._database.execute_durably, statements)
+        except sqlite3.Error as error:
+            failure = _not_written(error)
+            _log.error("%s", failure.message)
+            return [failure] * len(mutations)
+        return [None] * len(mutations)
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)

@@ -1,7 +1,4 @@
-"""Reads and transactions for the event loop: they run in one thread, and come back as values.
-
-While transactions are under way further ones gather, and go on their way together.
-"""
+"""Reads and transactions for the event loop: they run in one thread, and come back as values."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from drumlin.metadata.mutations import Together
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.layout import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Check, NodeTooLarge, transactions
@@ -31,8 +29,7 @@ class Commits:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._thread = ready_threads(1, "metadata")
-        self._waiting: list[tuple[Transaction, asyncio.Future[None]]] = []
-        self._committing: asyncio.Task[None] | None = None
+        self._together: Together[Transaction] = Together(self._commit_all)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """What `function` gives, called in the thread with the session and `args`."""
@@ -50,34 +47,16 @@ class Commits:
         """
         loop = asyncio.get_running_loop()
         for each in await loop.run_in_executor(self._thread, _listed, operations, fence.check):
-            done = loop.create_future()
-            self._waiting.append((each, done))
-            if self._committing is None:
-                self._committing = asyncio.create_task(self._commit_waiting())
-            await done
+            await self._together.commit(each)
 
-    async def _commit_waiting(self) -> None:
-        while self._waiting:
-            taken, self._waiting = self._waiting, []
-            outcomes: Sequence[Exception | None]
-            try:
-                outcomes = await self.run(_commit_all, [each for each, _ in taken])
-            except Exception as error:  # noqa: BLE001  else its callers would wait for ever
-                outcomes = [error] * len(taken)
-            for (_, done), outcome in zip(taken, outcomes, strict=True):
-                if done.done():  # whoever waited was cancelled
-                    continue
-                if outcome is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(told(outcome))
-        self._committing = None
+    async def _commit_all(self, asked: list[Transaction]) -> Sequence[Exception | None]:
+        outcomes = await self.run(_commit_all, asked)
+        return [None if each is None else told(each) for each in outcomes]
 
     async def close(self) -> None:
         """End the session once what is under way has ended."""
         self.session.stop_waiting()
-        while self._committing is not None:
-            await asyncio.wait([self._committing])
+        await self._together.settle()
         await self.run(_close)
         self._thread.shutdown()
 

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, BrokerState, Resource, ResourceType
 from drumlin.metadata.names import NAME_LENGTH_MAX
-from drumlin.metadata.store import ProducerIdBlock
+from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
 
 CLUSTER_ID: Final = "/cluster/id"
@@ -56,6 +56,8 @@ _KINDS: Final = {
 _TYPES: Final = {kind: each for each, kind in _KINDS.items()}
 _DEFAULT: Final = "<default>"
 _INT32_MAX: Final = 2**31 - 1
+#: Of which a whole block follows below 2**63.
+_PRODUCER_ID_MAX: Final = 2**63 - 1 - PRODUCER_ID_BLOCK_SIZE
 #: "None", and the log of metadata that Kafka has in KRaft mode.
 _RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 #: A half of a character, which no text of the protocol can hold, is written so in JSON.
@@ -242,6 +244,8 @@ def encode_controller_epoch(epoch: int) -> bytes:
 def decode_controller_epoch(data: bytes) -> int:
     if not data.isdigit() or len(data) > _DIGITS_MAX:
         raise UnreadableNode(CONTROLLER_EPOCH, f"{data[:40]!r} is no number")
+    if int(data) >= _INT32_MAX:
+        raise UnreadableNode(CONTROLLER_EPOCH, f"there is no epoch after {int(data)}")
     return int(data)
 
 
@@ -284,6 +288,8 @@ def decode_producer_ids(data: bytes) -> int:
     text = _versioned(PRODUCER_IDS, data, (1,)).get("block_end")
     if not isinstance(text, str) or not text.isdigit() or len(text) > _DIGITS_MAX:
         raise UnreadableNode(PRODUCER_IDS, f"{text!r} is no producer id")
+    if int(text) > _PRODUCER_ID_MAX:
+        raise UnreadableNode(PRODUCER_IDS, f"there is no block of producer ids after {text}")
     return int(text)
 
 
