@@ -40,6 +40,8 @@ def main() -> int:
         if done.returncode or not made.exists():
             print(f"there is no archive of Spark's classes: {done.stderr[-2000:]}", file=sys.stderr)
             return 1
+        with made.open("rb") as written:
+            os.fsync(written.fileno())  # a JVM does not survive an archive that breaks off
         made.replace(archive)
     return 0
 
