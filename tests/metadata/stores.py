@@ -31,7 +31,9 @@ class Stores:
             store = await self.open()
             try:
                 if is_registered:
-                    await store.register_broker(BrokerState(self._node_id, None, ()))
+                    await store.register_broker(
+                        BrokerState(self._node_id, None, ()), was_clean=True
+                    )
                 await scenario(store)
             finally:
                 await store.close()

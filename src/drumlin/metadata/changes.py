@@ -32,6 +32,19 @@ class PartitionsAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """Leader, in-sync replicas or replicas of some partitions; `topic` is the topic with them."""
+
+    topic: TopicState
+    partitions: tuple[PartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """A broker has come, has gone, or is another process now; or another one is the controller."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigsChanged:
     """`configs` is everything that is set for the resource now."""
 
@@ -39,4 +52,11 @@ class ConfigsChanged:
     configs: Mapping[str, str]
 
 
-Change = TopicCreated | TopicDeleted | PartitionsAdded | ConfigsChanged
+Change = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsAdded
+    | PartitionsChanged
+    | BrokersChanged
+    | ConfigsChanged
+)

@@ -49,6 +49,8 @@ class BrokerState:
     node_id: int
     rack: str | None
     endpoints: tuple[Endpoint, ...]
+    #: A later process of the same broker has a larger one (KIP-903); -1: not registered yet.
+    epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where clients of the listener of that name find the broker."""
@@ -71,6 +73,8 @@ class PartitionState:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    #: Counts the changes of leader and ISR: a later state has a larger one (KIP-497).
+    partition_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,9 @@ class ClusterImage:
 
     def put_broker(self, broker: BrokerState) -> None:
         self.brokers[broker.node_id] = broker
+
+    def remove_broker(self, node_id: int) -> None:
+        self.brokers.pop(node_id, None)
 
     def put_topic(self, topic: TopicState) -> None:
         self.topics[topic.name] = topic

@@ -118,8 +118,9 @@ class SqliteMetadata:
     def adoption(self) -> Adoption | None:
         return self if self.is_new else None
 
-    async def register_broker(self, broker: BrokerState) -> None:
-        self.image.put_broker(broker)
+    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
+        del was_clean  # no other broker has more records
+        self.image.put_broker(replace(broker, epoch=0))
         self.image.controller_id = broker.node_id
 
     async def advance_leader_epochs(self) -> None:

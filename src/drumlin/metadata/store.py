@@ -16,9 +16,11 @@ from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
     PartitionId,
+    PartitionState,
     Resource,
     TopicState,
 )
+from drumlin.wire.errors import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
@@ -41,6 +43,18 @@ class ProducerIdBlock(NamedTuple):
 
     first: int
     size: int
+
+
+class IsrWish(NamedTuple):
+    """The ISR that a leader asks for, if nothing has changed that it does not know (KIP-497).
+
+    isr: ids of brokers, and the broker epoch of each as its fetches say, or -1 where the leader
+        does not know it, which is allowed for those that are in the ISR already (KIP-903).
+    """
+
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
 
 
 class Adoption(Protocol):
@@ -67,10 +81,11 @@ class MetadataStore(Protocol):
     def adoption(self) -> Adoption | None:
         """To be made, where the store is new and logs that it does not know may be there."""
 
-    def register_broker(self, broker: BrokerState) -> Awaitable[None]:
-        """Make this process the cluster's broker, its controller, and every leader that it can be.
+    def register_broker(self, broker: BrokerState, *, was_clean: bool) -> Awaitable[None]:
+        """Make this process a broker of the cluster, in a new broker epoch.
 
-        Nothing is changed before that.
+        One that has not stopped cleanly may lack records that it had: it leaves every ISR first of
+        which it is not the last member (KIP-966). Nothing is changed before that.
 
         Raises:
             UnusableMetadata: it must not be.
@@ -78,7 +93,7 @@ class MetadataStore(Protocol):
         """
 
     def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition. No change is reported.
+        """Begin a new leader epoch in every partition led by this broker. No change is reported.
 
         After an unclean stop records may be missing that consumers have seen; the new epoch
         is how they find out.
@@ -161,6 +176,29 @@ class MetadataStore(Protocol):
 
     def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
         """Begin a new leader epoch in some partitions. No change is reported.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
+    def alter_isrs(
+        self, wishes: Mapping[PartitionId, IsrWish]
+    ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
+        """Change in-sync replicas, as their leader.
+
+        A change is reported as `PartitionsChanged` before this returns. Of one that is refused
+        the stored state is reported, should it be newer than the image's.
+
+        Returns:
+            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
+            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; KAFKA_STORAGE_ERROR
+            where it is not known whether it was made.
+        """
+
+    def hand_over(self) -> Awaitable[None]:
+        """Leave all ISRs and give the leaderships away, where another broker can take over.
+
+        This broker stops next (KIP-966: what it does not lead any more it does not count for).
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.

@@ -113,7 +113,8 @@ class ZooKeeperMetadata:
             raise
         return cls(parts, follower, config.node_id)
 
-    async def register_broker(self, broker: BrokerState) -> None:
+    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
+        del was_clean
         try:
             await self._office.take(broker)
             self.image.put_broker(broker)
