@@ -45,6 +45,8 @@ class SimulatedLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.high_watermark_checkpoint = 0
+        #: What is below is on the disk, as it is.
+        self.recovery_point = 0
         self.leader_epochs = LeaderEpochs()
         #: Below it, keys may have lost all but their last record.
         self.cleaned_to = 0
@@ -56,16 +58,18 @@ class SimulatedLog:
 
     def append_as_leader(self, key: int, value: int, epoch: int) -> Record:
         record = Record(self.log_end_offset, epoch, key, value)
+        self.leader_epochs.assign(epoch, record.offset)
         self._append(record)
         return record
 
     def append_as_follower(self, records: Iterable[Record]) -> None:
         for record in records:
             assert record.offset >= self.log_end_offset, "out of order"
+            # Not where the record is: the first ones of the epoch may have been cleaned away.
+            self.leader_epochs.assign(record.epoch, self.log_end_offset)
             self._append(record)
 
     def _append(self, record: Record) -> None:
-        self.leader_epochs.assign(record.epoch, record.offset)
         self.records.append(record)
         self.log_end_offset = record.offset + 1
 
@@ -100,12 +104,14 @@ class SimulatedLog:
         self.log_end_offset = offset
         self.leader_epochs.truncate_from_end(offset)
         self.high_watermark = min(self.high_watermark, offset)
+        self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_to = min(self.cleaned_to, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self.records.clear()
         self.leader_epochs.clear()
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.recovery_point = min(self.recovery_point, offset)
         self.cleaned_to = 0
 
     def delete_records_before(self, offset: int) -> None:
@@ -132,6 +138,7 @@ class SimulatedLog:
     # -- the disk ------------------------------------------------------------------------
 
     def flush(self) -> None:
+        self.recovery_point = self.log_end_offset
         self._flushed = _Flushed(
             tuple(self.records),
             self.log_start_offset,
@@ -142,38 +149,33 @@ class SimulatedLog:
     def checkpoint(self) -> None:
         self.high_watermark_checkpoint = self.high_watermark
 
-    def lose_tail(self, choice: float) -> int:
-        """The power fails: something between all and nothing is left of what was not flushed.
-
-        Returns:
-            The first offset that may be missing or another than it was.
-        """
+    def lose_tail(self, choice: float) -> None:
+        """The power fails: something between all and nothing is left of what was not flushed."""
         flushed = self._flushed
-        common = min(flushed.log_end_offset, self.log_end_offset)
-        while common > self.log_start_offset:
-            index = bisect_left(flushed.records, common, key=_OFFSET)
-            if index == 0 or self._has(flushed.records[index - 1]):
-                break
-            common = flushed.records[index - 1].offset
         if choice < 0.3:  # not even what was truncated is gone
             self.records = list(flushed.records)
             self.log_start_offset = flushed.log_start_offset
             self.log_end_offset = flushed.log_end_offset
             self.leader_epochs = LeaderEpochs(flushed.entries)
-            self.cleaned_to = min(self.cleaned_to, common)
+            self.cleaned_to = min(self.cleaned_to, self.recovery_point)
         else:
-            start = max(common, self.log_start_offset)
-            left = start + int((choice - 0.3) / 0.7 * (self.log_end_offset - start + 1))
-            if left < self.log_end_offset:
-                self.truncate_to(left)
-        return common
+            self.lose_from(self.recovery_point, (choice - 0.3) / 0.7)
 
-    def _has(self, record: Record) -> bool:
-        found = self.at(record.offset)
-        return found == record or (found is None and record.offset < self.cleaned_to)
+    def lose_from(self, offset: int, choice: float) -> None:
+        """As above, where everything below `offset` is left."""
+        start = max(offset, self.recovery_point, self.log_start_offset)
+        left = start + int(choice * (self.log_end_offset - start + 1))
+        if left < self.log_end_offset:
+            self.truncate_to(left)
 
     def reopen(self) -> None:
-        """The next process finds the log: the high watermark is the one written down last."""
+        """The next process finds the log: the high watermark is the one written down last.
+
+        What was truncated may be there again after a power failure, so that counts for no more than
+        what had been flushed.
+        """
         mark = min(self.high_watermark_checkpoint, self.log_end_offset)
+        if not self.was_clean:
+            mark = min(mark, self.recovery_point)
         self.high_watermark = max(mark, self.log_start_offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)

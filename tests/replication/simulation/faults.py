@@ -45,11 +45,11 @@ class Fault(NamedTuple):
 def draw(seed: int, until_ms: int) -> list[Fault]:
     """The faults of a run."""
     source = random.Random(f"faults {seed}")
-    kinds = {kind: weight * source.choice((0, 1, 1, 2)) for kind, weight in KINDS.items()}
+    kinds = {kind: weight * source.choice((0, 0, 1, 1, 2, 6)) for kind, weight in KINDS.items()}
     kinds["flush"] = max(kinds["flush"], 1)
     if source.random() < 0.6:
         kinds["clean"] = 0
-    faults = []
+    faults: list[Fault] = []
     interval_ms = source.choice((150, 300, 600))
     at_ms = 600
     while True:

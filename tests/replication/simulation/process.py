@@ -51,6 +51,8 @@ class BrokerProcess:
         self.session: Session | None = None
         self.broker_epoch = -1
         self.is_registered = False
+        #: Since then it follows the metadata; before, it may still have to leave the ISR.
+        self.has_joined = False
         self.state: PartitionState | None = None
         self.live = Live(-1, {})
         self.office_epoch: int | None = None
@@ -96,7 +98,7 @@ class BrokerProcess:
             if session is not self.session:
                 return  # the new session has begun with everything anew
             if isinstance(answer, Expired):
-                self.join(was_clean=True)
+                self.join(self.has_joined or self.was_clean)
             else:
                 answered(answer)
 
@@ -120,7 +122,7 @@ class BrokerProcess:
 
     def _bump(self, was_clean: bool) -> None:
         def answered(answer: Any) -> None:
-            if isinstance(answer, Lost):
+            if not isinstance(answer, int):
                 self.after(BACKOFF_MS, lambda: self._bump(was_clean))
                 return
             self.broker_epoch = answer
@@ -130,7 +132,14 @@ class BrokerProcess:
                 self.leave_isr()
 
         znodes = self.world.zookeeper.znodes
-        self.submit(lambda: znodes.bump_broker_epoch(self.node_id), answered)
+
+        def bump(version: Any) -> None:
+            if isinstance(version, Lost):
+                answered(version)
+            else:
+                self.submit(lambda: znodes.bump_broker_epoch(self.node_id, version), answered)
+
+        self.submit(lambda: znodes.broker_epochs[self.node_id], bump)
 
     def leave_isr(self) -> None:
         """Records may be gone that this broker had: it is not in sync, unless nobody else is."""
@@ -169,7 +178,7 @@ class BrokerProcess:
             if answer is not None:
                 self.after(BACKOFF_MS, self._register)
                 return
-            self.is_registered = True
+            self.is_registered = self.has_joined = True
             self.log.was_clean = False
             self.note("is registered, broker epoch {}", self.broker_epoch)
             self.read_all()
@@ -205,6 +214,8 @@ class BrokerProcess:
 
     def take_state(self, state: PartitionState) -> None:
         """A state of the partition is known; maybe not the newest."""
+        if not self.has_joined:
+            return
         if self.state is not None and state.partition_epoch <= self.state.partition_epoch:
             return
         self.state = state

@@ -102,7 +102,13 @@ class Znodes:
         if self.broker_epochs[node_id] != broker_epoch:
             raise Refused
 
-    def bump_broker_epoch(self, node_id: int) -> int:
+    def bump_broker_epoch(self, node_id: int, if_version: int) -> int:
+        """Begin a broker epoch.
+
+        A predecessor's may arrive late, and must not end the one that its successor has begun.
+        """
+        if self.broker_epochs[node_id] != if_version:
+            raise Refused
         self.broker_epochs[node_id] += 1
         self.on_broker_epoch(node_id)
         return self.broker_epochs[node_id]
@@ -180,8 +186,7 @@ class ZooKeeper:
         if cut_until_ms > schedule.now_ms or schedule.chance(self.loss):
             schedule.after(80, lambda: process.happens(lambda: answered(Lost())))
             return
-        late = 1200 if schedule.chance(self.slowness) else 60
-        arrives = max(session.last_request_ms, schedule.now_ms + schedule.delay_ms(8, late))
+        arrives = max(session.last_request_ms, schedule.now_ms + self._delay_ms())
         session.last_request_ms = arrives
 
         def happen() -> None:
@@ -196,12 +201,16 @@ class ZooKeeper:
             if session.answers_to_lose and not isinstance(answer, Expired):
                 session.answers_to_lose -= 1
                 answer = Lost()
-            late = 1200 if schedule.chance(self.slowness) else 60
-            back = max(session.last_answer_ms, schedule.now_ms + schedule.delay_ms(8, late))
+            back = max(session.last_answer_ms, schedule.now_ms + self._delay_ms())
             session.last_answer_ms = back
             schedule.at(back, lambda: process.happens(lambda: answered(answer)))
 
         schedule.at(arrives, happen)
+
+    def _delay_ms(self) -> int:
+        if self._schedule.chance(self.slowness):
+            return self._schedule.random.randrange(1200)
+        return self._schedule.delay_ms(8, 60)
 
     def tell(self, session: Session, told: Callable[[], None]) -> None:
         """News for a process: it comes late, and in any order, as long as its session lasts."""
