@@ -6,6 +6,7 @@ may have been created, deleted or moved, so each is looked up when its turn come
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final, NoReturn
 from uuid import UUID
@@ -28,9 +29,9 @@ from drumlin.records.validation import (
     prepare_at_once,
     prepare_produce,
 )
-from drumlin.replication.partition import Partition
+from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.append_result import AppendResult
-from drumlin.turns import TURN_S, Pace, Work, side_by_side, to_end
+from drumlin.turns import TURN_S, Pace, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
 from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
@@ -60,9 +61,9 @@ class ProduceAppends:
 
     __slots__ = (
         "_allows_zstd",
+        "_awaited",
         "_broker",
         "_context",
-        "_flushes",
         "_led_of",
         "_outcomes",
         "_parts",
@@ -84,7 +85,8 @@ class ProduceAppends:
             for index, records in partitions
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
-        self._flushes: dict[int, Partition] = {}  # by the place of their outcome
+        #: What must be done before the answer, by the place of the outcome.
+        self._awaited: dict[int, asyncio.Future[None]] = {}
         #: None where no batch says that it is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
@@ -108,8 +110,8 @@ class ProduceAppends:
             if outcome is None:
                 return when_done(self._append_rest())
             self._outcomes.append(outcome)
-        if self._flushes:
-            return when_done(self._flush_and_answer(), lets_pass=True)
+        if self._awaited:
+            return when_done(self._confirm_and_answer(), lets_pass=True)
         return self._answer()
 
     async def append_in_turns(self) -> Parts | None:
@@ -167,7 +169,7 @@ class ProduceAppends:
                 outcome = await self._append_in_thread(part)
             self._outcomes.append(outcome)
             await pace.give_way()
-        return await self._flush_and_answer()
+        return await self._confirm_and_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
         """Append one batch; None, and nothing done, if checking it needs a thread."""
@@ -240,26 +242,39 @@ class ProduceAppends:
         )
 
     def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
-        if partition.is_flush_due:
-            self._flushes[len(self._outcomes)] = partition
+        if self._request.acks == ACKS_ALL:
+            if partition.awaits_confirmation:
+                self._awaited[len(self._outcomes)] = self._broker.flushes.confirm(partition)
+        elif partition.is_flush_due:
+            self._awaited[len(self._outcomes)] = self._broker.flushes.flush(partition)
         return result.base_offset, result.log_append_time_ms, result.log_start_offset
 
     # -- answering ---------------------------------------------------------------------
 
-    async def _flush_and_answer(self) -> Parts | None:
-        await side_by_side(self._flush, list(self._flushes))
+    async def _confirm_and_answer(self) -> Parts | None:
+        if self._awaited:
+            await self._confirm()
         refused = (each for each in self._outcomes if isinstance(each, Refused))
         told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
         if told > _TOLD_AT_ONCE_MAX:
             return await self._broker.threads.making(self._answer)
         return self._answer()
 
-    async def _flush(self, place: int) -> None:
-        try:
-            await self._broker.flushes.flush(self._flushes[place])
-        except Exception as failure:  # noqa: BLE001  what it is, it is not on disk
-            error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
-            self._outcomes[place] = _refused(error, None)
+    async def _confirm(self) -> None:
+        """Wait for replicas and disk: as long as the client does, if it waits for all replicas."""
+        awaited = self._awaited
+        timeout_s = self._request.timeout_ms / 1000 if self._request.acks == ACKS_ALL else None
+        _, late = await asyncio.wait(awaited.values(), timeout=timeout_s)
+        pace = Pace()
+        for place, future in awaited.items():
+            await pace.give_way()
+            failure = KafkaError(ErrorCode.request_timed_out) if future in late else None
+            failure = failure or future.exception()
+            if failure is None:
+                continue
+            if not isinstance(failure, KafkaError):  # what it is, it is not on disk
+                failure = KafkaError(ErrorCode.kafka_storage_error, str(failure))
+            self._outcomes[place] = _refused(failure, None)
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
         """Also tells clients that want no answer, if only of what they ask in vain."""

@@ -63,6 +63,7 @@ class Fetch:
         "by_id",
         "context",
         "for_stable",
+        "is_follower",
         "reading",
         "request",
         "writer",
@@ -77,7 +78,8 @@ class Fetch:
         version = context.header.api_version
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
-        self.for_stable = request.isolation_level == _READ_COMMITTED
+        self.is_follower = request.replica_id >= 0
+        self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
@@ -198,7 +200,9 @@ class Fetch:
         """
         self._was_woken = False
         request = self.request
-        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
+        self.reading = PartitionRead(
+            self._max_bytes, request.isolation_level, request.replica_id, request.replica_epoch
+        )
         self.answers = []
         try:
             if self.is_large():

@@ -96,7 +96,7 @@ class SessionFetch(Fetch):
 
     def _begin(self, session: Session) -> None:
         self._session = session
-        session.fetch = self
+        session.fetch, session.is_follower = self, self.is_follower
         if self._is_incremental:
             self.broker.fetch_sessions.use(session)
 
@@ -201,7 +201,9 @@ class SessionFetch(Fetch):
                     continue
             if partition is not watched.partition:
                 watched.watch(partition)
-            answer = reading.look(partition, watched.wanted, may_block=False)
+            answer = reading.follow(partition, watched.wanted) if reading.is_follower else None
+            if answer is None:
+                answer = reading.look(partition, watched.wanted, may_block=False)
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             else:

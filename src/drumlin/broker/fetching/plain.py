@@ -77,7 +77,9 @@ class PlainFetch(Fetch):
                     reading.must_answer = True
                     put(failed(error.code, ()))
                     continue
-            answer = look(partition, wanted, may_block=False)
+            answer = reading.follow(partition, wanted) if reading.is_follower else None
+            if answer is None:
+                answer = look(partition, wanted, may_block=False)
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             put(answer)
@@ -109,8 +111,9 @@ class PlainFetch(Fetch):
         ):
             partition = self.partitions_of(topic).get(wanted[0])
             if partition is not None:
-                partition.waiting.enter(waiter, for_stable=self.for_stable)
-                self._rooms.append(partition.waiting)
+                room = partition.replicas_waiting if self.is_follower else partition.waiting
+                room.enter(waiter, for_stable=self.for_stable)
+                self._rooms.append(room)
             if (
                 partition is None
                 or partition.high_watermark != answer[1]
