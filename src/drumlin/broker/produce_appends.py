@@ -13,6 +13,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.later import Later, Parts, when_done
+from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.broker.produce_verification import (
     TransactionalPart,
     Unverified,
@@ -33,7 +34,12 @@ from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.append_result import AppendResult
 from drumlin.turns import TURN_S, Pace, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
+from drumlin.wire.produce_answer import (
+    LEADERS_FROM,
+    Outcome,
+    Refused,
+    write_produce_answer,
+)
 from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -190,7 +196,7 @@ class ProduceAppends:
             result = partition.append_as_leader(batch, acks, now_ms, verification)
             return self._appended(partition, result)
         except KafkaError as error:
-            return _refused(error, partition)
+            return self._refused(error, partition, part)
 
     async def _append_in_thread(self, part: Part) -> Outcome:
         partition = None
@@ -212,7 +218,15 @@ class ProduceAppends:
             result = partition.append_as_leader(batch, acks, now_ms, verification)
             return self._appended(partition, result)
         except KafkaError as error:
-            return _refused(error, partition)
+            return self._refused(error, partition, part)
+
+    def _refused(self, error: KafkaError, partition: Partition | None, part: Part) -> Refused:
+        refused = _refused(error, partition)
+        if error.code in MISLED and self._context.version >= LEADERS_FROM:
+            by_id = self._context.version >= TOPIC_IDS_FROM
+            leader = current_leader(self._broker, part[0], part[1], by_id=by_id)
+            return refused._replace(leader=leader)
+        return refused
 
     def _find(self, part: Part) -> Partition:
         topic, index, _ = part
@@ -274,7 +288,7 @@ class ProduceAppends:
                 continue
             if not isinstance(failure, KafkaError):  # what it is, it is not on disk
                 failure = KafkaError(ErrorCode.kafka_storage_error, str(failure))
-            self._outcomes[place] = _refused(failure, None)
+            self._outcomes[place] = self._refused(failure, None, self._parts[place])
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
         """Also tells clients that want no answer, if only of what they ask in vain."""
@@ -293,7 +307,13 @@ class ProduceAppends:
     def _encoded(self) -> Parts:
         header = self._context.header
         topics, outcomes = self._request.topics, self._outcomes
-        return [write_produce_answer(header.api_version, header.correlation_id, topics, outcomes)]
+        leaders = {each.leader for each in outcomes if isinstance(each, Refused) and each.leader}
+        endpoints = endpoints_of(self._broker, leaders, self._context.listener) if leaders else ()
+        return [
+            write_produce_answer(
+                header.api_version, header.correlation_id, topics, outcomes, endpoints
+            )
+        ]
 
 
 def _refused(error: KafkaError, partition: Partition | None) -> Refused:

@@ -17,7 +17,7 @@ from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,7 +197,7 @@ class SessionFetch(Fetch):
                 except KafkaError as error:
                     watched.watch(None)
                     reading.must_answer = True
-                    self._put(watched, failed(error.code, ()))
+                    self._put(watched, self.refused(error, watched.topic, watched.wanted[0]))
                     continue
             if partition is not watched.partition:
                 watched.watch(partition)
@@ -294,4 +294,4 @@ class SessionFetch(Fetch):
         yield from let_go(news)
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
-        return writer.frame_of(correlation_id, topics, joined, session_id=session_id)
+        return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())

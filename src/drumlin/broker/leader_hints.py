@@ -1,0 +1,47 @@
+"""Who leads the partitions that clients have asked for in the wrong place (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from drumlin.metadata.image import NO_LEADER
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts import BrokerData
+    from drumlin.metadata.image import TopicState
+
+#: Errors of a client that knows an older leader, or an older epoch of it.
+MISLED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+
+
+def current_leader(
+    broker: BrokerData, topic: bytes, index: int, *, by_id: bool
+) -> CurrentLeader | None:
+    """The leader as it is known here, of a partition named as in a request."""
+    image = broker.metadata.image
+    found: TopicState | None
+    if by_id:
+        found = image.topics_by_id.get(UUID(bytes=topic))
+    else:
+        found = image.topics.get(topic.decode(errors="replace"))
+    state = None if found is None else found.partition(index)
+    if state is None or state.leader == NO_LEADER:
+        return None
+    return CurrentLeader(state.leader, state.leader_epoch)
+
+
+def endpoints_of(
+    broker: BrokerData, leaders: Iterable[CurrentLeader], listener: str
+) -> list[NodeEndpoint]:
+    """Where clients of the listener find these leaders, each named once."""
+    found = []
+    for node_id in sorted({each.leader_id for each in leaders}):
+        known = broker.metadata.image.brokers.get(node_id)
+        endpoint = None if known is None else known.endpoint(listener)
+        if known is not None and endpoint is not None:
+            found.append(NodeEndpoint(node_id, endpoint.host, endpoint.port, known.rack))
+    return found
