@@ -25,6 +25,7 @@ from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.peers import Peers
+from drumlin.broker.replicas import Replicas
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStates
 from drumlin.broker.remote.transactions import RemoteTransactions
@@ -69,6 +70,8 @@ T = TypeVar("T")
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
+#: How long it waits for other brokers to take over.
+_HAND_OVER_S: Final = 10.0
 
 
 class Broker:
@@ -86,7 +89,7 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata = metadata
         self.logs = logs
-        self.partitions = PartitionRegistry()
+        self.partitions = PartitionRegistry(metadata.image.has_partition_of)
         self.wakeups, self.turns = Wakeups(), Turns()
         self.threads = Threads()
         self.flushes = Flushes(self.threads.syncing)
@@ -130,8 +133,16 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
+        self.replicas = Replicas(self, self.peers)
         self.hosting = HostedPartitions(
-            config, metadata, logs, self.partitions, self.coordinators, self.threads.administering
+            config,
+            metadata,
+            logs,
+            self.partitions,
+            self.coordinators,
+            self.replicas.followers,
+            self.replicas.leading,
+            self.threads.administering,
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
@@ -202,11 +213,11 @@ class Broker:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)
+            metadata.on_change(self.peers.on_change)
+            metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
         except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
-        metadata.on_change(self.peers.on_change)
-        metadata.on_change(self.hosting.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)
@@ -251,6 +262,7 @@ class Broker:
 
         Requests under way are answered; those that wait for something are answered now.
         """
+        await self._hand_over()
         self.server.stop_accepting()
         self.cleaning.begin_to_stop()
         self.server.finish()
@@ -261,6 +273,7 @@ class Broker:
         for partition in self.partitions:
             partition.waiting.disturb()
         await self._cycles.stop()
+        await self.replicas.close()
         await self.shares.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
@@ -277,6 +290,17 @@ class Broker:
         await self.threads.administering(self.logs.close)
         await self.metadata.close()
         self.threads.close()
+
+
+    async def _hand_over(self) -> None:
+        """Let others lead what they can, while this broker still answers."""
+        if not self.config.controlled_shutdown_enable:
+            return
+        try:
+            async with asyncio.timeout(_HAND_OVER_S):
+                await self.metadata.hand_over()
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("the partitions led here could not be handed over: %s", error)
 
 
 def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:

@@ -64,6 +64,19 @@ class Peers:
             link = self._links[node_id, purpose] = _Link(broker, address, options)
         return await link.connection()
 
+    async def open(self, node_id: int, purpose: Purpose) -> BrokerConnection:
+        """A new connection to the broker with this id, which the caller closes.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: it cannot be reached now.
+        """
+        broker = self._image.brokers.get(node_id)
+        address = None if broker is None else self._address(broker)
+        if address is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
+        return await BrokerConnection.open(address, self._options(purpose))
+
     def on_change(self, change: Change) -> None:
         """Drop what leads to brokers that are others now: whoever waits there need not wait."""
         if not isinstance(change, BrokersChanged):

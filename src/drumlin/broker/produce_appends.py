@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Final, NoReturn
 from uuid import UUID
 
@@ -34,6 +35,7 @@ from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.append_result import AppendResult
 from drumlin.turns import TURN_S, Pace, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.produce_answer import (
     LEADERS_FROM,
     Outcome,
@@ -70,6 +72,7 @@ class ProduceAppends:
         "_awaited",
         "_broker",
         "_context",
+        "_leaders",
         "_led_of",
         "_outcomes",
         "_parts",
@@ -91,6 +94,7 @@ class ProduceAppends:
             for index, records in partitions
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
+        self._leaders: set[CurrentLeader] = set()  # of which clients are told
         #: What must be done before the answer, by the place of the outcome.
         self._awaited: dict[int, asyncio.Future[None]] = {}
         #: None where no batch says that it is transactional.
@@ -225,6 +229,8 @@ class ProduceAppends:
         if error.code in MISLED and self._context.version >= LEADERS_FROM:
             by_id = self._context.version >= TOPIC_IDS_FROM
             leader = current_leader(self._broker, part[0], part[1], by_id=by_id)
+            if leader is not None:
+                self._leaders.add(leader)
             return refused._replace(leader=leader)
         return refused
 
@@ -282,12 +288,14 @@ class ProduceAppends:
         pace = Pace()
         for place, future in awaited.items():
             await pace.give_way()
-            failure = KafkaError(ErrorCode.request_timed_out) if future in late else None
-            failure = failure or future.exception()
-            if failure is None:
+            if future in late:
+                failure = KafkaError(ErrorCode.request_timed_out)
+            elif (error := future.exception()) is None:
                 continue
-            if not isinstance(failure, KafkaError):  # what it is, it is not on disk
-                failure = KafkaError(ErrorCode.kafka_storage_error, str(failure))
+            elif isinstance(error, KafkaError):
+                failure = error
+            else:  # what it is, it is not on disk
+                failure = KafkaError(ErrorCode.kafka_storage_error, str(error))
             self._outcomes[place] = self._refused(failure, None, self._parts[place])
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
@@ -307,8 +315,9 @@ class ProduceAppends:
     def _encoded(self) -> Parts:
         header = self._context.header
         topics, outcomes = self._request.topics, self._outcomes
-        leaders = {each.leader for each in outcomes if isinstance(each, Refused) and each.leader}
-        endpoints = endpoints_of(self._broker, leaders, self._context.listener) if leaders else ()
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._leaders:
+            endpoints = endpoints_of(self._broker, self._leaders, self._context.listener)
         return [
             write_produce_answer(
                 header.api_version, header.correlation_id, topics, outcomes, endpoints

@@ -116,6 +116,8 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_lag_time_max_ms: int
+    controlled_shutdown_enable: bool
     request_timeout_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
