@@ -40,6 +40,8 @@ class LogState:
         self.segments = segments
         self.log_start_offset = 0
         self.log_end_offset = 0
+        #: First offset that not all in-sync replicas have, as far as this one knows.
+        self.high_watermark = 0
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
