@@ -25,10 +25,10 @@ from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.peers import Peers
-from drumlin.broker.replicas import Replicas
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStates
 from drumlin.broker.remote.transactions import RemoteTransactions
+from drumlin.broker.replicas import Replicas
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.share_fetch.delivery import ShareDelivery
@@ -290,7 +290,6 @@ class Broker:
         await self.threads.administering(self.logs.close)
         await self.metadata.close()
         self.threads.close()
-
 
     async def _hand_over(self) -> None:
         """Let others lead what they can, while this broker still answers."""

@@ -53,7 +53,9 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         lambda: _write_checkpoints(broker),
     )
     cycles.every(
-        max(config.replica_lag_time_max_ms // 2, 1), "replicas that lag", broker.replicas.drop_laggards
+        max(config.replica_lag_time_max_ms // 2, 1),
+        "replicas that lag",
+        broker.replicas.drop_laggards,
     )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))

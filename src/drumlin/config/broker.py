@@ -61,6 +61,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
+    controlled_shutdown_enable: bool
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
     delete_topic_enable: bool
@@ -106,6 +107,7 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
@@ -116,8 +118,13 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_lag_time_max_ms: int
-    controlled_shutdown_enable: bool
+    replica_socket_timeout_ms: int
     request_timeout_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int

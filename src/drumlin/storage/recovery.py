@@ -29,7 +29,8 @@ from drumlin.storage.producer_replay import (
     remove_stray_snapshots,
 )
 from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import recover_segment
 from drumlin.storage.truncation import settle

@@ -14,6 +14,7 @@ from drumlin.storage.segment import Segment
 def truncate(log: LogState, offset: int) -> None:
     """Remove every batch that reaches to `offset` or beyond."""
     if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(log.log_end_offset)  # one that began has no record
         return
     if offset <= log.log_start_offset:
         start_anew(log, offset)
@@ -72,6 +73,7 @@ def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
+    log.high_watermark = max(min(log.high_watermark, end_offset), log.log_start_offset)
     if end_offset < log.log_start_offset:
         # No readable record is left. Offsets below the log start must not be given out again.
         start_anew(log, log.log_start_offset)
