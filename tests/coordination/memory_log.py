@@ -197,7 +197,7 @@ def new_coordinator(
         StateTopic(
             OFFSETS_TOPIC,
             log.find,
-            log.flush,
+            log.confirm,
             log.read,
             log.batch_bytes_max,
             lambda: log.partition_count,

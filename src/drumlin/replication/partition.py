@@ -295,17 +295,26 @@ class Partition:
         """How many replicas are in sync."""
         return 1 if self.isr is None else self.isr.size
 
+    def check_follower(self, replica_id: int) -> None:
+        """Refuse a broker that has no replica of this partition.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        if self.isr is None or replica_id not in self.isr.followers:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
         """A follower has everything before `offset`, which it asks for.
 
         Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, it is no follower of this partition.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, it is a process that has been replaced.
         """
         isr, log = self.isr, self.log
         if isr is None:
-            raise KafkaError(ErrorCode.not_leader_or_follower)
+            return
         end_offset = log.log_end_offset
         if not log.log_start_offset <= offset <= end_offset:
             return  # it is told so

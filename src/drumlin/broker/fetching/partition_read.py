@@ -90,6 +90,7 @@ class PartitionRead:
         """Note how far a follower has come, before it is answered; an answer: it is refused."""
         _, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = wanted
         try:
+            partition.check_follower(self._replica_id)
             partition.check_leader_epoch(leader_epoch)
             if (
                 last_fetched_epoch < 0
