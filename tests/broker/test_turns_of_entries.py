@@ -36,7 +36,7 @@ _ENTRIES = 5_000
 
 def _context(api_key: int, version: int) -> RequestContext:
     broker: Any = SimpleNamespace(
-        partitions=PartitionRegistry(),
+        partitions=PartitionRegistry(lambda *_: False),
         metadata=SimpleNamespace(image=SimpleNamespace(topics={})),
     )
     connection: Any = None
