@@ -215,9 +215,6 @@ class SqliteMetadata:
         await self._commit(changes)
         self.is_new = False
 
-    async def hand_over(self) -> None:
-        """Nobody can take over."""
-
     def on_change(self, listener: Listener) -> None:
         self._listeners.add(listener)
 
