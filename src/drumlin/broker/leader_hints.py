@@ -29,8 +29,8 @@ def current_leader(
     else:
         found = image.topics.get(topic.decode(errors="replace"))
     state = None if found is None else found.partition(index)
-    if state is None or state.leader == NO_LEADER:
-        return None
+    if state is None or state.leader in (NO_LEADER, broker.node_id):
+        return None  # or it is about to be led here
     return CurrentLeader(state.leader, state.leader_epoch)
 
 
