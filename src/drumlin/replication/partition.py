@@ -62,6 +62,7 @@ class Partition(Replica):
         self.isr: InSyncReplicas | None = None
         self._context = context
         self._confirmations = Confirmations()
+        self._deletions = Confirmations()
         self.is_led = True
         # Bytes that no consumer has been notified of: they are above the high watermark.
         self._unread_bytes = 0
@@ -198,6 +199,7 @@ class Partition(Replica):
         ):
             raise KafkaError(ErrorCode.not_leader_or_follower)
         self._move_high_watermark(isr)
+        self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
 
     def drop_laggards(self) -> None:
@@ -206,6 +208,7 @@ class Partition(Replica):
         if isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
+            self._deletions.reached(self.low_watermark)
 
     def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
         if wish is not None:
@@ -242,6 +245,19 @@ class Partition(Replica):
         """Whether not all in-sync replicas have all that is appended by now."""
         log = self.log
         return self.isr is not None and log.high_watermark < log.log_end_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The first offset that some replica of a live broker still has."""
+        start_offset = self.log.log_start_offset
+        return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
+
+    def deleted_everywhere(self) -> asyncio.Future[None]:
+        """Done once all live replicas begin where this one begins now; to be shielded.
+
+        It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
+        """
+        return self._deletions.up_to(self.log.log_start_offset)
 
     def replicated(self) -> asyncio.Future[None]:
         """Done once all in-sync replicas have all that is appended by now; to be shielded.
@@ -363,11 +379,8 @@ class Partition(Replica):
                 f"and min.insync.replicas asks for {needed}",
             )
 
-    def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset; -1 means the high watermark.
-
-        Returns:
-            The new low watermark.
+    def delete_records_before(self, offset: int) -> None:
+        """Advance the log start offset; -1 means the high watermark. Followers do so after it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
@@ -378,7 +391,6 @@ class Partition(Replica):
         self.log.delete_records_before(target)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
-        return self.log_start_offset
 
     def read_as_replica(
         self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
@@ -392,5 +404,6 @@ class Partition(Replica):
         """It is led here no more: waiters look again, and find it gone."""
         self.is_led = False
         self._confirmations.give_up(ErrorCode.not_leader_or_follower)
+        self._deletions.give_up(ErrorCode.not_leader_or_follower)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
