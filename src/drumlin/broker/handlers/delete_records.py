@@ -1,7 +1,8 @@
 """DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
 
 -1 means the high watermark. Not for internal topics, and not for topics that are only
-compacted. If a partition is named twice, the last offset counts.
+compacted. If a partition is named twice, the last offset counts. The answer
+waits until the replicas of all live brokers have deleted the records.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ async def handle(
         for key, future in deleting.items():
             if not future.done():
                 outcomes[key] = ErrorCode.request_timed_out
-            elif isinstance(error := future.exception(), KafkaError):
-                outcomes[key] = error.code
+            elif isinstance(failure := future.exception(), KafkaError):
+                outcomes[key] = failure.code
             await pace.give_way()
     return _respond(shape, wanted, outcomes)
 
@@ -67,14 +68,18 @@ def _respond(
     for name, indexes in wanted.items():
         partitions = []
         for index in indexes:
-            outcome = outcomes[name, index]
-            is_done = not isinstance(outcome, ErrorCode)
+            outcome, code = outcomes[name, index], ErrorCode.none
+            low_watermark = _NO_LOW_WATERMARK
+            if isinstance(outcome, ErrorCode):
+                code = outcome
+            else:
+                low_watermark = outcome.low_watermark
             partitions.append(
                 shape(
                     "DeleteRecordsPartitionResult",
                     partition_index=index,
-                    low_watermark=outcome.low_watermark if is_done else _NO_LOW_WATERMARK,
-                    error_code=ErrorCode.none if is_done else outcome,
+                    low_watermark=low_watermark,
+                    error_code=code,
                 )
             )
             yield
