@@ -257,8 +257,8 @@ class Broker:
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
-        high_watermarks = await self.turns.run(self.partitions.clear())
-        await self.threads.administering(self.logs.close, high_watermarks)
+        await self.turns.run(self.partitions.clear())
+        await self.threads.administering(self.logs.close)
         await self.metadata.close()
         self.threads.close()
 

@@ -66,8 +66,7 @@ def _loop_time() -> float:
 
 
 async def _write_checkpoints(broker: Kept) -> None:
-    high_watermarks = await broker.turns.run(broker.partitions.high_watermarks())
-    await broker.threads.administering(broker.logs.write_checkpoints, high_watermarks)
+    await broker.threads.administering(broker.logs.write_checkpoints)
 
 
 async def _retain(broker: Kept) -> None:

@@ -64,31 +64,17 @@ class PartitionRegistry:
             _forget(self._by_id, partition.topic_id.bytes, index)
             partition.close()
 
-    def clear(self) -> Work[dict[tuple[str, int], int]]:
-        """The broker stops: it leads no partition any more, from the first step on.
-
-        Returns the high watermarks, for the checkpoint.
-        """
+    def clear(self) -> Work[None]:
+        """The broker stops: it leads no partition any more, from the first step on."""
         partitions, self._partitions = self._partitions, {}
         by_name, self._by_name = self._by_name, {}
         by_id, self._by_id = self._by_id, {}
-        high_watermarks = {}
         while partitions:
-            key, partition = partitions.popitem()
-            high_watermarks[key] = partition.high_watermark
+            _, partition = partitions.popitem()
             _forget(by_name, partition.topic.encode(), partition.index)
             _forget(by_id, partition.topic_id.bytes, partition.index)
             partition.close()
             yield
-        return high_watermarks
-
-    def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
-        """By topic and partition, for the checkpoint; each is read when its turn comes."""
-        found = {}
-        for partition in self:
-            found[partition.topic, partition.index] = partition.high_watermark
-            yield
-        return found
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))

@@ -68,6 +68,7 @@ def skip_to(log: LogState, offset: int) -> None:
 def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     """Set the log end offset, found by loading or truncating, and what depends on it."""
     log.log_end_offset = log.producer_state.end_offset = end_offset
+    log.high_watermark_is_at_most(end_offset)
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
