@@ -24,7 +24,10 @@ from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
-from drumlin.broker.markers import write_markers
+from drumlin.broker.peers import Peers
+from drumlin.broker.remote.markers import MarkerRoutes
+from drumlin.broker.remote.share_states import ShareStates
+from drumlin.broker.remote.transactions import RemoteTransactions
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.share_fetch.delivery import ShareDelivery
@@ -89,6 +92,9 @@ class Broker:
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
+        self.peers = Peers(config, metadata.image)
+        self.remote_transactions = RemoteTransactions(self.peers)
+        self._marker_routes = MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
@@ -104,14 +110,16 @@ class Broker:
             metadata.was_deleted,
             self.turns,
         )
-        groups, states = self.groups, self.share_state
-        self.share_groups = ShareGroupMembership(config, groups, states, topics, self.turns)
+        self.share_states = ShareStates(self, self.share_state)
+        self.share_groups = ShareGroupMembership(
+            config, self.groups, self.share_states, topics, self.turns
+        )
         self.transactions = TransactionCoordinator(
             config,
             clock,
             state_topic(self, TRANSACTION_STATE),
             self.producer_ids,
-            partial(write_markers, self),
+            self._marker_routes.write,
             metadata.image.has_partition_of,
             self.turns,
         )
@@ -197,6 +205,7 @@ class Broker:
             await self.hosting.host_all()
         except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
+        metadata.on_change(self.peers.on_change)
         metadata.on_change(self.hosting.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
@@ -246,14 +255,21 @@ class Broker:
         self.cleaning.begin_to_stop()
         self.server.finish()
         self.shares.finish()
+        self.share_states.finish()
+        # What others do not answer by then does not hold the end up.
+        asyncio.get_running_loop().call_later(_STOP_S, self.peers.close)
         for partition in self.partitions:
             partition.waiting.disturb()
         await self._cycles.stop()
         await self.shares.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
+        await self._marker_routes.close()
+        await self.share_states.close()
+        await self.remote_transactions.close()
         await self.server.closed(_STOP_S)
         self.server.close()
+        self.peers.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from drumlin.broker.failed_verifications import FailedVerifications
     from drumlin.broker.flushes import Flushes
+    from drumlin.broker.peers import Peers
+    from drumlin.broker.remote.share_states import ShareStates
+    from drumlin.broker.remote.transactions import RemoteTransactions
     from drumlin.broker.threads import Threads
     from drumlin.broker.wakeups import Wakeups
     from drumlin.clock import Clock
@@ -41,6 +44,7 @@ class BrokerData(Protocol):
     turns: Turns
     wakeups: Wakeups
     flushes: Flushes
+    peers: Peers
 
     @property
     def node_id(self) -> int: ...
@@ -58,7 +62,9 @@ class Coordinators(BrokerData, Protocol):
     groups: GroupCoordinator
     share_groups: ShareGroupMembership
     share_state: ShareCoordinator
+    share_states: ShareStates
     transactions: TransactionCoordinator
+    remote_transactions: RemoteTransactions
     producer_ids: ProducerIds
     coordinators: dict[str, StateCoordinator]
     failed_verifications: FailedVerifications

@@ -38,7 +38,6 @@ from drumlin.coordination.share.members.records import (
     StatePartitionMetadata,
     TopicPartitions,
 )
-from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -69,6 +68,16 @@ class ShareGroupConfig(Protocol):
     def group_share_max_size(self) -> int: ...
 
 
+class ShareStates(Protocol):
+    """The share coordinators of the cluster: see `ShareCoordinator`, whose methods these are."""
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None: ...
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState: ...
+
+
 class ShareGroupMembership:
     """All share groups that this broker coordinates."""
 
@@ -76,7 +85,7 @@ class ShareGroupMembership:
         self,
         config: ShareGroupConfig,
         groups: GroupCoordinator,
-        share_state: ShareCoordinator,
+        share_state: ShareStates,
         topics: KnownTopics,
         turns: Turns,
     ) -> None:
