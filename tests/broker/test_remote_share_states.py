@@ -13,7 +13,7 @@ import pytest
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
 from drumlin.broker.broker import Broker
-from drumlin.broker.remote.share_states import ShareStates
+from drumlin.broker.remote.share_states import ShareStateRoutes
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -70,10 +70,10 @@ def telling(api_name: str, code: ErrorCode = ErrorCode.none, **fields: Any) -> A
 
 async def states_elsewhere(
     broker: Broker, other: ScriptedBroker, patience_s: float = 60
-) -> ShareStates:
+) -> ShareStateRoutes:
     await broker.metadata.create_topic(SHARE_GROUP_STATE, [[NODE_ID]] * 2, {})
     join(broker, other)
-    return ShareStates(broker, broker.share_state, patience_s)
+    return ShareStateRoutes(broker, broker.share_state, patience_s)
 
 
 def test_all_that_is_asked(tmp_path: Path) -> None:

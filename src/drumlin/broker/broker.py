@@ -26,7 +26,7 @@ from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.peers import Peers
 from drumlin.broker.remote.markers import MarkerRoutes
-from drumlin.broker.remote.share_states import ShareStates
+from drumlin.broker.remote.share_states import ShareStateRoutes
 from drumlin.broker.remote.transactions import RemoteTransactions
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
@@ -51,6 +51,7 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.share.members.coordinator import ShareGroupMembership
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
+from drumlin.coordination.share.state.states import ShareStates
 from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
@@ -101,19 +102,7 @@ class Broker:
         self.groups = GroupCoordinator(
             config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
         )
-        self.share_state = ShareCoordinator(
-            config,
-            clock,
-            state_topic(self, SHARE_GROUP_STATE),
-            StateLogs(self, SHARE_GROUP_STATE),
-            metadata.image.has_partition,
-            metadata.was_deleted,
-            self.turns,
-        )
-        self.share_states = ShareStates(self, self.share_state)
-        self.share_groups = ShareGroupMembership(
-            config, self.groups, self.share_states, topics, self.turns
-        )
+        self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,
             clock,
@@ -139,6 +128,23 @@ class Broker:
         self.endpoints = Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
+
+    def _make_share_coordinators(self, topics: ImageTopics) -> None:
+        metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
+        self.share_state = ShareCoordinator(
+            self.config,
+            self.clock,
+            topic,
+            StateLogs(self, SHARE_GROUP_STATE),
+            metadata.image.has_partition,
+            metadata.was_deleted,
+            self.turns,
+        )
+        self._share_routes = ShareStateRoutes(self, self.share_state)
+        self.share_states: ShareStates = self._share_routes
+        self.share_groups = ShareGroupMembership(
+            self.config, self.groups, self.share_states, topics, self.turns
+        )
 
     @property
     def node_id(self) -> int:
@@ -255,7 +261,7 @@ class Broker:
         self.cleaning.begin_to_stop()
         self.server.finish()
         self.shares.finish()
-        self.share_states.finish()
+        self._share_routes.finish()
         # What others do not answer by then does not hold the end up.
         asyncio.get_running_loop().call_later(_STOP_S, self.peers.close)
         for partition in self.partitions:
@@ -265,7 +271,7 @@ class Broker:
         for coordinator in self.coordinators.values():
             await coordinator.close()
         await self._marker_routes.close()
-        await self.share_states.close()
+        await self._share_routes.close()
         await self.remote_transactions.close()
         await self.server.closed(_STOP_S)
         self.server.close()

@@ -39,6 +39,7 @@ from drumlin.coordination.share.members.records import (
     TopicPartitions,
 )
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
+from drumlin.coordination.share.state.states import ShareStates
 from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -68,16 +69,6 @@ class ShareGroupConfig(Protocol):
     def group_share_max_size(self) -> int: ...
 
 
-class ShareStates(Protocol):
-    """The share coordinators of the cluster: see `ShareCoordinator`, whose methods these are."""
-
-    async def initialize(
-        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
-    ) -> None: ...
-    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
-    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState: ...
-
-
 class ShareGroupMembership:
     """All share groups that this broker coordinates."""
 
@@ -85,13 +76,13 @@ class ShareGroupMembership:
         self,
         config: ShareGroupConfig,
         groups: GroupCoordinator,
-        share_state: ShareStates,
+        share_states: ShareStates,
         topics: KnownTopics,
         turns: Turns,
     ) -> None:
         self._config = config
         self._groups = groups
-        self._share_state = share_state
+        self._share_states = share_states
         self._topics = topics
         self._turns = turns
 
@@ -264,7 +255,7 @@ class ShareGroupMembership:
     ) -> dict[UUID, Outcome]:
         async def begin(topic_id: UUID, partition: int) -> None:
             start_offset = starts[topic_id][partition]
-            await self._share_state.initialize(
+            await self._share_states.initialize(
                 group_id, topic_id, partition, state_epoch, start_offset
             )
 
@@ -376,7 +367,7 @@ class ShareGroupMembership:
             return {}
 
         async def delete(topic_id: UUID, partition: int) -> None:
-            await self._share_state.delete(group_id, topic_id, partition)
+            await self._share_states.delete(group_id, topic_id, partition)
 
         await self._note_partitions(group_id, lambda it: initialization.deletion_begun(it, names))
         outcomes = await _each(chosen, delete)
@@ -449,7 +440,7 @@ class ShareGroupMembership:
         Raises:
             KafkaError: it cannot be read.
         """
-        return await self._share_state.summary(group_id, topic_id, partition)
+        return await self._share_states.summary(group_id, topic_id, partition)
 
 
 async def _each(
