@@ -25,6 +25,7 @@ from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.peers import Peers
+from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.share_states import ShareStateRoutes
 from drumlin.broker.remote.transactions import RemoteTransactions
@@ -95,7 +96,7 @@ class Broker:
         self.failed_verifications = FailedVerifications()
         self.peers = Peers(config, metadata.image)
         self.remote_transactions = RemoteTransactions(self.peers)
-        self._marker_routes = MarkerRoutes(self)
+        self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
@@ -270,9 +271,13 @@ class Broker:
         await self.shares.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
-        await self._marker_routes.close()
-        await self._share_routes.close()
-        await self.remote_transactions.close()
+        for routes in (
+            self._marker_routes,
+            self._share_routes,
+            self.remote_transactions,
+            self.log_ends,
+        ):
+            await routes.close()
         await self.server.closed(_STOP_S)
         self.server.close()
         self.peers.close()
