@@ -173,6 +173,43 @@ def test_partitions_join_where_their_leader_is(
     on_two(tmp_path, monkeypatch, test)
 
 
+def deliver(bootstrap: str, group: str, count: int) -> None:
+    """Records of every partition to one member, which releases the first ones once."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for index in range(_PARTITIONS):
+        for number in range(count):
+            producer.produce("t", b"%d" % number, partition=index)
+    assert producer.flush(_TIMEOUT_S) == 0
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "share.acknowledgement.mode": "explicit",
+    }
+    deliveries: Counter[tuple[int, int]] = Counter()
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe(["t"])
+
+        def is_done() -> bool:
+            for each in consumer.poll(1):
+                assert each.error() is None, each.error()
+                place = each.partition(), each.offset()
+                deliveries[place] += 1
+                is_first = deliveries[place] == 1 and not each.offset()
+                consumer.acknowledge(
+                    each, AcknowledgeType.RELEASE if is_first else AcknowledgeType.ACCEPT
+                )
+            outcomes = consumer.commit_sync(_TIMEOUT_S)
+            assert set(outcomes.values()) <= {None}, outcomes
+            return sum(deliveries.values()) == _PARTITIONS * (count + 1)
+
+        wait_until(is_done, f"{deliveries}", 60)
+    assert deliveries == {
+        (index, offset): 1 if offset else 2
+        for index in range(_PARTITIONS)
+        for offset in range(count)
+    }
+
+
 @pytest.mark.parametrize("coordinator", [1, 2])
 def test_a_share_group_across_both_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coordinator: int
@@ -187,42 +224,7 @@ def test_a_share_group_across_both_brokers(
         earliest = {"share.auto.offset.reset": "earliest"}
         await metadata.alter_configs(Resource(ResourceType.GROUP, group), lambda _: earliest)
 
-        def run() -> None:
-            producer = Producer({"bootstrap.servers": bootstrap})
-            for index in range(_PARTITIONS):
-                for number in range(count):
-                    producer.produce("t", b"%d" % number, partition=index)
-            assert producer.flush(_TIMEOUT_S) == 0
-            settings = {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "share.acknowledgement.mode": "explicit",
-            }
-            deliveries: Counter[tuple[int, int]] = Counter()
-            with ShareConsumer(settings) as consumer:
-                consumer.subscribe(["t"])
-
-                def is_done() -> bool:
-                    for each in consumer.poll(1):
-                        assert each.error() is None, each.error()
-                        place = each.partition(), each.offset()
-                        deliveries[place] += 1
-                        is_first = deliveries[place] == 1 and not each.offset()
-                        consumer.acknowledge(
-                            each, AcknowledgeType.RELEASE if is_first else AcknowledgeType.ACCEPT
-                        )
-                    outcomes = consumer.commit_sync(_TIMEOUT_S)
-                    assert set(outcomes.values()) <= {None}, outcomes
-                    return sum(deliveries.values()) == _PARTITIONS * (count + 1)
-
-                wait_until(is_done, f"{deliveries}", 60)
-            assert deliveries == {
-                (index, offset): 1 if offset else 2
-                for index in range(_PARTITIONS)
-                for offset in range(count)
-            }
-
-        await asyncio.to_thread(run)
+        await asyncio.to_thread(deliver, bootstrap, group, count)
 
         def describe() -> list[tuple[int, int, str]]:
             with RawClient(port(brokers[coordinator - 1])) as client:

@@ -269,6 +269,7 @@ class Broker:
             partition.waiting.disturb()
         await self._cycles.stop()
         await self.shares.close()
+        await self.share_groups.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
         for routes in (
