@@ -105,7 +105,7 @@ class Member:
         first_leader_epoch: int = 0,
     ) -> TopicState:
         check_is_new(self.image, name)
-        partitions = await new_partitions(0, assignment, first_leader_epoch)
+        partitions = await new_partitions(0, assignment, self.image.brokers, first_leader_epoch)
         topic = TopicState(name, topic_id or uuid4(), partitions)
 
         def show(image: ClusterImage) -> None:
@@ -134,7 +134,7 @@ class Member:
     async def add_partitions(
         self, name: str, first_index: int, assignment: Assignment
     ) -> TopicState:
-        added = await new_partitions(first_index, assignment)
+        added = await new_partitions(first_index, assignment, self.image.brokers)
         before = self.image.topics[name]
         topic = replace(before, partitions=before.partitions + added)
         await self._store.tell(lambda image: image.put_topic(topic), PartitionsAdded(topic, added))
