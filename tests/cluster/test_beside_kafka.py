@@ -68,7 +68,7 @@ def test_its_nodes_are_ours_byte_for_byte(kafka: ZooKeeperKafka, operator: Opera
     check("/brokers/topics/events", layout.encode_topic(topic.topic_id, topic.replicas))
     for index in range(3):
         path = layout.state_path("events", index)
-        check(path, layout.encode_state(layout.decode_state("", operator.get(path)), 1))
+        check(path, layout.encode_state(layout.decode_state("", operator.get(path))))
     for resource in (Resource(ResourceType.TOPIC, "events"), Resource(ResourceType.BROKER, "1")):
         path = layout.config_path(resource)
         check(path, layout.encode_configs(layout.decode_configs("", operator.get(path))))

@@ -35,7 +35,7 @@ def test_what_kafka_writes_is_written() -> None:
     assert layout.encode_broker(broker, 1795552093675) == BROKER
     topic_id = decode_uuid("96f_JYIUTomBDxJwric8lw")
     assert layout.encode_topic(topic_id, [(1,)] * 3) == TOPIC
-    assert layout.encode_state(StateNode(1, 0, (1,)), 1) == STATE
+    assert layout.encode_state(StateNode(1, 0, (1,), 1)) == STATE
     assert layout.encode_configs({"cleanup.policy": "compact", "retention.ms": "5"}) == CONFIG
     assert layout.encode_controller(1, 1795552094089) == CONTROLLER
     assert layout.encode_controller_epoch(1) == b"1"
@@ -46,7 +46,7 @@ def test_what_kafka_writes_is_written() -> None:
 def test_what_kafka_writes_is_read() -> None:
     topic_id = decode_uuid("96f_JYIUTomBDxJwric8lw")
     assert layout.decode_topic("/t", TOPIC) == TopicNode(topic_id, ((1,),) * 3)
-    assert layout.decode_state("/s", STATE) == StateNode(1, 0, (1,))
+    assert layout.decode_state("/s", STATE) == StateNode(1, 0, (1,), 1)
     assert layout.decode_configs("/c", CONFIG) == {"cleanup.policy": "compact", "retention.ms": "5"}
     assert layout.decode_controller_epoch(b"1") == 1
     assert layout.decode_producer_ids(PRODUCER_IDS) == 999

@@ -11,9 +11,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from drumlin.metadata.changes import (
-    Change,
-)
+from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
@@ -60,7 +58,9 @@ def test_a_session_that_has_expired(
         await store.create_topic("after", [[1]], {})
         state = layout.decode_state("", operator.get(layout.state_path("after", 0)))
         assert state.leader == 1
-        assert len(changes) == len(set(map(str, changes))) == 4
+        assert len(changes) == len(set(map(str, changes))) == 5
+        assert BrokersChanged() in changes  # it is in another epoch
+        assert store.image.brokers[1].epoch == 1
 
     run(scenario)
 
@@ -76,12 +76,12 @@ def test_an_office_that_another_takes_is_taken_back(
     run: Callable[..., None], operator: Operator
 ) -> None:
     async def scenario(store: Any, changes: list[Change]) -> None:
-        stale = store._office.fence
+        stale = store._parts.controllership.fence
         operator.client.delete(layout.CONTROLLER)  # by which operators have another one elected
         await eventually(lambda: operator.has(layout.CONTROLLER) and epoch_of(operator) == 2)
         operator.put(layout.CONTROLLER_EPOCH, b"50")
         await eventually(lambda: epoch_of(operator) == 51)
-        await eventually(lambda: store._office.fence is not None)
+        await eventually(lambda: store._parts.controllership.epoch == 51)
         await store.create_topic("t", [[1]], {})
         state = operator.get(layout.state_path("t", 0))
         assert b'"controller_epoch":51' in state
@@ -99,10 +99,12 @@ def layout_of_a_zombie() -> Any:
     return Replace(layout.state_path("t", 0), b"stale")
 
 
-def test_a_second_broker_is_refused(
+def test_who_cannot_be_a_broker(
     run: Callable[..., None], operator: Operator, chroot: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def second(node_id: int, complaint: str) -> None:
+    """One whose id another process has; and one beside brokers of another program."""
+
+    async def refused(node_id: int, complaint: str) -> None:
         def start() -> None:
             with pytest.raises(UnusableMetadata, match=complaint):
                 stores_at(chroot, node_id, 1000).run(nothing)
@@ -113,13 +115,13 @@ def test_a_second_broker_is_refused(
         pytest.fail("it has started")
 
     async def scenario(store: MetadataStore, changes: list[Change]) -> None:
-        await second(2, "broker 1 is registered in ZooKeeper .* a cluster has one broker")
-        assert operator.client.get_children(layout.BROKERS) == ["1"]
-        await second(1, "broker 1 is registered .* another broker with this id runs")
+        await refused(1, "broker 1 is registered .* another broker with this id runs")
         assert operator.client.get_children(layout.BROKERS) == ["1"]
         assert epoch_of(operator) == 1
         operator.client.create(layout.broker_path(7), b"", ephemeral=True)
         await eventually(lambda: "broker 7 has registered in ZooKeeper" in caplog.text)
+        await refused(2, "broker 7 is registered in ZooKeeper .* not one of Drumlin")
+        assert list(store.image.brokers) == [1]
         await store.create_topic("t", [[1]], {})
 
     run(scenario)
@@ -180,18 +182,20 @@ def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Oper
             layout.StateNode(2, 4, (2,)),
         ]
     ):
-        operator.put(layout.state_path("t", index), layout.encode_state(state, 9))
+        operator.put(
+            layout.state_path("t", index), layout.encode_state(state._replace(controller_epoch=9))
+        )
     operator.put(layout.CONTROLLER_EPOCH, b"9")
 
     async def scenario(store: MetadataStore) -> None:
         partitions = store.image.topics_by_id[topic_id].partitions
         assert partitions == (
-            PartitionState(0, 1, 5, (2, 1), (1,)),
-            PartitionState(1, 1, 5, (1, 2), (1,)),
-            PartitionState(2, 2, 4, (2,), (2,)),  # only the other one has its records
+            PartitionState(0, 1, 5, (2, 1), (1,), 1),
+            PartitionState(1, 1, 4, (1, 2), (1,), 1),
+            PartitionState(2, -1, 5, (2,), (2,), 1),  # only the other one has its records
         )
         stored = layout.decode_state("", operator.get(layout.state_path("t", 0)))
-        assert stored == layout.StateNode(1, 5, (1,))
+        assert stored == layout.StateNode(1, 5, (1,), 10)
 
     in_zookeeper.run(scenario)
 
@@ -203,7 +207,7 @@ def test_epochs_go_on_where_states_are_missing_or_changed(
         topic = await store.create_topic("t", [[1]] * 4, {}, first_leader_epoch=5)
         operator.client.delete(layout.state_path("t", 1))
         operator.client.delete(layout.partition_path("t", 2), recursive=True)
-        ahead = layout.encode_state(layout.StateNode(1, 9, (1,)), 1)
+        ahead = layout.encode_state(layout.StateNode(1, 9, (1,), 1))
         operator.put(layout.state_path("t", 3), ahead)
         await store.advance_leader_epochs()
         partitions = store.image.topics["t"].partitions
@@ -211,7 +215,7 @@ def test_epochs_go_on_where_states_are_missing_or_changed(
         assert [each.leader for each in partitions] == [1] * 4
         for index, epoch in enumerate([6, 6, 6, 10]):
             state = layout.decode_state("", operator.get(layout.state_path("t", index)))
-            assert state == layout.StateNode(1, epoch, (1,))
+            assert state == layout.StateNode(1, epoch, (1,), 1)
         operator.client.delete(layout.topic_path("t"), recursive=True)
         await store.advance_leader_epochs_of({PartitionId(topic.topic_id, 0)})
         assert not operator.has(layout.topic_path("t"))  # it is not made again, empty

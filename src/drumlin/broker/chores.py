@@ -16,6 +16,7 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.cycles import Cycles
     from drumlin.broker.hosted_partitions import HostedPartitions
+    from drumlin.broker.replicas import Replicas
     from drumlin.broker.server import Server
     from drumlin.storage.partition_log import PartitionLog
 
@@ -30,6 +31,7 @@ class Kept(BrokerData, Protocol):
     """What the chores are done for."""
 
     hosting: HostedPartitions
+    replicas: Replicas
     server: Server
 
 
@@ -50,6 +52,11 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         "checkpoints",
         lambda: _write_checkpoints(broker),
     )
+    cycles.every(
+        max(config.replica_lag_time_max_ms // 2, 1),
+        "replicas that lag",
+        broker.replicas.drop_laggards,
+    )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
@@ -66,8 +73,7 @@ def _loop_time() -> float:
 
 
 async def _write_checkpoints(broker: Kept) -> None:
-    high_watermarks = await broker.turns.run(broker.partitions.high_watermarks())
-    await broker.threads.administering(broker.logs.write_checkpoints, high_watermarks)
+    await broker.threads.administering(broker.logs.write_checkpoints)
 
 
 async def _retain(broker: Kept) -> None:

@@ -187,8 +187,13 @@ def put_config(resource: Resource, key: str, value: str | None) -> Statement:
     return sql, (resource.type, resource.name, key, value)
 
 
-def advance_leader_epochs() -> Statement:
-    return "UPDATE partitions SET leader_epoch = leader_epoch + 1", ()
+def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:
+    sql = "UPDATE partitions SET isr = ? WHERE topic_id = ? AND partition = ?"
+    return sql, (json.dumps(isr), topic_id.bytes, partition)
+
+
+def advance_leader_epochs(leader: int) -> Statement:
+    return "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE leader = ?", (leader,)
 
 
 def advance_leader_epoch(topic_id: UUID, partition: int) -> Statement:

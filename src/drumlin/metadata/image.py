@@ -94,10 +94,21 @@ class TopicState:
 
     def in_next_epochs(self, indexes: Container[int]) -> TopicState:
         """The topic with a new leader epoch in these partitions."""
-        partitions = tuple(
-            replace(each, leader_epoch=each.leader_epoch + 1) if each.index in indexes else each
-            for each in self.partitions
+        return self.with_states(
+            {
+                each.index: replace(
+                    each,
+                    leader_epoch=each.leader_epoch + 1,
+                    partition_epoch=each.partition_epoch + 1,
+                )
+                for each in self.partitions
+                if each.index in indexes
+            }
         )
+
+    def with_states(self, states: Mapping[int, PartitionState]) -> TopicState:
+        """The topic with these partitions in place of those with the same index."""
+        partitions = tuple(states.get(each.index, each) for each in self.partitions)
         return replace(self, partitions=partitions)
 
 

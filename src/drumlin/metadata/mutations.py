@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -92,22 +93,57 @@ class Together(Generic[T]):
 
 
 class Listeners:
-    """Who follows the changes, one after the other."""
+    """Who follows the changes, one after the other, in the order in which they are told of."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._waiting: deque[tuple[Change, asyncio.Future[None]]] = deque()
+        self._telling: asyncio.Task[None] | None = None
 
     def add(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     async def report(self, change: Change) -> None:
-        for listener in self._listeners:
-            try:
-                following = listener(change)
-                if following is not None:
-                    await following
-            except Exception:  # noqa: BLE001  the change is made; the next listener is to know
-                _log.exception("%s was not followed", type(change).__name__)
+        """Return when all listeners have followed the change."""
+        await self.tell(change)
+
+    def tell(self, change: Change) -> asyncio.Future[None]:
+        """The same, for who need not wait: called in the turn in which the image changes."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((change, done))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell_all())
+        return done
+
+    async def close(self) -> None:
+        """Tell of nothing more."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        for _, done in self._waiting:
+            done.cancel()
+        self._waiting.clear()
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._waiting:
+                change, done = self._waiting[0]
+                for listener in self._listeners:
+                    await _follow(listener, change)
+                self._waiting.popleft()
+                if not done.done():
+                    done.set_result(None)
+        finally:
+            self._telling = None
+
+
+async def _follow(listener: Listener, change: Change) -> None:
+    try:
+        following = listener(change)
+        if following is not None:
+            await following
+    except Exception:  # noqa: BLE001  the change is made; the next listener is to know
+        _log.exception("%s was not followed", type(change).__name__)
 
 
 def topic_with_id(image: ClusterImage, topic_id: UUID) -> TopicState:
@@ -151,13 +187,17 @@ def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicSta
 
 
 async def new_partitions(
-    first_index: int, assignment: Assignment, leader_epoch: int = 0
+    first_index: int,
+    assignment: Assignment,
+    alive: Collection[int],
+    leader_epoch: int = 0,
 ) -> tuple[PartitionState, ...]:
-    """Partitions, each led by its first replica."""
+    """Partitions, each led by the first of its replicas that is alive; those are in sync."""
     pace = Pace()
     partitions = []
     for index, each in enumerate(assignment, first_index):
         replicas = tuple(each)
-        partitions.append(PartitionState(index, replicas[0], leader_epoch, replicas, replicas))
+        isr = tuple(replica for replica in replicas if replica in alive) or replicas
+        partitions.append(PartitionState(index, isr[0], leader_epoch, replicas, isr))
         await pace.give_way()
     return tuple(partitions)

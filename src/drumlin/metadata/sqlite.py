@@ -22,18 +22,22 @@ from drumlin.metadata import database
 from drumlin.metadata.changes import (
     ConfigsChanged,
     PartitionsAdded,
+    PartitionsChanged,
     TopicCreated,
     TopicDeleted,
 )
 from drumlin.metadata.database import Database, Statement
 from drumlin.metadata.image import (
+    NO_LEADER,
     BrokerState,
     ClusterImage,
     PartitionId,
+    PartitionState,
     Resource,
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.isr_wishes import check_wish
 from drumlin.metadata.mutations import (
     Listeners,
     Locks,
@@ -49,6 +53,7 @@ from drumlin.metadata.store import (
     Adoption,
     Alteration,
     Assignment,
+    IsrWish,
     Listener,
     ProducerIdBlock,
 )
@@ -78,6 +83,7 @@ class SqliteMetadata:
         self._deleted = set(known)
         self._database = opened
         self._thread = ready_threads(1, "metadata")
+        self._node_id = NO_LEADER
         self._listeners = Listeners()
         self._locks = Locks()
         self._together: Together[Iterable[Statement]] = Together(self._commit_all)
@@ -120,14 +126,15 @@ class SqliteMetadata:
 
     async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
         del was_clean  # no other broker has more records
+        self._node_id = self.image.controller_id = broker.node_id
         self.image.put_broker(replace(broker, epoch=0))
-        self.image.controller_id = broker.node_id
 
     async def advance_leader_epochs(self) -> None:
-        await self._commit([database.advance_leader_epochs()])
+        await self._commit([database.advance_leader_epochs(self._node_id)])
         pace = Pace()
         for topic in list(self.image.topics.values()):  # before any client can change them
-            self.image.put_topic(topic.in_next_epochs(range(len(topic.partitions))))
+            led = {each.index for each in topic.partitions if each.leader == self._node_id}
+            self.image.put_topic(topic.in_next_epochs(led))
             await pace.give_way()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
@@ -140,6 +147,66 @@ class SqliteMetadata:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is not None:
                 self.image.put_topic(topic.in_next_epochs(indexes))
+
+    async def alter_isrs(
+        self, wishes: Mapping[PartitionId, IsrWish]
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        by_topic: dict[UUID, dict[int, IsrWish]] = {}
+        for (topic_id, index), wish in wishes.items():
+            by_topic.setdefault(topic_id, {})[index] = wish
+        for topic_id, wanted in by_topic.items():
+            found = await self._alter_isrs(topic_id, wanted)
+            outcomes.update((PartitionId(topic_id, index), each) for index, each in found.items())
+        return outcomes
+
+    @uncancelled
+    async def _alter_isrs(
+        self, topic_id: UUID, wishes: Mapping[int, IsrWish]
+    ) -> dict[int, PartitionState | KafkaError]:
+        """Of one topic. They come one after the other, as there is one leader."""
+        async with self._locks.of(PartitionId(topic_id, NO_LEADER)):
+            topic = self.image.topics_by_id.get(topic_id)
+            outcomes = {
+                index: self._altered(None if topic is None else topic.partition(index), wish)
+                for index, wish in wishes.items()
+            }
+            changed = {
+                index: state
+                for index, state in outcomes.items()
+                if isinstance(state, PartitionState)
+            }
+            if topic is None or not changed:
+                return outcomes
+            isrs = [database.put_isr(topic_id, each.index, each.isr) for each in changed.values()]
+            try:
+                await self._commit(isrs)
+            except KafkaError as error:
+                return outcomes | dict.fromkeys(changed, error)
+            current = self.image.topics_by_id.get(topic_id)
+            if current is not None:
+                # Leader epochs may have advanced meanwhile.
+                changed = {
+                    index: _with_isr(current.partitions[index], state.isr)
+                    for index, state in changed.items()
+                }
+                topic = current.with_states(changed)
+                self.image.put_topic(topic)
+                await self._listeners.report(PartitionsChanged(topic, tuple(changed.values())))
+            return outcomes | changed
+
+    def _altered(self, state: PartitionState | None, wish: IsrWish) -> PartitionState | KafkaError:
+        if state is None:
+            return KafkaError(ErrorCode.unknown_topic_id)
+        try:
+            alive = {each.node_id: each.epoch for each in self.image.brokers.values()}
+            check_wish(wish, state, self._node_id, alive)
+        except KafkaError as error:
+            return error
+        return _with_isr(state, tuple(node_id for node_id, _ in wish.isr))
+
+    async def hand_over(self) -> None:
+        """There is nobody who could take over."""
 
     async def note_adopted(self, first_producer_id: int = 0) -> None:
         changes = [database.put_value(_ADOPTED, 1)]
@@ -162,7 +229,8 @@ class SqliteMetadata:
     ) -> TopicState:
         async with self._locks.of(Resource(ResourceType.TOPIC, name)):
             check_is_new(self.image, name)
-            partitions = await new_partitions(0, assignment, first_leader_epoch)
+            alive = self.image.brokers
+            partitions = await new_partitions(0, assignment, alive, first_leader_epoch)
             topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
             resource = Resource(ResourceType.TOPIC, name)
             settings = [database.put_config(resource, *each) for each in configs.items()]
@@ -203,7 +271,7 @@ class SqliteMetadata:
     ) -> TopicState:
         async with self._locks.of(Resource(ResourceType.TOPIC, name)):
             topic = topic_to_widen(self.image, name, first_index)
-            added = await new_partitions(first_index, assignment)
+            added = await new_partitions(first_index, assignment, self.image.brokers)
             await self._commit(database.put_partitions(topic.topic_id, added))
             current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
             topic = replace(current, partitions=current.partitions + added)
@@ -234,6 +302,7 @@ class SqliteMetadata:
 
     async def close(self) -> None:
         await self._together.settle()
+        await self._listeners.close()
         await self._in_thread(self._database.close)
         self._thread.shutdown()
 
@@ -259,6 +328,10 @@ class SqliteMetadata:
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+def _with_isr(state: PartitionState, isr: tuple[int, ...]) -> PartitionState:
+    return replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
 
 
 def _not_written(error: sqlite3.Error) -> KafkaError:

@@ -79,7 +79,8 @@ class InSyncReplicas:
         is_alive: IsAlive,
     ) -> None:
         self._node_id = node_id
-        self._first_offset = end_offset
+        #: Where the records of this leader epoch begin.
+        self.first_offset = end_offset
         self._lag_max_ms = lag_max_ms
         self._is_alive = is_alive
         self.state = state
@@ -95,11 +96,6 @@ class InSyncReplicas:
     def size(self) -> int:
         """How many there are, as far as the metadata has agreed."""
         return len(self.state.isr)
-
-    @property
-    def is_leader_alone(self) -> bool:
-        """Whether the leader has no follower to wait for."""
-        return not self.followers
 
     # -- fetches -------------------------------------------------------------------------
 
@@ -165,7 +161,7 @@ class InSyncReplicas:
         """The ISR with those that have caught up, unless a change is pending."""
         if self.pending is not None or len(self.state.isr) == len(self.state.replicas):
             return None
-        needed = max(high_watermark, self._first_offset)
+        needed = max(high_watermark, self.first_offset)
         joining = [
             replica_id
             for replica_id, follower in self.followers.items()

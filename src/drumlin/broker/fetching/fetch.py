@@ -23,17 +23,19 @@ from drumlin.broker.fetching.partition_read import (
     unreadable,
 )
 from drumlin.broker.later import Later, Parts
+from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.fetch_answer import failed, fetch_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
     from drumlin.replication.partition import Partition
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
 
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
@@ -52,6 +54,7 @@ class Fetch:
         "_is_over",
         "_is_waiting",
         "_later",
+        "_leaders",
         "_max_bytes",
         "_min_bytes",
         "_size",
@@ -63,6 +66,7 @@ class Fetch:
         "by_id",
         "context",
         "for_stable",
+        "is_follower",
         "reading",
         "request",
         "writer",
@@ -77,10 +81,12 @@ class Fetch:
         version = context.header.api_version
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
-        self.for_stable = request.isolation_level == _READ_COMMITTED
+        self.is_follower = request.replica_id >= 0
+        self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
+        self._leaders: set[CurrentLeader] = set()
         self._is_last = False  # it has waited, and answers with what there is
         self._is_over = False
         self._is_waiting = False
@@ -111,6 +117,21 @@ class Fetch:
         """
         partition = self.partitions_of(topic).get(index)
         return self.missing(topic, index) if partition is None else partition
+
+    def refused(self, error: KafkaError, topic: bytes, index: int) -> Answer:
+        """The answer for a partition that this broker does not lead, or does not know."""
+        leader = None
+        if error.code in MISLED and self.writer.tells_leaders:
+            leader = current_leader(self.broker, topic, index, by_id=self.by_id)
+            if leader is not None:
+                self._leaders.add(leader)
+        return failed(error.code, (), leader)
+
+    def endpoints(self) -> Sequence[NodeEndpoint]:
+        """Of the leaders that answers name."""
+        if not self._leaders:
+            return ()
+        return endpoints_of(self.broker, self._leaders, self.context.listener)
 
     # -- what the two kinds do their own way --------------------------------------------
 
@@ -198,7 +219,9 @@ class Fetch:
         """
         self._was_woken = False
         request = self.request
-        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
+        self.reading = PartitionRead(
+            self._max_bytes, request.isolation_level, request.replica_id, request.replica_epoch
+        )
         self.answers = []
         try:
             if self.is_large():

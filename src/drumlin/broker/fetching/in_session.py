@@ -17,7 +17,7 @@ from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ class SessionFetch(Fetch):
 
     def _begin(self, session: Session) -> None:
         self._session = session
-        session.fetch = self
+        session.fetch, session.is_follower = self, self.is_follower
         if self._is_incremental:
             self.broker.fetch_sessions.use(session)
 
@@ -197,11 +197,13 @@ class SessionFetch(Fetch):
                 except KafkaError as error:
                     watched.watch(None)
                     reading.must_answer = True
-                    self._put(watched, failed(error.code, ()))
+                    self._put(watched, self.refused(error, watched.topic, watched.wanted[0]))
                     continue
             if partition is not watched.partition:
                 watched.watch(partition)
-            answer = reading.look(partition, watched.wanted, may_block=False)
+            answer = reading.follow(partition, watched.wanted) if reading.is_follower else None
+            if answer is None:
+                answer = reading.look(partition, watched.wanted, may_block=False)
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             else:
@@ -292,4 +294,4 @@ class SessionFetch(Fetch):
         yield from let_go(news)
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
-        return writer.frame_of(correlation_id, topics, joined, session_id=session_id)
+        return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())

@@ -56,15 +56,26 @@ def has_records(answer: Answer) -> bool:
 class PartitionRead:
     """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
 
-    __slots__ = ("_is_follower", "_isolation_level", "bytes_left", "must_answer", "read_bytes")
+    __slots__ = (
+        "_isolation_level",
+        "_replica_epoch",
+        "_replica_id",
+        "bytes_left",
+        "is_follower",
+        "must_answer",
+        "read_bytes",
+    )
 
-    def __init__(self, max_bytes: int, isolation_level: int, replica_id: int) -> None:
+    def __init__(
+        self, max_bytes: int, isolation_level: int, replica_id: int, replica_epoch: int
+    ) -> None:
         """`replica_id` is below zero for a consumer."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
         self.must_answer = False  # something is wrong, of which the reader has to hear now
         self._isolation_level = isolation_level
-        self._is_follower = replica_id >= 0
+        self.is_follower = replica_id >= 0
+        self._replica_id, self._replica_epoch = replica_id, replica_epoch
 
     def take(self, answer: Answer) -> None:
         """Count what was read."""
@@ -75,29 +86,44 @@ class PartitionRead:
         elif answer[0] or answer[6] is not None:
             self.must_answer = True
 
+    def follow(self, partition: Partition, wanted: Wanted) -> Answer | None:
+        """Note how far a follower has come, before it is answered; an answer: it is refused."""
+        _, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = wanted
+        try:
+            partition.check_follower(self._replica_id)
+            partition.check_leader_epoch(leader_epoch)
+            if (
+                last_fetched_epoch < 0
+                or _diverging(partition, last_fetched_epoch, fetch_offset) is None
+            ):
+                partition.follower_fetched(
+                    self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
+                )
+        except KafkaError as error:
+            return failed(error.code)
+        return None
+
     def look(self, partition: Partition, wanted: Wanted, *, may_block: bool) -> Answer:
         """The answer for a partition. Changes nothing, so a thread may call it.
 
         Raises:
             BlockingIOError: unless it may block, and finding a batch needs the disk.
         """
-        _, leader_epoch, fetch_offset, last_fetched_epoch, max_bytes = wanted
+        _, leader_epoch, fetch_offset, last_fetched_epoch, _, max_bytes = wanted
         records: Any = NOTHING
         try:
-            if self._is_follower:
-                # Followers come with replication; no other broker is assigned a replica here.
-                raise KafkaError(ErrorCode.not_leader_or_follower)
             if leader_epoch >= 0:
                 partition.check_leader_epoch(leader_epoch)
             if last_fetched_epoch >= 0:
                 parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
                 if parts_at is not None:
                     return (0, *partition.offsets(), None, NOTHING, parts_at)
-            is_committed = self._isolation_level == _READ_COMMITTED
+            is_committed = self._isolation_level == _READ_COMMITTED and not self.is_follower
             aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
             bytes_left = self.bytes_left
             offsets = partition.offsets()
-            if fetch_offset == offsets[0]:
+            end_offset = partition.log_end_offset if self.is_follower else offsets[0]
+            if fetch_offset == end_offset:
                 partition.check_readable()
             elif bytes_left <= 0 and self.read_bytes:
                 partition.check_offset(fetch_offset)
@@ -114,6 +140,10 @@ class PartitionRead:
                     )
                     if found:  # of very many, the first
                         aborted = [(each.producer_id, each.first_offset) for each in found]
+                elif self.is_follower:
+                    read = partition.read_as_replica(
+                        fetch_offset, most, minimum_one_batch=needs_one, may_block=may_block
+                    )
                 else:
                     read = partition.read(
                         fetch_offset,

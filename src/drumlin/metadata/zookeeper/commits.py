@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.metadata.mutations import Together
-from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
-from drumlin.metadata.zookeeper.layout import UnreadableNode
-from drumlin.metadata.zookeeper.operations import Check, NodeTooLarge, transactions
-from drumlin.metadata.zookeeper.session import Conflict
+from drumlin.metadata.zookeeper.errors import told
+from drumlin.metadata.zookeeper.operations import NodeTooLarge, transactions
 from drumlin.ready_threads import ready_threads
-from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
     from drumlin.metadata.zookeeper.operations import Fence, Operation, Transaction
-    from drumlin.metadata.zookeeper.session import Session
+    from drumlin.metadata.zookeeper.session import Conflict, Session
 
 T = TypeVar("T")
 #: How often something is tried that others keep changing meanwhile.
@@ -45,9 +43,20 @@ class Commits:
             Conflict: a node is not as expected; of the first transaction: nothing was done.
             KafkaError: KAFKA_STORAGE_ERROR: what was done is unknown; NOT_CONTROLLER: nothing.
         """
-        loop = asyncio.get_running_loop()
-        for each in await loop.run_in_executor(self._thread, _listed, operations, fence.check):
+        for each in await self._transactions(operations, fence):
             await self._together.commit(each)
+
+    async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> bool:
+        """The same, for as many operations as one transaction holds; whether those were all."""
+        first, *others = await self._transactions(operations, fence)
+        await self._together.commit(first)
+        return not others
+
+    async def _transactions(
+        self, operations: Iterable[Operation], fence: Fence
+    ) -> list[list[Operation]]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, _listed, operations, fence)
 
     async def _commit_all(self, asked: list[Transaction]) -> Sequence[Exception | None]:
         outcomes = await self.run(_commit_all, asked)
@@ -61,37 +70,9 @@ class Commits:
         self._thread.shutdown()
 
 
-def told(error: Exception) -> Exception:
-    """The error as a client is to be told, if it is not the store's to deal with."""
-    if isinstance(error, Conflict) and isinstance(error.operation, Check):
-        return not_controller()
-    if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
-        return KafkaError(ErrorCode.kafka_storage_error, str(error))
-    if isinstance(error, NodeTooLarge):
-        return KafkaError(ErrorCode.invalid_request, f"more than ZooKeeper takes: {error}")
-    return error
-
-
-def not_controller() -> KafkaError:
-    message = "this broker is not the controller, until ZooKeeper has made it so again"
-    return KafkaError(ErrorCode.not_controller, message)
-
-
-async def asked(answer: Awaitable[T]) -> T:
-    """What was asked for.
-
-    Raises:
-        KafkaError: instead of what the session raises.
-    """
+def _listed(operations: Iterable[Operation], fence: Fence) -> list[list[Operation]]:
     try:
-        return await answer
-    except (ZooKeeperFailure, UnreadableNode, NodeTooLarge) as error:
-        raise told(error) from error
-
-
-def _listed(operations: Iterable[Operation], check: Check) -> list[list[Operation]]:
-    try:
-        return list(transactions(operations, check))
+        return list(transactions(operations, fence.checks))
     except NodeTooLarge as error:
         raise told(error) from error
 

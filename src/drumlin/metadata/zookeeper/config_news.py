@@ -13,7 +13,7 @@ from drumlin.metadata.changes import ConfigsChanged
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.store import UnusableMetadata
 from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.layout import UnreadableNode
+from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Delete
 from drumlin.metadata.zookeeper.reading import config_names, read_configs
 from drumlin.turns import Pace

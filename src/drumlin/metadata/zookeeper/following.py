@@ -1,7 +1,7 @@
 """Following ZooKeeper: what others write is found by watches, and what was missed is looked for.
 
 Watches end with the connection. So when it is back, and whenever something could not be looked at,
-everything is looked at again. One thing is looked at after the other.
+everything is looked at again. One thing is looked at after the other; listeners are not waited for.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.store import UnusableMetadata
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout
+from drumlin.metadata.zookeeper.broker_news import BrokerNews
 from drumlin.metadata.zookeeper.config_news import ConfigNews
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
-from drumlin.metadata.zookeeper.deletion import delete_topic
-from drumlin.metadata.zookeeper.layout import UnreadableNode
-from drumlin.metadata.zookeeper.operations import Delete
+from drumlin.metadata.zookeeper.leaders import Leaders
+from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.session import Conflict
+from drumlin.metadata.zookeeper.state_news import StateNews
 from drumlin.metadata.zookeeper.topic_news import TopicNews
+from drumlin.metadata.zookeeper.wishes import DeletionWishes
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.session import Session
 
@@ -44,12 +42,15 @@ _RETRY_MAX_S: Final = 30.0
 class Follower:
     """Follows ZooKeeper for one store."""
 
-    def __init__(self, parts: Parts, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, parts: Parts, clock: Clock) -> None:
         self._parts = parts
-        self._config = config
         self._session = parts.commits.session
-        self.topics = TopicNews(parts)
+        self.leaders = Leaders(parts)
+        self.topics = TopicNews(parts, self.leaders)
+        self.wishes = DeletionWishes(parts, self.topics)
         self._configs = ConfigNews(parts, clock)
+        self._brokers = BrokerNews(parts)
+        self._states = StateNews(parts, clock)
         self._news: dict[str, None] = {}
         self._arrived = asyncio.Event()
         self._is_away = False
@@ -122,36 +123,64 @@ class Follower:
             self._arrived.set()
 
     async def _look_at(self, paths: dict[str, None]) -> None:
-        if _EVERYTHING in paths or await self._is_office_lost(paths):
+        if _EVERYTHING in paths:
             await self._catch_up()
             return
-        topics = []
-        for path in paths:
-            if path == layout.TOPICS:
-                await self.topics.look()
-            elif path == layout.CONFIG_CHANGES:
-                await self._configs.look()
-                await self.topics.look()  # one that was not served as it was unreadable
-            elif path == layout.TO_DELETE:
-                await self._delete_marked()
-            elif path == layout.BROKERS:
-                await self._look_for_others()
-            elif path.startswith(f"{layout.TOPICS}/"):
-                topics.append(path.removeprefix(f"{layout.TOPICS}/"))
-        await self.topics.look_at(topics)
+        # First what others wait for: a partition without a leader.
+        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
+            await self._catch_up()
+            return
+        if own_layout.STATE_NEWS in paths:
+            await self._look_at_states()
+        if layout.TOPICS in paths:
+            await self.topics.look()
+        await self.topics.look_at(
+            [
+                path.removeprefix(f"{layout.TOPICS}/")
+                for path in paths
+                if path.startswith(f"{layout.TOPICS}/")
+            ]
+        )
+        if layout.CONFIG_CHANGES in paths:
+            await self._configs.look()
+            await self.topics.look()  # one that was not served as it was unreadable
+            await self.leaders.settle_all()  # an unclean leader may be allowed now
+        if layout.TO_DELETE in paths:
+            await self.wishes.follow()
 
-    async def _is_office_lost(self, paths: dict[str, None]) -> bool:
-        offices = (layout.CONTROLLER, layout.CONTROLLER_EPOCH)
-        if not any(path in offices or path.startswith(f"{layout.BROKERS}/") for path in paths):
-            return False
-        return await self._parts.office.keep()
+    async def _look_at_brokers(self) -> bool:
+        """Look who is there, and who is the controller; whether we had to register again."""
+        if await self._parts.registration.keep():
+            return True
+        is_changed = await self._brokers.look()
+        if await self._look_at_office():
+            await self.settle()
+        elif is_changed:
+            await self.leaders.settle_all()
+        return False
+
+    async def _look_at_office(self) -> bool:
+        """Whether we have become the controller."""
+        is_new = await self._parts.controllership.keep()
+        self._brokers.show_controller()
+        return is_new
+
+    async def _look_at_states(self) -> None:
+        changed = await self._states.look()
+        if changed is None:
+            await self._states.skip()
+            await self.topics.look(is_all=True)
+        elif self._parts.controllership.fence is not None:
+            await self.leaders.settle({topic_id for topic_id, _ in changed})
+            await self._states.remove_old()
 
     async def _catch_up(self, *, is_first: bool = False) -> None:
         """Look at everything."""
         if not is_first:
             await self._parts.commits.run(_check_cluster, self._parts.image.cluster_id)
-        if await self._parts.office.keep():
+        if await self._parts.registration.keep():
             _log.warning("ZooKeeper's session had ended: the broker has registered again")
+        await self._brokers.look()
         self.topics.forget_watches()
         deleted, problems = await self._parts.commits.run(read_deleted)
         for problem in problems:
@@ -159,84 +188,50 @@ class Follower:
         if is_first:
             for topic_id, folders in deleted.items():
                 self._parts.deletions.add(topic_id, folders)
+        await self._states.skip()
         # Tools write the configuration of a new topic first: of these it is found now.
         names = await self._parts.commits.run(_watched_children, layout.TOPICS)
         unreadable = await self._configs.look_at_all(is_first=is_first)
-        await self.topics.look(unreadable, frozenset(names if is_first else ()))
-        if self._parts.office.fence is not None:
-            await self.settle()
+        known = frozenset(names if is_first else ())
+        await self.topics.look(unreadable, known, is_all=True)
+        await self._look_at_office()
+        await self.settle()
         if self._is_away and not is_first:
             self._is_away = False
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
+
+    async def begin(self) -> None:
+        """Look who is there, as the broker has registered; and run for the controller's office.
+
+        Raises:
+            UnreadableNode, ZooKeeperFailure: it cannot be told, or something cannot be done.
+        """
+        await self._parts.registration.keep()  # from now on it is watched
+        await self._brokers.look()
+        await self._look_at_office()
+        try:
+            await self.settle()
+        except KafkaError as error:
+            self._parts.say(str(error))
+            self.notice()
 
     async def settle(self) -> None:
         """Do what a controller has to do: give leaders, ids, and finish deletions.
 
         Raises:
-            UnreadableNode, ZooKeeperFailure: something cannot be done.
+            UnreadableNode, ZooKeeperFailure, KafkaError: something cannot be done.
         """
-        await self.topics.look()
-        await self.topics.settle_all()
-        await self._delete_marked()
-        await self._look_for_others()
+        if self._parts.controllership.fence is not None:
+            await self.leaders.settle_all()
+            await self.topics.look()  # those that are to get an id
+            await self.wishes.follow()
+            await self._states.remove_old()
 
-    async def _look_for_others(self) -> None:
-        names = set(await self._parts.commits.run(_watched_children, layout.BROKERS))
-        others = names - {str(self._config.node_id)}
-        if others:
-            self._parts.say(
-                f"broker {', '.join(sorted(others))} has registered in ZooKeeper on "
-                f"{self._session.hosts} beside this one: in this version a cluster has one broker, "
-                "so stop it"
-            )
 
-    # -- deletions -----------------------------------------------------------------------------
-
-    async def _delete_marked(self) -> None:
-        """Delete the topics that tools want to be deleted, or whose deletion broke off."""
-        names = await self._parts.commits.run(_watched_children, layout.TO_DELETE)
-        for name in names:
-            try:
-                await self._follow_wish(name)
-            except UnreadableNode as error:
-                self._parts.say(f"{error}; so topic {name} is not deleted")
-
-    async def _follow_wish(self, name: str) -> None:
-        """Delete a topic that somebody wants to be deleted, if that may be."""
-        topic = self._parts.image.topics.get(name)
-        if topic is None:
-            topic = await self._parts.commits.run(_left_of, name)
-        if topic is not None and (
-            topic.topic_id in self._parts.deletions.ids or self._config.delete_topic_enable
-        ):
-            await self.delete(topic)
-        elif topic is not None or not await self._parts.commits.run(_is_there, name):
-            fence = self._parts.office.held()
-            _log.warning("topic %s is not deleted: it must not be, or is not there", name)
-            with contextlib.suppress(Conflict):
-                await self._parts.commits.commit([Delete(layout.deletion_path(name))], fence)
-
-    async def delete(self, topic: TopicState) -> None:
-        """Delete a topic, whether or not it is known here.
-
-        Raises:
-            KafkaError: NOT_CONTROLLER.
-            Conflict, ZooKeeperFailure: it may be deleted later.
-        """
-        async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
-            await self.delete_held(topic)
-
-    async def delete_held(self, topic: TopicState) -> None:
-        """The same, by who holds its lock."""
-        parts = self._parts
-        fence = parts.office.held()
-        await parts.commits.run(delete_topic, topic, fence, self._config.node_id)
-        folders = {self._config.node_id: None}
-        known = parts.image.topics_by_id.get(topic.topic_id)
-        if known is None:
-            parts.deletions.add(topic.topic_id, folders)
-        else:
-            await self.topics.follow_deletion(known, folders)
+def _is_of_brokers(path: str) -> bool:
+    return path in (layout.BROKERS, layout.CONTROLLER, layout.CONTROLLER_EPOCH) or path.startswith(
+        (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
+    )
 
 
 def _check_cluster(session: Session, cluster_id: str) -> None:
@@ -251,17 +246,3 @@ def _check_cluster(session: Session, cluster_id: str) -> None:
 
 def _watched_children(session: Session, path: str) -> list[str]:
     return session.children(path, is_watched=True)
-
-
-def _is_there(session: Session, name: str) -> bool:
-    return session.read([layout.topic_path(name)])[0] is not None
-
-
-def _left_of(session: Session, name: str) -> TopicState | None:
-    """What is left of a topic whose deletion broke off; None if there is nothing, or no knowing."""
-    path = layout.topic_path(name)
-    (node,) = session.read([path])
-    if node is None:
-        return None
-    topic_id: UUID | None = layout.decode_topic(path, node.data).topic_id
-    return None if topic_id is None else TopicState(name, topic_id, ())

@@ -1,6 +1,7 @@
 """`ZooKeeperMetadata`: a cluster's store in ZooKeeper, as Apache Kafka's ZooKeeper mode has it.
 
-A mutation is decided on what is stored, and written by compare-and-set in the controller's epoch.
+Every broker makes its mutations itself. One is decided on what is stored, and written by
+compare-and-set as long as the broker is registered; of two that collide, one is refused.
 What others write is followed (`following.py`). Without ZooKeeper the image stays as it is, and no
 mutation is made.
 """
@@ -37,31 +38,33 @@ from drumlin.metadata.store import (
     Adoption,
     Alteration,
     Assignment,
+    IsrWish,
     Listener,
     ProducerIdBlock,
     UnusableMetadata,
 )
-from drumlin.metadata.zookeeper import layout, operations
-from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits, asked, told
+from drumlin.metadata.zookeeper import layout, operations, own_layout
+from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
+from drumlin.metadata.zookeeper.controllership import Controllership
 from drumlin.metadata.zookeeper.deletions import Deletions
+from drumlin.metadata.zookeeper.errors import as_kafka_error, asked, told
 from drumlin.metadata.zookeeper.following import Follower
-from drumlin.metadata.zookeeper.layout import UnreadableNode
-from drumlin.metadata.zookeeper.office import Office
-from drumlin.metadata.zookeeper.operations import Create, Delete, Operation, Replace
+from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operation, Replace
+from drumlin.metadata.zookeeper.own_states import OwnStates
+from drumlin.metadata.zookeeper.partition_states import unwritten, with_newer
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
-from drumlin.metadata.zookeeper.states import Place
 from drumlin.storage.meta_properties import new_cluster_id
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.zookeeper.operations import Fence
+    from drumlin.metadata.zookeeper.operations import BrokerFence
     from drumlin.metadata.zookeeper.session import Node
 
 
@@ -74,13 +77,14 @@ class ZooKeeperMetadata:
     #: Its topics are in it, whoever made them: nothing is taken over from logs.
     adoption: Adoption | None = None
 
-    def __init__(self, parts: Parts, follower: Follower, node_id: int) -> None:
+    def __init__(self, parts: Parts, follower: Follower) -> None:
         self.image = parts.image
         self._parts = parts
-        self._commits, self._office = parts.commits, parts.office
+        self._commits, self._registration = parts.commits, parts.registration
         self._deletions = parts.deletions
         self._follower = follower
-        self._node_id = node_id
+        self._node_id = parts.config.node_id
+        self._own = OwnStates(parts)
 
     @classmethod
     async def open(
@@ -100,10 +104,12 @@ class ZooKeeperMetadata:
         commits = Commits(session)
         try:
             timeout_s = config.zookeeper_session_timeout_ms / 1000
-            office = Office(commits, clock, timeout_s)
+            registration = Registration(commits, clock, timeout_s)
+            office = Controllership(commits, registration, clock)
             deletions = Deletions(config.node_id)
-            parts = Parts(ClusterImage(stored), commits, office, deletions)
-            follower = Follower(parts, config, clock)
+            image = ClusterImage(stored)
+            parts = Parts(config, image, commits, registration, office, deletions)
+            follower = Follower(parts, clock)
             await follower.start()
         except (ZooKeeperFailure, UnreadableNode) as error:
             await commits.close()
@@ -111,44 +117,36 @@ class ZooKeeperMetadata:
         except BaseException:
             await commits.close()
             raise
-        return cls(parts, follower, config.node_id)
+        return cls(parts, follower)
 
     async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        del was_clean
+        prepare = None if was_clean else self._own.leave_unclean
         try:
-            await self._office.take(broker)
-            self.image.put_broker(broker)
-            self.image.controller_id = broker.node_id
-            await self._office.keep()  # from now on it is watched
-            await self._follower.settle()
-            await self._commits.run(_forget_deletions, self._office.held())
+            await self._registration.take(broker, prepare)
+            await self._follower.begin()
+            await self._commits.run(_forget_deletions, self._registration.held())
         except (ZooKeeperFailure, UnreadableNode, Conflict) as error:
             raise UnusableMetadata(str(error)) from error
 
     async def advance_leader_epochs(self) -> None:
-        led, pace = [], Pace()
-        for topic in list(self.image.topics.values()):
-            led += [
-                Place(topic.name, each) for each in topic.partitions if each.leader == self._node_id
-            ]
-            await pace.give_way()
-        await self._advance(led)
+        await self._own.advance_all()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
         """It waits for no other change of their topics, so a listener of changes may call it."""
-        places = []
-        for topic_id, index in partitions:
-            topic = self.image.topics_by_id.get(topic_id)
-            state = None if topic is None else topic.partition(index)
-            if topic is not None and state is not None:
-                places.append(Place(topic.name, state))
-        await self._advance(places)
+        await self._own.advance(partitions)
 
-    async def _advance(self, places: Sequence[Place]) -> None:
+    @uncancelled
+    async def alter_isrs(
+        self, wishes: Mapping[PartitionId, IsrWish]
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        return await self._own.alter_isrs(wishes)
+
+    @uncancelled
+    async def hand_over(self) -> None:
         try:
-            await asked(self._follower.topics.rewrite(places, self._office.held()))
-        except Conflict as conflict:
-            raise told(conflict) from conflict
+            await self._own.hand_over(await self._registration.withdraw())
+        except (Conflict, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
 
     def on_change(self, listener: Listener) -> None:
         self._parts.listeners.add(listener)
@@ -165,29 +163,33 @@ class ZooKeeperMetadata:
         resource = Resource(ResourceType.TOPIC, name)
         async with self._parts.locks.of(resource):
             check_is_new(self.image, name)
-            partitions = await new_partitions(0, assignment, first_leader_epoch)
+            partitions = await new_partitions(0, assignment, self.image.brokers, first_leader_epoch)
             topic = TopicState(name, topic_id or uuid4(), partitions)
-            await self._create(topic, configs)
-            self.image.put_topic(topic)
+            with self._parts.states.expecting(topic.topic_id) as early:
+                topic = with_newer(await self._create(topic, configs), early)
+                self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
             await self._parts.listeners.report(TopicCreated(topic, configs))
             return topic
 
-    async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> None:
+    async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> TopicState:
         """Write a new topic; a configuration without one may be there already."""
-        fence = self._office.held()
+        fence, epoch = self._registration.held(), self._parts.controllership.epoch
         path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
         for has_configs in (False, True):
-            made = operations.create_topic(topic, configs, fence.epoch, has_configs=has_configs)
+            made = operations.create_topic(topic, configs, epoch, has_configs=has_configs)
             try:
-                await self._commits.commit(made, fence)
+                is_whole = await self._commits.commit_first(made, fence)
             except Conflict as conflict:
                 if conflict.operation.path == path and not has_configs:
                     continue
                 self._follower.notice(layout.TOPICS)
                 raise already_exists(topic.name) from conflict
-            else:
-                return
+            if not is_whole:
+                topic = unwritten(topic)
+                await self._own.complete(topic)
+            return topic
+        raise AssertionError("the second attempt returns or raises")
 
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
@@ -195,9 +197,11 @@ class ZooKeeperMetadata:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
             try:
-                await asked(self._follower.delete_held(topic))
+                told_of = await asked(self._follower.wishes.delete_held(topic))
             except Conflict as conflict:
-                raise _contended(conflict) from conflict
+                raise as_kafka_error(conflict) from conflict
+            if told_of is not None:
+                await told_of
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
@@ -210,19 +214,19 @@ class ZooKeeperMetadata:
         return bool(self._deletions.ids)
 
     async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
-        fence = self._office.held()
-        known, _ = await asked(
-            self._commits.run(read_deleted, [encode_uuid(each) for each in left])
-        )
         for topic_id, log_dirs in left.items():
-            if topic_id in known:
-                folders = {**known[topic_id], self._node_id: tuple(log_dirs)}
-                path = layout.deleted_path(topic_id)
-                try:
-                    noted = Replace(path, layout.encode_folders(folders))
-                    await self._commits.commit([noted], fence)
-                except Conflict as conflict:
-                    raise _contended(conflict) from conflict
+            path = layout.deleted_path(topic_id)
+
+            def write(
+                node: Node | None, path: str = path, log_dirs: Sequence[str] = log_dirs
+            ) -> tuple[Iterable[Operation], None]:
+                if node is None:
+                    return (), None
+                known = layout.decode_folders(path, node.data)
+                folders = layout.encode_folders({**known, self._node_id: tuple(log_dirs)})
+                return [Replace(path, folders, node.version)], None
+
+            await self._compare_and_set(path, write)
             self._deletions.note(topic_id, log_dirs)
 
     @uncancelled
@@ -231,16 +235,22 @@ class ZooKeeperMetadata:
     ) -> TopicState:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, name)):
             topic = topic_to_widen(self.image, name, first_index)
-            added = await new_partitions(first_index, assignment)
-            await self._widen(topic, added)
-            current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
-            topic = replace(current, partitions=current.partitions + added)
-            self.image.put_topic(topic)
+            added = await new_partitions(first_index, assignment, self.image.brokers)
+            with self._parts.states.expecting(topic.topic_id) as early:
+                added = await self._widen(topic, added)
+                current = self.image.topics[name]  # its states may have changed meanwhile
+                topic = replace(current, partitions=current.partitions + added)
+                topic = with_newer(topic, early)
+                self.image.put_topic(topic)
+            added = topic.partitions[first_index:]
             await self._parts.listeners.report(PartitionsAdded(topic, added))
             return topic
 
-    async def _widen(self, topic: TopicState, added: Sequence[PartitionState]) -> None:
-        fence, path = self._office.held(), layout.topic_path(topic.name)
+    async def _widen(
+        self, topic: TopicState, added: tuple[PartitionState, ...]
+    ) -> tuple[PartitionState, ...]:
+        fence, path = self._registration.held(), layout.topic_path(topic.name)
+        epoch = self._parts.controllership.epoch
         node = await self._read(path)
         if node is None:
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
@@ -249,14 +259,17 @@ class ZooKeeperMetadata:
         except UnreadableNode as error:
             raise told(error) from error
         if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
+            made = operations.add_partitions(topic, added, node.version, epoch)
             try:
-                await self._commits.commit(
-                    operations.add_partitions(topic, added, node.version, fence.epoch), fence
-                )
+                is_whole = await self._commits.commit_first(made, fence)
             except Conflict:
                 pass
             else:
-                return
+                if not is_whole:
+                    topic = unwritten(replace(topic, partitions=added))
+                    await self._own.complete(topic)
+                    return topic.partitions
+                return added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)
@@ -276,7 +289,10 @@ class ZooKeeperMetadata:
                 version = None if node is None else node.version
                 return operations.put_configs(resource, configs, version), configs
 
-            configs = await self._compare_and_set(path, write)
+            try:
+                configs = await self._compare_and_set(path, write)
+            except Conflict as conflict:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition) from conflict
             if configs is not None:
                 self.image.put_configs(resource, configs)
                 await self._parts.listeners.report(ConfigsChanged(resource, configs))
@@ -297,8 +313,12 @@ class ZooKeeperMetadata:
     async def _compare_and_set(
         self, path: str, write: Callable[[Node | None], tuple[Iterable[Operation], T]]
     ) -> T:
-        """Have done what `write` decides on a node as it is; what it says comes of that."""
-        fence = self._office.held()
+        """Have done what `write` decides on a node as it is; what it says comes of that.
+
+        Raises:
+            Conflict: of what it has checked besides.
+        """
+        fence = self._registration.held()
         for attempt in range(ATTEMPTS):
             node = await self._read(path)
             try:
@@ -308,8 +328,10 @@ class ZooKeeperMetadata:
             except UnreadableNode as error:
                 raise told(error) from error
             except Conflict as conflict:
+                if isinstance(conflict.operation, Check):
+                    raise
                 if attempt == ATTEMPTS - 1:
-                    raise _contended(conflict) from conflict
+                    raise as_kafka_error(conflict) from conflict
             else:
                 return outcome
         raise AssertionError("the last attempt returns or raises")
@@ -320,6 +342,7 @@ class ZooKeeperMetadata:
 
     async def close(self) -> None:
         await self._follower.stop()
+        await self._parts.listeners.close()
         await self._commits.close()
 
 
@@ -350,7 +373,7 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
             f"the log dirs belong to cluster {cluster_id}, and in ZooKeeper on {session.hosts} "
             f"there is {found}: their topics are not known there"
         )
-    session.create_all(layout.PERSISTENT)
+    session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
     while stored is None:
         session.create_all([layout.CLUSTER_ID.rpartition("/")[0]])
         data = layout.encode_cluster_id(new_cluster_id())
@@ -364,23 +387,16 @@ def _read_all(session: Session, paths: Sequence[str]) -> list[Node | None]:
     return session.read(paths)
 
 
-def _forget_deletions(session: Session, fence: Fence) -> None:
+def _forget_deletions(session: Session, fence: BrokerFence) -> None:
     """Forget deleted topics of which no folder is left.
 
     Coordinators have as long as this process runs to forget what they know of those topics.
     """
     found, _ = read_deleted(session)
     gone = [topic_id for topic_id, folders in found.items() if not any(_may_have(folders))]
-    session.commit_all([[fence.check, Delete(layout.deleted_path(each))] for each in gone])
+    forgotten = [Delete(layout.deleted_path(each)) for each in gone]
+    session.commit_all([[*fence.checks, each] for each in forgotten])
 
 
 def _may_have(folders: layout.Folders) -> Iterable[bool]:
     return (left != () for left in folders.values())
-
-
-def _contended(conflict: Conflict) -> Exception:
-    error = told(conflict)
-    if isinstance(error, KafkaError):
-        return error
-    message = f"others keep changing ZooKeeper's {conflict.operation.path}"
-    return KafkaError(ErrorCode.kafka_storage_error, message)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
+from drumlin.metadata.zookeeper.leadership import NO_EPOCH
 
 #: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
 _TRANSACTION_BYTES_MAX: Final = 700_000
@@ -36,51 +37,86 @@ class Replace(NamedTuple):
 
 
 class Delete(NamedTuple):
+    """Deletes a node, if it has this version."""
+
     path: str
+    version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Lets the transaction fail unless the node has this version."""
+    """Lets the transaction fail unless the node is there, and has this version."""
 
     path: str
-    version: int
+    version: int = ANY_VERSION
 
 
 Operation = Create | Replace | Delete | Check
 Transaction = Sequence[Operation]
 
 
-class Fence(NamedTuple):
+def broker_checks(node_id: int, epoch: int) -> tuple[Check, Check]:
+    """Let the transaction fail unless the broker is in this epoch, and is registered."""
+    return (
+        Check(own_layout.broker_epoch_path(node_id), epoch),
+        Check(layout.broker_path(node_id), 0),  # which is never replaced
+    )
+
+
+class BrokerFence(NamedTuple):
+    """The registration in which a broker writes; its epoch."""
+
+    node_id: int
+    epoch: int
+    is_registered: bool = True
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Whether it lasts."""
+        checks = broker_checks(self.node_id, self.epoch)
+        return checks if self.is_registered else checks[:1]
+
+
+class ControllerFence(NamedTuple):
     """The controller epoch in which we write, and the version that its node has while it lasts."""
 
     epoch: int
     version: int
 
     @property
-    def check(self) -> Check:
-        return Check(layout.CONTROLLER_EPOCH, self.version)
+    def checks(self) -> tuple[Check, ...]:
+        return (Check(layout.CONTROLLER_EPOCH, self.version),)
+
+
+Fence = BrokerFence | ControllerFence
+
+
+def none_at(path: str) -> tuple[Operation, Operation]:
+    """Let the transaction fail if there is such a node. It passes by those who watch for one."""
+    return Create(path), Delete(path)
 
 
 class NodeTooLarge(Exception):
     """ZooKeeper does not take as much in one node."""
 
 
-def transactions(operations: Iterable[Operation], check: Check) -> Iterator[list[Operation]]:
-    """The operations in as few transactions as may be, each of them fenced.
+def transactions(
+    operations: Iterable[Operation], first: Sequence[Operation]
+) -> Iterator[list[Operation]]:
+    """The operations in as few transactions as may be, `first` at the beginning of each of them.
 
     Raises:
         NodeTooLarge: one of them alone is too large.
     """
-    part: list[Operation] = [check]
+    part: list[Operation] = [*first]
     size = 0
     for each in operations:
         data_size = len(each.data) if isinstance(each, (Create, Replace)) else 0
         if data_size > _NODE_BYTES_MAX:
             raise NodeTooLarge(f"{each.path} would have {data_size} bytes")
         size += len(each.path) + data_size + _OPERATION_BYTES
-        if size > _TRANSACTION_BYTES_MAX and len(part) > 1:
+        if size > _TRANSACTION_BYTES_MAX and len(part) > len(first):
             yield part
-            part, size = [check], len(each.path) + data_size + _OPERATION_BYTES
+            part, size = [*first], len(each.path) + data_size + _OPERATION_BYTES
         part.append(each)
     yield part
 
@@ -88,6 +124,7 @@ def transactions(operations: Iterable[Operation], check: Check) -> Iterator[list
 def create_topic(
     topic: TopicState, configs: Mapping[str, str], epoch: int, *, has_configs: bool
 ) -> Iterator[Operation]:
+    """Create a topic; the configuration first, and the topic's node in the same transaction."""
     path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     data = layout.encode_configs(configs)
     yield Replace(path, data) if has_configs else Create(path, data)
@@ -111,12 +148,14 @@ def create_partitions(
     name: str, partitions: Iterable[PartitionState], epoch: int
 ) -> Iterator[Operation]:
     for each in partitions:
-        yield Create(layout.partition_path(name, each.index))
-        yield Create(layout.state_path(name, each.index), state_data(each, epoch))
+        if each.leader_epoch != NO_EPOCH:
+            yield Create(layout.partition_path(name, each.index))
+            yield Create(layout.state_path(name, each.index), state_data(each, epoch))
 
 
-def state_data(state: PartitionState, epoch: int) -> bytes:
-    return layout.encode_state(StateNode(state.leader, state.leader_epoch, state.isr), epoch)
+def state_data(state: PartitionState, controller_epoch: int) -> bytes:
+    node = StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch)
+    return layout.encode_state(node)
 
 
 def mark_deleted(topic: TopicState, own_id: int) -> Create:
@@ -132,5 +171,7 @@ def put_configs(
     """Replace a configuration whose node has this version, None if it has none; and tell others."""
     path, data = layout.config_path(resource), layout.encode_configs(configs)
     yield Create(path, data) if version is None else Replace(path, data, version)
+    if resource.type is ResourceType.TOPIC:
+        yield Check(layout.topic_path(resource.name))  # another broker may be deleting it
     change = layout.encode_config_change(resource)
     yield Create(layout.CONFIG_CHANGE_PREFIX, change, is_sequence=True)

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drumlin.metadata.mutations import Listeners, Locks
+from drumlin.metadata.zookeeper.partition_states import PartitionStates
+from drumlin.metadata.zookeeper.states import Writer
 
 if TYPE_CHECKING:
+    from drumlin.config.broker import BrokerConfig
     from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.zookeeper.commits import Commits
+    from drumlin.metadata.zookeeper.controllership import Controllership
     from drumlin.metadata.zookeeper.deletions import Deletions
-    from drumlin.metadata.zookeeper.office import Office
+    from drumlin.metadata.zookeeper.operations import BrokerFence
+    from drumlin.metadata.zookeeper.registration import Registration
 
 _log = logging.getLogger(__name__)
 
@@ -21,13 +26,27 @@ _log = logging.getLogger(__name__)
 class Parts:
     """One of each."""
 
+    config: BrokerConfig
     image: ClusterImage
     commits: Commits
-    office: Office
+    registration: Registration
+    controllership: Controllership
     deletions: Deletions
     locks: Locks = field(default_factory=Locks)
     listeners: Listeners = field(default_factory=Listeners)
+    states: PartitionStates = field(init=False)
     _problems: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.states = PartitionStates(self.image, self.listeners)
+
+    def writer(self, fence: BrokerFence | None = None) -> Writer:
+        """Who writes states for this broker, which is not asked whether it is the controller.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER: it is not registered.
+        """
+        return Writer(fence or self.registration.held(), self.controllership.epoch)
 
     def say(self, problem: str) -> None:
         """Tell the operator of something in ZooKeeper that is not as it should be: once."""

@@ -12,8 +12,10 @@ from uuid import UUID
 from drumlin.config.topic import parse_overrides
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.layout import Folders, StateNode, UnreadableNode
-from drumlin.metadata.zookeeper.leadership import known_state
+from drumlin.metadata.zookeeper.layout import Folders, StateNode
+from drumlin.metadata.zookeeper.leadership import never_led
+from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.states import known_state
 from drumlin.storage.partition_metadata import decode_uuid
 from drumlin.wire.errors import KafkaError
 
@@ -35,17 +37,19 @@ class SeenTopic(NamedTuple):
 
 
 class SeenTopics(NamedTuple):
-    """Topics that differ from what is known, those that have no node, and unreadable nodes."""
+    """Topics as they are stored, those that have no node, and what is wrong with nodes."""
 
-    different: list[SeenTopic]
+    found: list[SeenTopic]
     missing: list[str]
     problems: list[str]
 
 
 def read_topics(
-    session: Session, names: Sequence[str], known: Mapping[str, TopicState]
+    session: Session, names: Sequence[str], known: Mapping[str, TopicState], *, is_all: bool
 ) -> SeenTopics:
     """Look at these topics, and watch those that have a node.
+
+    Found are all of them, or those that are not as they are known.
 
     Raises:
         ZooKeeperFailure: ZooKeeper is away, or does not let us.
@@ -62,20 +66,20 @@ def read_topics(
         except UnreadableNode as error:
             seen.problems.append(str(error))
             continue
-        if not _is_same(topic, known.get(name)):
+        if is_all or not _is_same(topic, known.get(name)):
             found.append((name, topic, node.version))
     places = [(name, index) for name, topic, _ in found for index in range(len(topic.replicas))]
     states = _read_states(session, places)
     for name, topic, version in found:
         try:
             partitions = tuple(
-                known_state(index, replicas, _state(states, name, index))
+                _state(states, name, index, replicas)
                 for index, replicas in enumerate(topic.replicas)
             )
         except UnreadableNode as error:
             seen.problems.append(str(error))
         else:
-            seen.different.append(SeenTopic(name, topic.topic_id, partitions, version))
+            seen.found.append(SeenTopic(name, topic.topic_id, partitions, version))
     return seen
 
 
@@ -87,25 +91,27 @@ def _is_same(node: layout.TopicNode, known: TopicState | None) -> bool:
     )
 
 
-_States = Mapping[tuple[str, int], StateNode | UnreadableNode | None]
+_States = Mapping[tuple[str, int], tuple[StateNode, int] | UnreadableNode | None]
 
 
 def _read_states(session: Session, places: Sequence[tuple[str, int]]) -> _States:
     paths = [layout.state_path(*place) for place in places]
-    found: dict[tuple[str, int], StateNode | UnreadableNode | None] = {}
+    found: dict[tuple[str, int], tuple[StateNode, int] | UnreadableNode | None] = {}
     for place, path, node in zip(places, paths, session.read(paths), strict=True):
         try:
-            found[place] = None if node is None else layout.decode_state(path, node.data)
+            found[place] = None
+            if node is not None:
+                found[place] = layout.decode_state(path, node.data), node.version
         except UnreadableNode as error:
             found[place] = error
     return found
 
 
-def _state(states: _States, name: str, index: int) -> StateNode | None:
+def _state(states: _States, name: str, index: int, replicas: tuple[int, ...]) -> PartitionState:
     state = states[name, index]
     if isinstance(state, UnreadableNode):
         raise state
-    return state
+    return never_led(index, replicas) if state is None else known_state(index, replicas, *state)
 
 
 def config_names(session: Session) -> list[Resource]:

@@ -190,6 +190,15 @@ class Session:
         except exceptions.KazooException as error:
             raise _refused(path, error) from error
 
+    def sync(self) -> None:
+        """Have all that was asked for before be seen by what is read from now on, or not be done.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        self._await_connection()
+        self._get(self._client.sync_async("/"), "/")
+
     # -- writing -----------------------------------------------------------------------------
 
     def create_all(self, paths: Iterable[str]) -> None:
@@ -263,8 +272,8 @@ def _add(request: TransactionRequest, operation: Operation) -> None:
             request.create(path, data, ephemeral=is_ephemeral, sequence=is_sequence)
         case Replace(path, data, version):
             request.set_data(path, data, version)
-        case Delete(path):
-            request.delete(path)
+        case Delete(path, version):
+            request.delete(path, version)
         case Check(path, version):
             request.check(path, version)
 

@@ -1,115 +1,284 @@
-"""Writing the states of partitions: by compare-and-set, in the controller's epoch. Blocking."""
+"""Writing the states of partitions: by compare-and-set, with news for the other brokers. Blocking.
+
+Many partitions share a transaction. One of which the state has changed meanwhile costs the others a
+second attempt, no more. An answer that was lost is made up for by reading again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
+from uuid import UUID
 
-from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.leadership import NO_EPOCH, known_state
-from drumlin.metadata.zookeeper.operations import Check, Create, Replace, state_data
+from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
+from drumlin.metadata.zookeeper import layout, own_layout
+from drumlin.metadata.zookeeper.brokers import read_brokers
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.metadata.zookeeper.errors import as_kafka_error
+from drumlin.metadata.zookeeper.leadership import NO_EPOCH
+from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.operations import (
+    ControllerFence,
+    Create,
+    Replace,
+    broker_checks,
+    state_data,
+)
+from drumlin.metadata.zookeeper.own_layout import ChangedState
 from drumlin.metadata.zookeeper.session import Conflict
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.operations import Fence, Operation
     from drumlin.metadata.zookeeper.session import Node, Session
 
-_ATTEMPTS: Final = 5
+#: Partitions in one transaction, attempt by attempt.
+_TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
 
 
 class Place(NamedTuple):
     """A partition, and its state as it is known here."""
 
+    topic_id: UUID
     topic: str
     known: PartitionState
 
+    @property
+    def partition(self) -> PartitionId:
+        return PartitionId(self.topic_id, self.known.index)
 
-#: What is to be stored, decided on what is. It may be the same.
-Decision = Callable[[PartitionState], PartitionState]
+
+#: What is to be stored, decided on what is, and on the epochs of the brokers that are alive: it may
+#: be the same. It may raise a `KafkaError`.
+Decision = Callable[[Place, PartitionState, Mapping[int, int]], PartitionState]
+
+
+class Writer(NamedTuple):
+    """Who writes, and the controller epoch that stands in states that were not there before."""
+
+    fence: Fence
+    controller_epoch: int
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """What has become of partitions. Those of topics that are gone are in neither."""
+
+    #: The states that are stored now.
+    stored: dict[PartitionId, PartitionState] = field(default_factory=dict)
+    #: Why one is not as it was to be; `stored` may have it.
+    errors: dict[PartitionId, KafkaError] = field(default_factory=dict)
+    #: One of these, if trying again may help.
+    failure: KafkaError | None = None
 
 
 def rewrite_states(
-    session: Session, places: Sequence[Place], decide: Decision, fence: Fence
-) -> dict[Place, PartitionState]:
-    """Have the states be what is decided; those that are stored then, but for deleted topics.
+    session: Session, places: Iterable[Place], decide: Decision, writer: Writer
+) -> Rewritten:
+    """Have the states be what is decided. Where a node for one is missing, what is known counts.
 
-    Where a node for the state is missing, what is known counts.
-
-    Raises:
-        UnreadableNode: one is not a state.
-        Conflict: we are not the controller, or others keep changing one.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us; some may be written.
+    A new leader, and who comes into an ISR, is alive in the epoch that was decided on.
     """
-    stored: dict[Place, PartitionState] = {}
-    left, conflict = list(places), None
-    for _ in range(_ATTEMPTS):
-        wanted = _decide(session, left, decide, fence)
-        outcomes = session.commit_all([operations for _, operations in wanted.values()])
-        left = []
-        for (place, (state, _)), outcome in zip(wanted.items(), outcomes, strict=True):
+    rewriting = _Rewriting(session, places, decide, writer)
+    rewriting.run()
+    return rewriting.done
+
+
+class _Change(NamedTuple):
+    place: Place
+    after: PartitionState
+    operations: list[Operation]
+    relies_on: frozenset[int]
+
+
+class _Rewriting:
+    """Attempts, until nothing is left to do."""
+
+    def __init__(
+        self, session: Session, places: Iterable[Place], decide: Decision, writer: Writer
+    ) -> None:
+        self.done = Rewritten()
+        self._session = session
+        self._decide = decide
+        self._writer = writer
+        self._left = {each.partition: each for each in places}
+        self._epochs: Mapping[int, int] = {}
+
+    def run(self) -> None:
+        failure: Exception | None = None
+        try:
+            for together in _TOGETHER:
+                if failure is not None:
+                    self._session.sync()
+                self._epochs = read_brokers(self._session).epochs
+                failure = self._commit(self._changes(), together)
+                if failure is None:
+                    return
+        except ZooKeeperFailure as error:
+            failure = error
+        assert failure is not None
+        self.done.failure = as_kafka_error(failure)
+        self.done.errors.update(dict.fromkeys(self._left, self.done.failure))
+
+    def _commit(self, changes: Sequence[_Change], together: int) -> Exception | None:
+        """Why something is left."""
+        failure = None
+        parts = [changes[at : at + together] for at in range(0, len(changes), together)]
+        outcomes = self._session.commit_all([self._transaction(each) for each in parts])
+        for part, outcome in zip(parts, outcomes, strict=True):
             if outcome is None:
-                stored[place] = state
-            elif isinstance(outcome, Conflict) and not isinstance(outcome.operation, Check):
-                left.append(place)
-                conflict = outcome
+                for each in part:
+                    self._end(each.place.partition, each.after)
             else:
-                raise outcome
-        if not left:
-            return stored
-    topics = session.read([layout.topic_path(each.topic) for each in left])
-    if conflict is not None and any(node is not None for node in topics):
-        raise conflict
-    return stored
+                failure = outcome
+                if isinstance(outcome, Conflict) and outcome.operation in self._writer.fence.checks:
+                    self._refuse([each.place for each in part], as_kafka_error(outcome))
+        return failure if self._left else None
 
-
-def _decide(
-    session: Session, places: Sequence[Place], decide: Decision, fence: Fence
-) -> dict[Place, tuple[PartitionState, list[Operation]]]:
-    nodes = session.read([layout.state_path(each.topic, each.known.index) for each in places])
-    wanted: dict[Place, tuple[PartitionState, list[Operation]]] = {}
-    new: list[Place] = []
-    for place, node in zip(places, nodes, strict=True):
-        before = _state(place, node)
-        state = decide(before)
-        operations: list[Operation] = [fence.check]
-        if state != before or (node is None and state.leader_epoch != NO_EPOCH):
-            path = layout.state_path(place.topic, place.known.index)
-            data = state_data(state, fence.epoch)
-            operations.append(
-                Create(path, data) if node is None else Replace(path, data, node.version)
-            )
-            if node is None:
-                new.append(place)
-        wanted[place] = state, operations
-    for place, parents in zip(new, _missing_parents(session, new), strict=True):
-        wanted[place][1][1:1] = parents
-    return wanted
-
-
-def _missing_parents(session: Session, places: Sequence[Place]) -> list[list[Create]]:
-    """What must be created above new states. Never the topic itself, which may be deleted."""
-    paths = [
-        path
-        for each in places
-        for path in (
-            layout.partitions_path(each.topic),
-            layout.partition_path(each.topic, each.known.index),
+    def _transaction(self, changes: Sequence[_Change]) -> list[Operation]:
+        relied_on = sorted(frozenset().union(*(each.relies_on for each in changes)))
+        checks = [check for each in relied_on for check in broker_checks(each, self._epochs[each])]
+        news = own_layout.encode_state_news(
+            (each.place.partition, _changed(each.after)) for each in changes
         )
-    ]
-    created = [
-        Create(path) if node is None else None
-        for path, node in zip(paths, session.read(paths), strict=True)
-    ]
-    return [
-        [each for each in pair if each is not None]
-        for pair in zip(created[::2], created[1::2], strict=True)
-    ]
+        return [
+            *dict.fromkeys([*self._writer.fence.checks, *checks]),
+            *(operation for each in changes for operation in each.operations),
+            Create(own_layout.STATE_NEWS_PREFIX, news, is_sequence=True),
+        ]
+
+    # -- deciding ----------------------------------------------------------------------------
+
+    def _changes(self) -> list[_Change]:
+        """What is to be written of what is left; nothing is left of the others."""
+        places = self._still_there()
+        nodes = self._session.read([layout.state_path(*_at(each)) for each in places])
+        changes, new = [], []
+        for place, node in zip(places, nodes, strict=True):
+            change = self._change(place, node)
+            if change is not None:
+                changes.append(change)
+                if node is None:
+                    new.append(change)
+        for change, parents in zip(new, self._missing_parents(new), strict=True):
+            change.operations[:0] = parents
+        return changes
+
+    def _still_there(self) -> list[Place]:
+        """Partitions of which the topic has not gone, with the replicas that are stored."""
+        topics = list(dict.fromkeys(each.topic for each in self._left.values()))
+        paths = [layout.topic_path(each) for each in topics]
+        found: dict[str, layout.TopicNode | UnreadableNode | None] = {}
+        for topic, path, node in zip(topics, paths, self._session.read(paths), strict=True):
+            try:
+                found[topic] = None if node is None else layout.decode_topic(path, node.data)
+            except UnreadableNode as error:
+                found[topic] = error
+        places = []
+        for place in list(self._left.values()):
+            topic_node, index = found[place.topic], place.known.index
+            if isinstance(topic_node, UnreadableNode):
+                self._refuse([place], as_kafka_error(topic_node))
+            elif (
+                topic_node is not None
+                and topic_node.topic_id == place.topic_id
+                and index < len(topic_node.replicas)
+            ):
+                known = replace(place.known, replicas=topic_node.replicas[index])
+                places.append(place._replace(known=known))
+            else:
+                del self._left[place.partition]
+        return places
+
+    def _change(self, place: Place, node: Node | None) -> _Change | None:
+        path = layout.state_path(*_at(place))
+        before, controller_epoch = place.known, self._writer.controller_epoch
+        try:
+            if node is not None:
+                stored = layout.decode_state(path, node.data)
+                before = known_state(place.known.index, place.known.replicas, stored, node.version)
+                if not isinstance(self._writer.fence, ControllerFence):
+                    controller_epoch = stored.controller_epoch
+            after = self._decide(place, before, self._epochs)
+        except UnreadableNode as error:
+            self._refuse([place], as_kafka_error(error))
+            return None
+        except KafkaError as error:
+            if node is not None:
+                self.done.stored[place.partition] = before
+            self._refuse([place], error)
+            return None
+        if node is None and after.leader_epoch != NO_EPOCH:
+            return self._create(place, before, after, controller_epoch)
+        if node is None or after == before:
+            self._end(place.partition, after)
+            return None
+        after = replace(after, partition_epoch=node.version + 1)
+        data = state_data(after, controller_epoch)
+        return _Change(place, after, [Replace(path, data, node.version)], _relies_on(before, after))
+
+    def _create(
+        self, place: Place, before: PartitionState, after: PartitionState, controller_epoch: int
+    ) -> _Change:
+        """A state without a node; if it had one, it must look later than that did."""
+        if before.partition_epoch >= 0 and after.leader_epoch == before.leader_epoch:
+            after = replace(after, leader_epoch=after.leader_epoch + 1)
+        after = replace(after, partition_epoch=0)
+        path = layout.state_path(*_at(place))
+        return _Change(
+            place, after, [Create(path, state_data(after, controller_epoch))], frozenset()
+        )
+
+    def _missing_parents(self, new: Sequence[_Change]) -> list[list[Create]]:
+        """What must be created above new states. Never the topic, which may be deleted."""
+        paths = [
+            path
+            for each in new
+            for path in (
+                layout.partitions_path(each.place.topic),
+                layout.partition_path(*_at(each.place)),
+            )
+        ]
+        missing = {
+            path
+            for path, node in zip(paths, self._session.read(paths), strict=True)
+            if node is None
+        }
+        created: list[list[Create]] = []
+        for pair in zip(paths[::2], paths[1::2], strict=True):
+            created.append([Create(path) for path in pair if path in missing])
+            missing.difference_update(pair)  # the first transaction makes what they share
+        return created
+
+    def _end(self, partition: PartitionId, state: PartitionState) -> None:
+        self.done.stored[partition] = state
+        del self._left[partition]
+
+    def _refuse(self, places: Iterable[Place], error: KafkaError) -> None:
+        for each in places:
+            self.done.errors[each.partition] = error
+            del self._left[each.partition]
 
 
-def _state(place: Place, node: Node | None) -> PartitionState:
-    known = place.known
-    if node is None:
-        return known
-    stored = layout.decode_state(layout.state_path(place.topic, known.index), node.data)
-    return known_state(known.index, known.replicas, stored)
+def known_state(
+    index: int, replicas: tuple[int, ...], node: layout.StateNode, version: int
+) -> PartitionState:
+    """A partition as its nodes say."""
+    return PartitionState(index, node.leader, node.leader_epoch, replicas, node.isr, version)
+
+
+def _at(place: Place) -> tuple[str, int]:
+    return place.topic, place.known.index
+
+
+def _relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
+    """Brokers that must be what they are taken for: they may lead, or be in sync, from now on."""
+    added = set(after.isr) - set(before.isr)
+    if after.leader not in (before.leader, NO_LEADER):
+        added.add(after.leader)
+    return frozenset(added)
+
+
+def _changed(state: PartitionState) -> ChangedState:
+    return ChangedState(state.leader, state.leader_epoch, state.isr, state.partition_epoch)

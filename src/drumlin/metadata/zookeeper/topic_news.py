@@ -1,4 +1,4 @@
-"""Topics as others have changed them: taken into the image, led, and reported.
+"""Topics as others have changed them: taken into the image, and told.
 
 A topic of which the node is gone counts as deleted only if that was noted: else it is served on as
 it was, as its records are not ours to remove.
@@ -6,30 +6,27 @@ it was, as its records are not ours to remove.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
 from drumlin.metadata.changes import PartitionsAdded, TopicCreated, TopicDeleted
-from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.image import PartitionId, Resource, ResourceType, TopicState
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.layout import Folders
-from drumlin.metadata.zookeeper.leadership import NO_EPOCH, settled
 from drumlin.metadata.zookeeper.operations import Replace
 from drumlin.metadata.zookeeper.reading import SeenTopic, read_configs, read_deleted, read_topics
 from drumlin.metadata.zookeeper.session import Conflict
-from drumlin.metadata.zookeeper.states import Place, rewrite_states
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from drumlin.metadata.zookeeper.operations import Fence
+    from drumlin.metadata.zookeeper.leaders import Leaders
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.session import Session
 
@@ -39,8 +36,9 @@ _TOGETHER: Final = 500
 class TopicNews:
     """Looks at topics, in the turn of whoever follows ZooKeeper."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, leaders: Leaders) -> None:
         self._parts = parts
+        self._leaders = leaders
         self._image = parts.image
         self._run = parts.commits.run
         self._watched: set[str] = set()
@@ -50,11 +48,16 @@ class TopicNews:
         self._watched.clear()
 
     async def look(
-        self, unreadable: Iterable[str] = (), configured: frozenset[str] = frozenset()
+        self,
+        unreadable: Iterable[str] = (),
+        configured: frozenset[str] = frozenset(),
+        *,
+        is_all: bool = False,
     ) -> None:
-        """Look for topics that are new, or gone. Those whose configuration is `unreadable` wait.
+        """Look for topics that are new, or gone; and at all states of partitions if `is_all`.
 
-        The image has the configurations of those that are `configured` already.
+        Topics whose configuration is `unreadable` wait. The image has the configurations of those
+        that are `configured` already.
 
         Raises:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
@@ -66,32 +69,40 @@ class TopicNews:
             if not layout.is_topic_name(name):
                 path = layout.topic_path(name)
                 self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
-            elif name not in self._watched and name not in passed_over:
+            elif (is_all or name not in self._watched) and name not in passed_over:
                 wanted.append(name)
             await pace.give_way()
-        await self.look_at(wanted, configured)
+        await self.look_at(wanted, configured, is_all=is_all)
         for name in known:
             if name not in there:
                 await self._miss(name)
             await pace.give_way()
 
-    async def look_at(self, names: Sequence[str], configured: frozenset[str] = frozenset()) -> None:
+    async def look_at(
+        self,
+        names: Sequence[str],
+        configured: frozenset[str] = frozenset(),
+        *,
+        is_all: bool = False,
+    ) -> None:
         """Look at these topics, which are new, or have changed."""
-        pace = Pace()
+        pace, settled_later = Pace(), []
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
             topics = self._image.topics
             known = {name: topics[name] for name in some if name in topics}
-            seen = await self._run(read_topics, some, known)
+            settled_later += [each.topic_id for each in known.values()]
+            seen = await self._run(partial(read_topics, is_all=is_all), some, known)
             self._watched.update(some)
             self._watched.difference_update(seen.missing)
             for problem in seen.problems:
                 self._parts.say(problem)
-            for each in seen.different:
+            for each in seen.found:
                 await self._take(each, has_configs=each.name in configured)
                 await pace.give_way()
             for name in seen.missing:
                 await self._miss(name)
+        await self._leaders.settle(settled_later)
 
     async def _take(self, seen: SeenTopic, *, has_configs: bool) -> None:
         resource = Resource(ResourceType.TOPIC, seen.name)
@@ -113,11 +124,11 @@ class TopicNews:
             topic_id = seen.topic_id or await self._give_id(seen)
             if topic_id is None:
                 return
-            partitions = await self._settle(seen.name, seen.partitions)
+            partitions = await self._leaders.of_new(topic_id, seen.name, seen.partitions)
             topic = TopicState(seen.name, topic_id, partitions)
             self._image.put_topic(topic)
             configs = self._image.configs(resource)
-            await self._parts.listeners.report(TopicCreated(topic, configs))
+            self._parts.listeners.tell(TopicCreated(topic, configs))
 
     def _is_of_another(self, seen: SeenTopic) -> bool:
         """Whether the id is another topic's: to delete the one would delete both."""
@@ -132,14 +143,17 @@ class TopicNews:
         return True
 
     async def _take_partitions(self, known: TopicState, seen: SeenTopic) -> None:
-        added = seen.partitions[len(known.partitions) :]
+        count = len(known.partitions)
+        before = {PartitionId(known.topic_id, each.index): each for each in seen.partitions[:count]}
+        await self._parts.states.take(before)
+        added = seen.partitions[count:]
         if not added:
-            return  # we have added some since we have looked
-        added = await self._settle(seen.name, added)
-        current = self._image.topics[seen.name]  # its leader epochs may have advanced meanwhile
+            return  # or we have added some since we have looked
+        added = await self._leaders.of_new(known.topic_id, seen.name, added)
+        current = self._image.topics[seen.name]  # its states may have changed meanwhile
         topic = replace(current, partitions=current.partitions + added)
         self._image.put_topic(topic)
-        await self._parts.listeners.report(PartitionsAdded(topic, added))
+        self._parts.listeners.tell(PartitionsAdded(topic, added))
 
     async def _read_configs(self, resource: Resource) -> bool:
         found, problems = await self._run(read_configs, [resource])
@@ -150,11 +164,11 @@ class TopicNews:
         return not problems
 
     async def _give_id(self, seen: SeenTopic) -> UUID | None:
-        """Give an id to a topic that an old tool made without one; None: not now."""
-        fence = self._parts.office.fence
+        """As the controller, give an id to a topic that an old tool made without one."""
+        fence = self._parts.controllership.fence
         self._watched.discard(seen.name)
         if fence is None:
-            return None  # it is looked at again once we are the controller
+            return None  # it is looked at again once it has one, or we are the controller
         topic_id = uuid4()
         data = layout.encode_topic(topic_id, seen.replicas)
         try:
@@ -185,81 +199,16 @@ class TopicNews:
                 "and its records stay"
             )
             return False
-        await self.follow_deletion(topic, deleted[topic.topic_id])
+        self.follow_deletion(topic, deleted[topic.topic_id])
         return True
 
-    async def follow_deletion(self, topic: TopicState, folders: Folders) -> None:
-        """Forget a topic that was deleted. Its lock is held."""
+    def follow_deletion(self, topic: TopicState, folders: Folders) -> Awaitable[None]:
+        """Forget a topic that was deleted; what is awaited has been told then. Its lock is held."""
         self._parts.deletions.add(topic.topic_id, folders)
         self._watched.discard(topic.name)
-        self._image.remove_topic(self._image.topics[topic.name])
-        await self._parts.listeners.report(TopicDeleted(topic))
-
-    # -- leaders -------------------------------------------------------------------------------
-
-    async def settle_all(self) -> None:
-        """Give a leader to every partition that can have one, once we are the controller.
-
-        Raises:
-            ZooKeeperFailure: ZooKeeper is away, or does not let us.
-        """
-        fence = self._parts.office.held()
-        alive, pace = frozenset(self._image.brokers), Pace()
-        places: list[Place] = []
-        for topic in list(self._image.topics.values()):
-            places += await _unsettled(topic.name, topic.partitions, alive, pace)
-        await self.rewrite(places, fence, is_alive=alive)
-
-    async def rewrite(
-        self, places: Sequence[Place], fence: Fence, *, is_alive: frozenset[int] | None = None
-    ) -> None:
-        """Settle these partitions; or begin a new leader epoch, where no brokers are given."""
-        decide = _next_epoch if is_alive is None else partial(settled, alive=is_alive)
-        left, pace = iter(places), Pace()
-        while some := list(islice(left, _TOGETHER)):
-            by_topic: dict[str, dict[int, PartitionState]] = {}
-            for place, state in (await self._run(rewrite_states, some, decide, fence)).items():
-                by_topic.setdefault(place.topic, {})[place.known.index] = state
-            for name, states in by_topic.items():
-                topic = self._image.topics.get(name)
-                if topic is not None:
-                    self._image.put_topic(_with_states(topic, states))
-                await pace.give_way()
-
-    async def _settle(
-        self, name: str, partitions: tuple[PartitionState, ...]
-    ) -> tuple[PartitionState, ...]:
-        """Partitions that are new here, with leaders if we are the controller."""
-        fence, alive = self._parts.office.fence, frozenset(self._image.brokers)
-        places = await _unsettled(name, partitions, alive, Pace())
-        if fence is None or not places:
-            return partitions
-        decide = partial(settled, alive=alive)
-        stored = await self._run(rewrite_states, places, decide, fence)
-        return tuple(stored.get(Place(name, each), each) for each in partitions)
-
-
-async def _unsettled(
-    name: str, partitions: Sequence[PartitionState], alive: frozenset[int], pace: Pace
-) -> list[Place]:
-    """The partitions that should be led otherwise."""
-    places = []
-    for each in partitions:
-        if settled(each, alive) != each:
-            places.append(Place(name, each))
-        await pace.give_way()
-    return places
-
-
-def _next_epoch(state: PartitionState) -> PartitionState:
-    if state.leader_epoch == NO_EPOCH:
-        return state
-    return replace(state, leader_epoch=state.leader_epoch + 1)
-
-
-def _with_states(topic: TopicState, states: dict[int, PartitionState]) -> TopicState:
-    partitions = tuple(states.get(each.index, each) for each in topic.partitions)
-    return replace(topic, partitions=partitions)
+        topic = self._image.topics[topic.name]
+        self._image.remove_topic(topic)
+        return self._parts.listeners.tell(TopicDeleted(topic))
 
 
 def _read_one(session: Session, path: str) -> list[object]:

@@ -1,0 +1,140 @@
+"""What the controller does for partitions: gives them leaders that are in sync and alive.
+
+It is done whenever brokers come or go, and whenever a state is seen that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from drumlin.config.topic import log_config
+from drumlin.metadata.image import PartitionState
+from drumlin.metadata.zookeeper.leadership import is_unclean, settled
+from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer, rewrite_states
+from drumlin.turns import Pace
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import PartitionId
+    from drumlin.metadata.zookeeper.operations import ControllerFence
+    from drumlin.metadata.zookeeper.parts import Parts
+
+_log = logging.getLogger(__name__)
+
+#: Partitions that are asked for at once: other requests have their turn in between.
+_TOGETHER: Final = 1000
+
+
+class Leaders:
+    """Of the store of one broker, which is the controller or not."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._image = parts.image
+
+    async def settle_all(self) -> None:
+        """Settle all partitions that are not as they should be, if we are the controller.
+
+        Raises:
+            KafkaError: it has to be tried again.
+        """
+        await self.settle(list(self._image.topics_by_id))
+
+    async def settle(self, topic_ids: Iterable[UUID]) -> None:
+        """The same, for some topics.
+
+        Raises:
+            KafkaError: it has to be tried again.
+        """
+        fence, pace = self._parts.controllership.fence, Pace()
+        if fence is None:
+            return
+        places: list[Place] = []
+        for topic_id in topic_ids:
+            topic = self._image.topics_by_id.get(topic_id)
+            if topic is not None:
+                await self._add_unsettled(places, topic_id, topic.name, topic.partitions, pace)
+        written = await self._write(places, fence)
+        await self._parts.states.take(written.stored)
+        if written.failure is not None:
+            raise written.failure
+
+    async def of_new(
+        self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
+    ) -> tuple[PartitionState, ...]:
+        """Partitions that are not in the image yet, settled if we are the controller."""
+        fence = self._parts.controllership.fence
+        places: list[Place] = []
+        if fence is None:
+            return partitions
+        await self._add_unsettled(places, topic_id, name, partitions, Pace())
+        stored = (await self._write(places, fence)).stored
+        return tuple(stored.get(Place(topic_id, name, each).partition, each) for each in partitions)
+
+    async def _add_unsettled(
+        self,
+        places: list[Place],
+        topic_id: UUID,
+        name: str,
+        partitions: Sequence[PartitionState],
+        pace: Pace,
+    ) -> None:
+        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(name)
+        for each in partitions:
+            if settled(each, alive, may_be_unclean=may_be_unclean) is not each:
+                places.append(Place(topic_id, name, each))
+            await pace.give_way()
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        defaults = self._parts.config.topic_defaults()
+        configs = log_config(self._image.topic_configs(topic), defaults)
+        return configs.unclean_leader_election_enable
+
+    async def _write(self, places: Sequence[Place], fence: ControllerFence) -> Rewritten:
+        """Settle these places, as they are by then."""
+        unclean = frozenset(
+            name for name in {each.topic for each in places} if self._may_be_unclean(name)
+        )
+        deserted: dict[PartitionId, PartitionState] = {}
+
+        def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            wanted = settled(state, alive, may_be_unclean=place.topic in unclean)
+            if is_unclean(state, wanted):
+                deserted[place.partition] = state
+            return wanted
+
+        whole, left = Rewritten(), iter(places)
+        while some := list(islice(left, _TOGETHER)):
+            writer = Writer(fence, fence.epoch)
+            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
+            whole.stored.update(part.stored)
+            whole.errors.update(part.errors)
+            whole.failure = whole.failure or part.failure
+        self._tell(places, whole, deserted)
+        return whole
+
+    def _tell(
+        self,
+        places: Sequence[Place],
+        written: Rewritten,
+        deserted: Mapping[PartitionId, PartitionState],
+    ) -> None:
+        if places:
+            _log.info("leaders and in-sync replicas of %d partitions were looked at", len(places))
+        for place in places:
+            before, after = deserted.get(place.partition), written.stored.get(place.partition)
+            if before is not None and after is not None and after.leader not in before.isr:
+                _log.error(
+                    "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as "
+                    "unclean.leader.election.enable says: acknowledged records may be lost",
+                    place.topic,
+                    place.known.index,
+                    list(before.isr),
+                    after.leader,
+                )
+        for error in written.errors.values():
+            if error is not written.failure:
+                self._parts.say(str(error))

@@ -1,0 +1,181 @@
+"""Changes of states that a broker makes itself: as a leader, or as a replica.
+
+They are decided on what is stored, and made as long as the broker is registered in its epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.isr_wishes import check_wish, is_granted
+from drumlin.metadata.store import IsrWish
+from drumlin.metadata.zookeeper.leadership import (
+    handed_over,
+    in_next_epoch,
+    without_unclean,
+)
+from drumlin.metadata.zookeeper.states import Place, Rewritten, rewrite_states
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import TopicState
+    from drumlin.metadata.zookeeper.operations import BrokerFence
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.states import Decision
+
+#: Partitions that are asked for at once: other requests have their turn in between.
+_TOGETHER: Final = 1000
+
+
+class OwnStates:
+    """Of the broker of one store."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._image = parts.image
+        self._node_id = parts.config.node_id
+
+    # -- as the leader -----------------------------------------------------------------------
+
+    async def alter_isrs(
+        self, wishes: Mapping[PartitionId, IsrWish]
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """See `store.MetadataStore.alter_isrs`."""
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        places, pace = [], Pace()
+        for partition in wishes:
+            place = self._place(partition)
+            if place is None:
+                outcomes[partition] = KafkaError(ErrorCode.unknown_topic_id)
+            else:
+                places.append(place)
+            await pace.give_way()
+
+        def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            wish = wishes[place.partition]
+            if is_granted(wish, state, self._node_id):
+                return state
+            check_wish(wish, state, self._node_id, alive)
+            return replace(state, isr=tuple(node_id for node_id, _ in wish.isr))
+
+        written = await self._rewrite(places, decide)
+        await asyncio.gather(*await self._parts.states.take(written.stored))
+        for place in places:
+            partition = place.partition
+            error, state = written.errors.get(partition), written.stored.get(partition)
+            outcomes[partition] = error or state or KafkaError(ErrorCode.unknown_topic_id)
+            await pace.give_way()
+        return outcomes
+
+    async def advance_all(self) -> None:
+        """Begin a new leader epoch wherever this broker leads."""
+        await self._advance(await self._places(lambda each: each.leader == self._node_id))
+
+    async def advance(self, partitions: Collection[PartitionId]) -> None:
+        """Begin a new leader epoch in these partitions, where this broker leads them."""
+        found = [self._place(each) for each in partitions]
+        await self._advance([each for each in found if each is not None])
+
+    async def _advance(self, places: Sequence[Place]) -> None:
+        def decide(_place: Place, state: PartitionState, _: Mapping[int, int]) -> PartitionState:
+            return in_next_epoch(state, self._node_id)
+
+        written = await self._rewrite(places, decide)
+        led = {
+            partition: state
+            for partition, state in written.stored.items()
+            if state.leader == self._node_id  # of others there is news, which is told
+        }
+        await self._parts.states.take(led, is_told=False)
+        for error in written.errors.values():
+            raise error
+
+    async def complete(self, topic: TopicState) -> None:
+        """Write the states that are missing of these partitions: they were too many at once.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        places = list(_places_of(topic, lambda _: True))
+        written = await self._rewrite(places, lambda _place, state, _alive: state)
+        await self._parts.states.take(written.stored)
+        for error in written.errors.values():
+            raise error
+
+    # -- as a replica ------------------------------------------------------------------------
+
+    async def leave_unclean(self, fence: BrokerFence) -> None:
+        """Before it registers: leave every ISR of which this broker is not the last member.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
+        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            return without_unclean(state, self._node_id, alive)
+
+        # Not only where the ISR is known to have it: it may have come in since that was read.
+        places = await self._places(lambda each: self._node_id in each.replicas)
+        await self._rewrite_told(places, decide, fence)
+
+    async def hand_over(self, fence: BrokerFence) -> None:
+        """See `store.MetadataStore.hand_over`; in an epoch of which no other broker knows."""
+
+        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            return handed_over(state, self._node_id, alive)
+
+        places = await self._places(lambda each: self._node_id in each.replicas)
+        await self._rewrite_told(places, decide, fence)
+
+    async def _rewrite_told(
+        self, places: Sequence[Place], decide: Decision, fence: BrokerFence
+    ) -> None:
+        written = await self._rewrite(places, decide, fence)
+        await asyncio.gather(*await self._parts.states.take(written.stored))
+        if written.failure is not None:
+            raise written.failure
+        for error in written.errors.values():
+            self._parts.say(str(error))
+
+    # -- partitions --------------------------------------------------------------------------
+
+    def _place(self, partition: PartitionId) -> Place | None:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.partition)
+        if topic is None or state is None:
+            return None
+        return Place(topic.topic_id, topic.name, state)
+
+    async def _places(self, is_wanted: Callable[[PartitionState], bool]) -> list[Place]:
+        places, pace = [], Pace()
+        for topic in list(self._image.topics.values()):
+            places += list(_places_of(topic, is_wanted))
+            await pace.give_way()
+        return places
+
+    async def _rewrite(
+        self, places: Sequence[Place], decide: Decision, fence: BrokerFence | None = None
+    ) -> Rewritten:
+        whole, left = Rewritten(), iter(places)
+        while some := list(islice(left, _TOGETHER)):
+            try:
+                writer = self._parts.writer(fence)
+            except KafkaError as error:
+                whole.errors.update((each.partition, error) for each in some)
+                whole.failure = error
+                continue
+            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
+            whole.stored.update(part.stored)
+            whole.errors.update(part.errors)
+            whole.failure = whole.failure or part.failure
+        return whole
+
+
+def _places_of(topic: TopicState, is_wanted: Callable[[PartitionState], bool]) -> Iterator[Place]:
+    return (Place(topic.topic_id, topic.name, each) for each in topic.partitions if is_wanted(each))
