@@ -151,6 +151,8 @@ class Partition(Replica):
 
     def agreed(self, state: PartitionState) -> None:
         """In-sync replicas or replicas have changed, in the same leader epoch."""
+        if not self.is_led:
+            return
         isr = self.isr
         if isr is None or len(state.replicas) == 1:
             if len(state.replicas) != self.replica_count:
@@ -162,7 +164,7 @@ class Partition(Replica):
 
     def refused(self, wish: IsrWish) -> None:
         """The change that was asked for will not be made."""
-        if self.isr is not None and self.isr.pending is wish:
+        if self.is_led and self.isr is not None and self.isr.pending is wish:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
@@ -205,7 +207,7 @@ class Partition(Replica):
     def drop_laggards(self) -> None:
         """Ask for an ISR without those who have not had all for too long. Called now and then."""
         isr = self.isr
-        if isr is not None:
+        if self.is_led and isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
