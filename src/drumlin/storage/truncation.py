@@ -164,6 +164,7 @@ class Truncation:
         segment = Segment(log.path, begins_at, log.log_directory.open_files, created_ms)
         log.log_start_offset = begins_at
         self._settle(gone, begins_at)
+        log.leader_epochs.clear()  # those of records that are gone are in nobody's log, maybe
         log.segments.replace(gone, (segment,))
         self._doom(gone)  # first: the new files may have names of theirs
         segment.create_files()

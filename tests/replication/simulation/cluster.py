@@ -29,27 +29,18 @@ FAULTS_END_MS = 9_000
 LIMIT_MS = 24_000
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What a run is made of; tests replace parts by ones with a mistake."""
-
-    process_type: type[BrokerProcess] = BrokerProcess
-    znodes_type: type[Znodes] = Znodes
-
-
 class Cluster:
     def __init__(
-        self, seed: int, faults: Sequence[Fault], parts: Parts, *, is_traced: bool = False
+        self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False
     ) -> None:
         self.schedule = schedule = Schedule(f"run {seed}", is_traced=is_traced)
-        self.parts = parts
         source = schedule.random
         count = source.choice((3, 3, 4, 5))
         replicas = source.sample(range(1, count + 1), source.choice((3, 3, 3, count)))
         self.disks = {each: Disk() for each in range(1, count + 1)}
         self.processes: dict[int, BrokerProcess] = {}
         self.network = Network(schedule, self.processes.get)
-        self.znodes = parts.znodes_type(tuple(replicas), range(1, count + 1))
+        self.znodes = Znodes(tuple(replicas), range(1, count + 1))
         self.zookeeper = ZooKeeper(schedule, self.network, self.znodes)
         self.ledger = Ledger(schedule, self.disks, MIN_ISR)
         self.ledger.state = lambda: self.znodes.state
@@ -133,7 +124,7 @@ class Cluster:
             return
         self._numbers[node_id] += 1
         disk = self.disks[node_id]
-        process = self.parts.process_type(self.world, node_id, self._numbers[node_id], disk)
+        process = BrokerProcess(self.world, node_id, self._numbers[node_id], disk)
         self.processes[node_id] = process
         process.start()
 
@@ -189,12 +180,12 @@ class Cluster:
             method = "_" + fault.kind.lower().replace(" ", "_")
             getattr(self, method)(process, fault)
 
-    def _may_end_session(self) -> bool:
+    def _may_end_session(self, process: BrokerProcess) -> bool:
         """Not while records are only where a second failure would take them, too."""
-        return not self.ledger.tainted
+        return self.ledger.tainted in ([], [process.node_id])
 
     def _kill(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             process.end("is killed")
             self._start_later(process.node_id, fault.extent)
 
@@ -205,7 +196,7 @@ class Cluster:
             disk.lose_tail(fault.other)
             self._powerless.append(process.node_id)
             self.ledger.tainted.append(process.node_id)
-        elif self.znodes.state.isr == (process.node_id,) and self._may_end_session():
+        elif self.znodes.state.isr == (process.node_id,) and self._may_end_session(process):
             disk.lose_from(self.ledger.committed_end, fault.other)  # nobody was promised any of it
         else:
             return
@@ -238,7 +229,7 @@ class Cluster:
         )
 
     def _stop(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session() and not process.is_stopping:
+        if self._may_end_session(process) and not process.is_stopping:
             process.stop_cleanly(partial(self._start_later, process.node_id, fault.extent))
 
     def _other(self, process: BrokerProcess, fault: Fault) -> int:
@@ -266,13 +257,13 @@ class Cluster:
             self.network.cut(process.node_id, other, self._until(fault))
 
     def _cut_from_zookeeper(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             self.schedule.note("{} is cut off from ZooKeeper", process)
             self.network.cut(process.node_id, ZOOKEEPER, self._until(fault))
 
     def _expire_session(self, process: BrokerProcess, fault: Fault) -> None:
         session = process.session
-        if self._may_end_session() and session is not None and not session.has_expired:
+        if self._may_end_session(process) and session is not None and not session.has_expired:
             self.schedule.note("the session of {} expires", process)
             self.znodes.expire(session)
             if fault.extent > 0.3:
@@ -284,7 +275,7 @@ class Cluster:
             process.session.answers_to_lose = 1 + int(fault.extent * 3)
 
     def _pause(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             self.schedule.note("{} stands still", process)
             process.paused_until_ms = self._until(fault)
 
@@ -300,6 +291,19 @@ class Cluster:
             leader = others[int(fault.other * len(others))]
             moved = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
             self.znodes.write_state(moved, state.partition_epoch, {}, "an operator")
+
+    def _swing_leader(self, process: BrokerProcess, fault: Fault) -> None:
+        """To another one, and back before all have heard of it."""
+        first = self.znodes.state.leader
+
+        def swing_back() -> None:
+            state = self.znodes.state
+            if first in state.isr and first in self.znodes.registered:
+                back = replace(state, leader=first, leader_epoch=state.leader_epoch + 1)
+                self.znodes.write_state(back, state.partition_epoch, {}, "an operator")
+
+        self._move_leader(process, fault)
+        self.schedule.after(10 + int(200 * fault.extent), swing_back)
 
     def _flush(self, process: BrokerProcess, fault: Fault) -> None:
         process.disk.flush()
@@ -353,7 +357,6 @@ class Outcome:
 
 def run(
     seed: int,
-    parts: Parts,
     faults: Sequence[Fault] | None = None,
     *,
     is_traced: bool = False,
@@ -365,7 +368,7 @@ def run(
     events._set_running_loop(loop)  # futures ask for one
     try:
         with patch.object(followed_partition, "Truncation", SimulatedTruncation):
-            cluster = Cluster(seed, faults, parts, is_traced=is_traced)
+            cluster = Cluster(seed, faults, is_traced=is_traced)
             loop.schedule = cluster.schedule
             cluster.run()
     except Violation as broken:

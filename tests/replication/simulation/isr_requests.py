@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from drumlin.broker import isr_changes
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.store import IsrWish
@@ -76,7 +77,9 @@ class IsrRequests:
             self._process.after(0, self._ask)
             return
         self._process.note("does not get it: {}", answer.code)
-        if answer.code is ErrorCode.kafka_storage_error:
+        if answer.code in isr_changes._OUTDATED:
+            pass  # there is news of the partition, which ends what is pending
+        elif answer.code in isr_changes._UNKNOWN:
             if partition.is_led and partition not in self._wishes:
                 self._wishes[partition] = wish
         else:

@@ -98,7 +98,7 @@ class Ledger:
         """A follower's high watermark has advanced."""
         if now > self.committed_end:
             self._broken("{} follows to {}, not committed yet", process, now)
-        batches = self._between(before, now)
+        batches = [each for each in self._between(before, now) if each.last_offset < now]
         # What has superseded others in the leader's log may be still to come.
         missing = self.first_missing(process.disk, batches, self._latest)
         if missing is not None:

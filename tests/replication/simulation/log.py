@@ -16,6 +16,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader
 from drumlin.storage.log_state import LogState
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 from .batches import Batch, read_batches
 from .disk import Disk
@@ -156,6 +157,8 @@ class SimulatedLog(PartitionLog):
 
     def read(self, start_offset: int, max_bytes: int, end_offset: int, *_: Any, **__: Any) -> Any:
         del max_bytes
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.offset_out_of_range)
         found = self.batches_between(start_offset, end_offset)[:FETCHED_MOST]
         data = b"".join(each.data for each in found)
         return Read((Slice(data, len(data)),))
@@ -228,6 +231,7 @@ class SimulatedTruncation:
             log.disk.batches.clear()
             log.log_start_offset = offset
             log.disk.log_start_checkpoint = min(log.disk.log_start_checkpoint, offset)
+            log.leader_epochs.clear()
         else:
             del log.disk.batches[bisect_left(log.disk.batches, offset, key=_LAST_OFFSET) :]
         log.log_end_offset = offset

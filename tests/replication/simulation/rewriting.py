@@ -50,7 +50,7 @@ def rewrite(
             process.take_state(before)
             done(before)
             return
-        relied_on = {each: alive[each] for each in _relies_on(before, after)}
+        relied_on = {each: alive.get(each, -1) for each in _relies_on(before, after)}
 
         def write() -> PartitionState:
             fence()
