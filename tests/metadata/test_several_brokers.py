@@ -4,94 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
 
-from drumlin.metadata.changes import BrokersChanged, Change, PartitionsChanged
+from drumlin.clock import ManualClock, SystemClock
+from drumlin.metadata.changes import BrokersChanged
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
-    Endpoint,
-    PartitionId,
     PartitionState,
     Resource,
     ResourceType,
 )
 from drumlin.metadata.store import IsrWish
 from drumlin.metadata.zookeeper import layout, own_layout
+from drumlin.metadata.zookeeper.connection import ZooKeeperAway
 from drumlin.wire.errors import ErrorCode, KafkaError
-from metadata.stores import stores_at
+from metadata.several_brokers import ADDRESS, Brokers, id_of, partition, wish
 from metadata.test_zookeeper_sessions import expire
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
 
 pytestmark = pytest.mark.zookeeper
-
-ADDRESS = Endpoint("PLAINTEXT", "::1", 9092)
-
-
-class Brokers:
-    """Stores of brokers, open in one loop."""
-
-    def __init__(self, chroot: str) -> None:
-        self.chroot = chroot
-        self.stores: dict[int, Any] = {}
-        self.changes: dict[int, list[Change]] = {}
-
-    async def start(self, node_id: int, *, was_clean: bool = True, **more: str) -> Any:
-        store: Any = await stores_at(self.chroot, node_id, **more).open()
-        self.stores[node_id] = store
-        self.changes[node_id] = []
-        broker = BrokerState(node_id, f"rack-{node_id}", (ADDRESS,))
-        await store.register_broker(broker, was_clean=was_clean)
-        store.on_change(self.changes[node_id].append)
-        return store
-
-    async def start_all(self, *node_ids: int) -> list[Any]:
-        """The first of them is the controller."""
-        stores = [await self.start(each) for each in node_ids]
-        await eventually(lambda: all(set(each.image.brokers) == set(node_ids) for each in stores))
-        return stores
-
-    async def end(self, node_id: int) -> None:
-        """Without handing over: what ZooKeeper sees of one that was killed."""
-        await self.stores.pop(node_id).close()
-
-    async def close(self) -> None:
-        for store in self.stores.values():
-            await store.close()
-
-    def told_of(self, node_id: int) -> list[int]:
-        """The partitions of which it was told that their states have changed."""
-        changes = self.changes[node_id]
-        changed = [each for each in changes if isinstance(each, PartitionsChanged)]
-        return [state.index for each in changed for state in each.partitions]
-
-    async def all_see(self, topic: str, index: int, **fields: Any) -> None:
-        """Wait until all of them have this state of a partition."""
-
-        def is_so(store: Any) -> bool:
-            state = partition(store, topic, index)
-            return state is not None and all(
-                getattr(state, key) == value for key, value in fields.items()
-            )
-
-        await eventually(lambda: all(map(is_so, self.stores.values())), 10)
-
-
-def partition(store: Any, topic: str, index: int = 0) -> PartitionState | None:
-    known = store.image.topics.get(topic)
-    return None if known is None else known.partition(index)
-
-
-def id_of(store: Any, topic: str, index: int = 0) -> PartitionId:
-    return PartitionId(store.image.topics[topic].topic_id, index)
-
-
-def wish(state: PartitionState, *isr: tuple[int, int]) -> IsrWish:
-    return IsrWish(state.leader_epoch, state.partition_epoch, isr)
-
 
 Scenario = Callable[[Brokers], Coroutine[Any, Any, None]]
 
@@ -438,6 +374,118 @@ def test_a_broker_that_stops_hands_over(run: Callable[[Scenario], None]) -> None
     run(scenario)
 
 
+def test_leaders_go_back_to_where_they_are_preferred(run: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, _, third = await brokers.start_all(1, 2, 3)
+        await first.create_topic("t", [[2, 1], [2, 3], [1, 2], [3, 2]], {})
+        await brokers.all_see("t", 3, leader=3)
+        await brokers.end(2)
+        await brokers.all_see("t", 0, leader=1, isr=(1,))
+        await brokers.all_see("t", 1, leader=3, isr=(3,))
+        await brokers.start(2)
+        state, where = partition(third, "t", 1), id_of(third, "t", 1)
+        await third.alter_isrs({where: wish(state, (3, -1), (2, 1))})
+        await brokers.all_see("t", 1, isr=(3, 2))
+        with pytest.raises(KafkaError) as caught:
+            await third.elect_preferred(None)
+        assert caught.value.code is ErrorCode.not_controller
+        # The first is not in sync there yet.
+        assert list(await first.elect_preferred(None)) == [where]
+        await brokers.all_see("t", 1, leader=2, isr=(3, 2), leader_epoch=2)
+        outcomes = await first.elect_preferred([id_of(first, "t", index) for index in range(3)])
+        assert [each.code for each in outcomes.values()] == [
+            ErrorCode.preferred_leader_not_available,
+            ErrorCode.election_not_needed,
+            ErrorCode.election_not_needed,
+        ]
+
+    run(scenario)
+
+
+# -- many at once, and answers that do not come ---------------------------------------------------
+
+
+def test_one_of_many_that_has_changed_costs_the_others_nothing(
+    run: Callable[[Scenario], None], operator: Operator
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await brokers.start_all(1, 2)
+        await first.create_topic("t", [[1, 2]] * 300, {})
+        await brokers.all_see("t", 299, leader=1)
+        # Nobody is told of it, so what is known of these is wrong.
+        changed = layout.encode_state(layout.StateNode(1, 0, (2, 1), 1))
+        for index in (7, 70, 250):
+            operator.put(layout.state_path("t", index), changed)
+        known = partition(first, "t")
+        wishes = {id_of(first, "t", index): wish(known, (1, -1)) for index in range(300)}
+        outcomes = list((await first.alter_isrs(wishes)).values())
+        for index, outcome in enumerate(outcomes):
+            if index in (7, 70, 250):
+                assert outcome.code is ErrorCode.invalid_update_version
+                assert partition(first, "t", index).isr == (2, 1)
+            else:
+                assert outcome == PartitionState(index, 1, 0, (1, 2), (1,), 1)
+        await brokers.all_see("t", 299, isr=(1,))
+        news = operator.client.get_children(own_layout.STATE_NEWS)
+        assert len(news) < 40
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_an_answer_that_was_lost(
+    is_made: bool, run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was made is found out; where it was not, it is made."""
+
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await brokers.start_all(1, 2)
+        await first.create_topic("t", [[1, 2]] * 3, {})
+        await brokers.all_see("t", 2, leader=1)
+        session = first._commits.session
+        commit_all, lost = session.commit_all, []
+
+        def losing(asked: Any) -> Any:
+            if lost:
+                return commit_all(asked)
+            lost.append(commit_all(asked) if is_made else None)
+            return [ZooKeeperAway("lost")] * len(asked)
+
+        monkeypatch.setattr(session, "commit_all", losing)
+        state = partition(first, "t")
+        wishes = {id_of(first, "t", index): wish(state, (1, 0)) for index in range(3)}
+        outcomes = await first.alter_isrs(wishes)
+        assert lost
+        for index, outcome in enumerate(outcomes.values()):
+            assert outcome == PartitionState(index, 1, 0, (1, 2), (1,), 1)
+        await brokers.all_see("t", 2, isr=(1,), partition_epoch=1)
+
+    run(scenario)
+
+
+def test_an_answer_that_stays_lost(
+    run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        (first,) = await brokers.start_all(1)
+        await first.create_topic("t", [[1]], {})
+        session = first._commits.session
+
+        def away(*_: Any, **__: Any) -> Any:
+            raise ZooKeeperAway("it is away")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "commit_all", lambda asked: [ZooKeeperAway("lost")])
+            patch.setattr(session, "sync", away)
+            state, where = partition(first, "t"), id_of(first, "t")
+            with pytest.raises(KafkaError) as caught:
+                await first.advance_leader_epochs_of([where])
+            assert caught.value.code is ErrorCode.kafka_storage_error
+            assert partition(first, "t") == state
+
+    run(scenario)
+
+
 # -- news ----------------------------------------------------------------------------------------
 
 
@@ -464,3 +512,57 @@ def test_news_that_was_removed_unseen_is_made_up_for(
         await brokers.all_see("t", 0, isr=(1,), partition_epoch=3)
 
     run(scenario)
+
+
+def test_old_news_never_takes_the_place_of_newer(run: Callable[[Scenario], None]) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await brokers.start_all(1, 2)
+        await first.create_topic("t", [[1, 2]], {})
+        await brokers.all_see("t", 0, leader=1)
+        where = id_of(first, "t")
+        for isr in ((1,), (1, 2), (1,)):
+            state = partition(first, "t")
+            await first.alter_isrs({where: wish(state, *((each, 0) for each in isr))})
+        await brokers.all_see("t", 0, partition_epoch=3)
+        told_before = len(brokers.told_of(2))
+        second._follower._states._seen.clear()  # it reads all of it again
+        second._follower.notice(own_layout.STATE_NEWS)
+        await first.create_topic("u", [[1]], {})
+        await brokers.all_see("u", 0, leader=1)
+        assert partition(second, "t") == partition(first, "t")
+        assert len(brokers.told_of(2)) == told_before
+
+    run(scenario)
+
+
+def test_news_is_removed_after_some_time(chroot: str, operator: Operator) -> None:
+    clock = ManualClock(SystemClock().wall_ms())
+
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await brokers.start_all(1, 2)
+        await first.create_topic("t", [[1, 2]], {})
+        where = id_of(first, "t")
+
+        async def change(*isr: int) -> None:
+            wanted = wish(partition(first, "t"), *((each, 0) for each in isr))
+            await first.alter_isrs({where: wanted})
+
+        for isr in ((1,), (1, 2), (1,)):
+            await change(*isr)
+        names = sorted(operator.client.get_children(own_layout.STATE_NEWS))
+        assert len(names) == 3
+        clock.advance_ms(4 * 60 * 1000)
+        await change(1, 2)
+        news = partial(operator.client.get_children, own_layout.STATE_NEWS)
+        await eventually(lambda: len(news()) == 1)
+        assert max(names) < news()[0]
+        await brokers.all_see("t", 0, isr=(1, 2), partition_epoch=4)
+
+    async def run() -> None:
+        brokers = Brokers(chroot, clock)
+        try:
+            await scenario(brokers)
+        finally:
+            await brokers.close()
+
+    asyncio.run(run())

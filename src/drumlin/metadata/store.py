@@ -217,10 +217,11 @@ class MetadataStore(Protocol):
     def hand_over(self) -> Awaitable[None]:
         """Leave all ISRs and give the leaderships away, where another broker can take over.
 
-        This broker stops next (KIP-966: what it does not lead any more it does not count for).
+        This broker stops next: no leader takes it into an ISR again in this broker epoch, though it
+        may go on to fetch. What it does not lead any more it does not count for (KIP-966).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:
