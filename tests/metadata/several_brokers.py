@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from drumlin.clock import Clock
@@ -10,6 +11,10 @@ from drumlin.metadata.image import BrokerState, Endpoint, PartitionId, Partition
 from drumlin.metadata.store import IsrWish
 from metadata.stores import stores_at
 from rig.waiting import eventually
+
+Scenario = Callable[["Brokers"], Coroutine[Any, Any, None]]
+#: Runs a scenario on brokers that it starts.
+RunBrokers = Callable[[Scenario], None]
 
 ADDRESS = Endpoint("PLAINTEXT", "::1", 9092)
 

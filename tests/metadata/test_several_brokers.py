@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any
 
 import pytest
 
-from drumlin.clock import ManualClock, SystemClock
 from drumlin.metadata.changes import BrokersChanged
 from drumlin.metadata.image import (
     NO_LEADER,
@@ -18,39 +14,21 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper import layout, own_layout
-from drumlin.metadata.zookeeper.connection import ZooKeeperAway
+from drumlin.metadata.store import UnusableMetadata
+from drumlin.metadata.zookeeper import layout
 from drumlin.wire.errors import ErrorCode, KafkaError
-from metadata.several_brokers import ADDRESS, Brokers, id_of, partition, wish
-from metadata.test_zookeeper_sessions import expire
+from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
+from metadata.stores import stores_at
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
 
 pytestmark = pytest.mark.zookeeper
 
-Scenario = Callable[[Brokers], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture
-def run(chroot: str) -> Callable[[Scenario], None]:
-    def run(scenario: Scenario) -> None:
-        async def with_brokers() -> None:
-            brokers = Brokers(chroot)
-            try:
-                await scenario(brokers)
-            finally:
-                await brokers.close()
-
-        asyncio.run(with_brokers())
-
-    return run
-
 
 # -- brokers and the controller ----------------------------------------------------------------
 
 
-def test_brokers_see_each_other(run: Callable[[Scenario], None]) -> None:
+def test_brokers_see_each_other(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
         for store in (first, second):
@@ -67,12 +45,10 @@ def test_brokers_see_each_other(run: Callable[[Scenario], None]) -> None:
         for store in (first, second):
             assert store.image.brokers[2].epoch == 1
 
-    run(scenario)
+    run_brokers(scenario)
 
 
-def test_another_broker_becomes_the_controller(
-    run: Callable[[Scenario], None], operator: Operator
-) -> None:
+def test_another_broker_becomes_the_controller(run_brokers: RunBrokers, operator: Operator) -> None:
     async def scenario(brokers: Brokers) -> None:
         _, second, third = await brokers.start_all(1, 2, 3)
         await brokers.end(1)
@@ -88,13 +64,13 @@ def test_another_broker_becomes_the_controller(
         await brokers.all_see("t", 0, leader=left, isr=(left,))
         assert brokers.stores[left].image.controller_id == left
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 # -- what each of them changes -------------------------------------------------------------------
 
 
-def test_any_broker_changes_metadata_and_all_see_it(run: Callable[[Scenario], None]) -> None:
+def test_any_broker_changes_metadata_and_all_see_it(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         stores = await brokers.start_all(1, 2, 3)
         for store in stores:
@@ -123,10 +99,10 @@ def test_any_broker_changes_metadata_and_all_see_it(run: Callable[[Scenario], No
         blocks = [await each.next_producer_id_block() for each in stores]
         assert [each.first for each in blocks] == [0, 1000, 2000]
 
-    run(scenario)
+    run_brokers(scenario)
 
 
-def test_of_two_brokers_one_creates_a_topic(run: Callable[[Scenario], None]) -> None:
+def test_of_two_brokers_one_creates_a_topic(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
         for number in range(10):
@@ -146,11 +122,11 @@ def test_of_two_brokers_one_creates_a_topic(run: Callable[[Scenario], None]) -> 
                 assert store.image.topics[name] == created
                 assert store.image.topic_configs(name) == expected
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 def test_two_brokers_delete_a_topic_which_is_made_again(
-    run: Callable[[Scenario], None], operator: Operator
+    run_brokers: RunBrokers, operator: Operator
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
@@ -175,13 +151,55 @@ def test_two_brokers_delete_a_topic_which_is_made_again(
         await second.create_topic("t", [[1]], {})
         assert operator.has("/config/topics/t")
 
-    run(scenario)
+    run_brokers(scenario)
+
+
+def test_a_topic_that_takes_several_transactions_is_seen_whole(run_brokers: RunBrokers) -> None:
+    """The controller may find it without some states; only one of the two gives them."""
+
+    async def scenario(brokers: Brokers) -> None:
+        _, second = await brokers.start_all(1, 2)
+        wide = await second.create_topic("wide", [[2, 1]] * 5000, {})
+        await second.add_partitions("wide", 5000, [[1, 2]] * 4000)
+        await brokers.all_see("wide", 8999, leader=1, isr=(1, 2), partition_epoch=0)
+        first, second = brokers.stores.values()
+        await eventually(lambda: first.image.topics == second.image.topics)
+        states = first.image.topics["wide"].partitions
+        assert all((each.leader, each.leader_epoch) == (2, 0) for each in states[:5000])
+        assert all((each.leader, each.leader_epoch) == (1, 0) for each in states[5000:])
+        await asyncio.gather(
+            *(each.delete_topic(wide.topic_id) for each in (first, second)), return_exceptions=True
+        )
+        await eventually(lambda: not first.image.topics and not second.image.topics)
+
+    run_brokers(scenario)
+
+
+def test_of_two_processes_with_one_id_one_is_the_broker(
+    run_brokers: RunBrokers, operator: Operator
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        stores = [await stores_at(brokers.chroot, 1, 1000).open() for _ in range(2)]
+        brokers.stores.update(enumerate(stores))
+        outcomes = await asyncio.gather(
+            *(each.register_broker(BrokerState(1, None, ()), was_clean=True) for each in stores),
+            return_exceptions=True,
+        )
+        refused = [each for each in outcomes if isinstance(each, UnusableMetadata)]
+        assert len(refused) == 1
+        assert "another broker with this id runs" in str(refused[0])
+        winner = stores[outcomes.index(None)]
+        owner = operator.client.exists("/brokers/ids/1").ephemeralOwner
+        assert owner == winner._commits.session.session_id
+        await winner.create_topic("t", [[1]], {})
+
+    run_brokers(scenario)
 
 
 # -- leaders -------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_dies_is_replaced_by_one_in_sync(run: Callable[[Scenario], None]) -> None:
+def test_a_leader_that_dies_is_replaced_by_one_in_sync(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _, _ = await brokers.start_all(1, 2, 3)
         await first.create_topic("t", [[3, 2, 1], [1, 3], [3]], {})
@@ -196,10 +214,10 @@ def test_a_leader_that_dies_is_replaced_by_one_in_sync(run: Callable[[Scenario],
         await brokers.all_see("t", 2, leader=3, isr=(3,), leader_epoch=2)
         assert partition(third, "t").leader == 2
 
-    run(scenario)
+    run_brokers(scenario)
 
 
-def test_the_controller_dies_with_what_it_leads(run: Callable[[Scenario], None]) -> None:
+def test_the_controller_dies_with_what_it_leads(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _, _ = await brokers.start_all(1, 2, 3)
         await first.create_topic("t", [[1, 2, 3]] * 50, {})
@@ -208,11 +226,11 @@ def test_the_controller_dies_with_what_it_leads(run: Callable[[Scenario], None])
         for index in range(50):
             await brokers.all_see("t", index, leader=2, isr=(2, 3), leader_epoch=1)
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 def test_an_unclean_leader_is_elected_where_that_is_allowed(
-    run: Callable[[Scenario], None], caplog: pytest.LogCaptureFixture
+    run_brokers: RunBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
@@ -231,150 +249,10 @@ def test_an_unclean_leader_is_elected_where_that_is_allowed(
         await first.alter_configs(resource, lambda _: {"unclean.leader.election.enable": "true"})
         await brokers.all_see("safe", 0, leader=1, isr=(1,))
 
-    run(scenario)
+    run_brokers(scenario)
 
 
-# -- in-sync replicas ----------------------------------------------------------------------------
-
-
-def test_a_leader_changes_its_isrs(run: Callable[[Scenario], None]) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await second.create_topic("t", [[1, 2]] * 3, {})
-        await brokers.all_see("t", 2, leader=1)
-        ids = [id_of(first, "t", index) for index in range(3)]
-        known = partition(first, "t")
-        wishes = {
-            ids[0]: wish(known, (1, -1)),
-            ids[1]: wish(known, (1, 0)),
-            ids[2]: wish(known, (2, 0)),
-        }
-        outcomes = await first.alter_isrs(wishes)
-        assert outcomes[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1,), 1)
-        assert partition(first, "t") == outcomes[ids[0]]
-        assert outcomes[ids[2]].code is ErrorCode.invalid_request
-        assert brokers.told_of(1) == [0, 1]
-        await brokers.all_see("t", 0, isr=(1,), partition_epoch=1)
-        again = await first.alter_isrs({ids[0]: wishes[ids[0]]})  # as if the answer had been lost
-        assert again == {ids[0]: outcomes[ids[0]]}
-        codes = {}
-        for name, each in {
-            "late": wish(known, (1, 0), (2, 0)),
-            "fenced": IsrWish(7, 1, ((1, 0),)),
-            "another epoch": IsrWish(0, 1, ((1, 0), (2, 5))),
-            "unknown epoch": IsrWish(0, 1, ((1, 0), (2, -1))),
-            "no replica": IsrWish(0, 1, ((1, 0), (3, 0))),
-        }.items():
-            codes[name] = (await first.alter_isrs({ids[0]: each}))[ids[0]].code
-        assert codes == {
-            "late": ErrorCode.invalid_update_version,
-            "fenced": ErrorCode.fenced_leader_epoch,
-            "another epoch": ErrorCode.ineligible_replica,
-            "unknown epoch": ErrorCode.ineligible_replica,
-            "no replica": ErrorCode.ineligible_replica,
-        }
-        outcome = (await second.alter_isrs({ids[0]: IsrWish(0, 1, ((2, 0),))}))[ids[0]]
-        assert outcome.code is ErrorCode.fenced_leader_epoch
-        grown = await first.alter_isrs({ids[0]: IsrWish(0, 1, ((1, -1), (2, 0)))})
-        assert grown[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1, 2), 2)
-        await first.delete_topic(ids[0].topic_id)
-        outcome = (await first.alter_isrs({ids[0]: wishes[ids[0]]}))[ids[0]]
-        assert outcome.code is ErrorCode.unknown_topic_id
-
-    run(scenario)
-
-
-def test_a_broker_that_was_born_again_does_not_come_in_for_its_predecessor(
-    run: Callable[[Scenario], None],
-) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, _ = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]], {})
-        await brokers.all_see("t", 0, isr=(1, 2))
-        await brokers.end(2)
-        await brokers.all_see("t", 0, isr=(1,))
-        state, where = partition(first, "t"), id_of(first, "t")
-        assert state is not None
-        dead = await first.alter_isrs({where: wish(state, (1, 0), (2, 0))})
-        assert dead[where].code is ErrorCode.ineligible_replica
-        await brokers.start(2)
-        stale = await first.alter_isrs({where: wish(state, (1, 0), (2, 0))})
-        assert stale[where].code is ErrorCode.ineligible_replica
-        right = await first.alter_isrs({where: wish(state, (1, 0), (2, 1))})
-        assert right[where].isr == (1, 2)
-
-    run(scenario)
-
-
-def test_after_an_unclean_stop_a_broker_leaves_its_isrs(run: Callable[[Scenario], None]) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[2, 1], [1, 2], [2]], {})
-        await brokers.all_see("t", 2, leader=2)
-        # No controller has noticed: it is back before.
-        await first._follower.stop()
-        await brokers.end(2)
-        second = await brokers.start(2, was_clean=False)
-        assert partition(second, "t", 0) == PartitionState(0, 1, 1, (2, 1), (1,), 1)
-        assert partition(second, "t", 1) == PartitionState(1, 1, 0, (1, 2), (1,), 1)
-        assert partition(second, "t", 2) == PartitionState(2, 2, 0, (2,), (2,), 0)
-        await second.advance_leader_epochs()
-        assert partition(second, "t", 2) == PartitionState(2, 2, 1, (2,), (2,), 1)
-        assert partition(second, "t", 1).leader_epoch == 0
-
-    run(scenario)
-
-
-def test_a_zombie_changes_nothing(run: Callable[[Scenario], None], operator: Operator) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[2, 1], [2, 1]], {})
-        await brokers.all_see("t", 1, leader=2)
-        state, fenced, alone = partition(second, "t"), id_of(second, "t"), id_of(second, "t", 1)
-        before = operator.get(layout.state_path("t", 1))
-        await second._follower.stop()  # it does not notice
-        await asyncio.to_thread(expire, second._commits.session._client, brokers.chroot)
-        await eventually(lambda: partition(first, "t", 1).leader == 1)
-        outcome = (await second.alter_isrs({fenced: wish(state, (2, 0))}))[fenced]
-        assert outcome.code is ErrorCode.not_controller
-        operator.put(layout.state_path("t", 1), before)  # as if no controller had acted yet
-        outcome = (await second.alter_isrs({alone: IsrWish(0, 2, ((2, 0),))}))[alone]
-        assert outcome.code is ErrorCode.not_controller
-        with pytest.raises(KafkaError) as caught:
-            await second.create_topic("u", [[2]], {})
-        assert caught.value.code is ErrorCode.not_controller
-        assert not operator.has(layout.topic_path("u"))
-        assert operator.get(layout.state_path("t", 1)) == before
-
-    run(scenario)
-
-
-def test_a_broker_that_stops_hands_over(run: Callable[[Scenario], None]) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second, third = await brokers.start_all(1, 2, 3)
-        await first.create_topic("t", [[2, 3, 1], [1, 2], [2]], {})
-        await brokers.all_see("t", 2, leader=2)
-        where, followed = id_of(second, "t", 0), id_of(second, "t", 1)
-        await second.hand_over()
-        assert partition(second, "t") == PartitionState(0, 3, 1, (2, 3, 1), (3, 1), 1)
-        await brokers.all_see("t", 0, leader=3, isr=(3, 1), leader_epoch=1)
-        await brokers.all_see("t", 1, leader=1, isr=(1,), leader_epoch=0)
-        await brokers.all_see("t", 2, leader=2, isr=(2,), leader_epoch=0)
-        # It still fetches, in the epoch that it has told.
-        epoch = second.image.brokers[2].epoch
-        for store, partition_id, index in ((third, where, 0), (first, followed, 1)):
-            state = partition(store, "t", index)
-            members = ((each, -1) for each in state.isr)
-            taken = await store.alter_isrs({partition_id: wish(state, *members, (2, epoch))})
-            assert taken[partition_id].code is ErrorCode.ineligible_replica
-        await brokers.end(2)
-        second = await brokers.start(2)
-        await brokers.all_see("t", 2, leader=2, isr=(2,))
-
-    run(scenario)
-
-
-def test_leaders_go_back_to_where_they_are_preferred(run: Callable[[Scenario], None]) -> None:
+def test_leaders_go_back_to_where_they_are_preferred(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _, third = await brokers.start_all(1, 2, 3)
         await first.create_topic("t", [[2, 1], [2, 3], [1, 2], [3, 2]], {})
@@ -399,170 +277,4 @@ def test_leaders_go_back_to_where_they_are_preferred(run: Callable[[Scenario], N
             ErrorCode.election_not_needed,
         ]
 
-    run(scenario)
-
-
-# -- many at once, and answers that do not come ---------------------------------------------------
-
-
-def test_one_of_many_that_has_changed_costs_the_others_nothing(
-    run: Callable[[Scenario], None], operator: Operator
-) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, _ = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]] * 300, {})
-        await brokers.all_see("t", 299, leader=1)
-        # Nobody is told of it, so what is known of these is wrong.
-        changed = layout.encode_state(layout.StateNode(1, 0, (2, 1), 1))
-        for index in (7, 70, 250):
-            operator.put(layout.state_path("t", index), changed)
-        known = partition(first, "t")
-        wishes = {id_of(first, "t", index): wish(known, (1, -1)) for index in range(300)}
-        outcomes = list((await first.alter_isrs(wishes)).values())
-        for index, outcome in enumerate(outcomes):
-            if index in (7, 70, 250):
-                assert outcome.code is ErrorCode.invalid_update_version
-                assert partition(first, "t", index).isr == (2, 1)
-            else:
-                assert outcome == PartitionState(index, 1, 0, (1, 2), (1,), 1)
-        await brokers.all_see("t", 299, isr=(1,))
-        news = operator.client.get_children(own_layout.STATE_NEWS)
-        assert len(news) < 40
-
-    run(scenario)
-
-
-@pytest.mark.parametrize("is_made", [True, False])
-def test_an_answer_that_was_lost(
-    is_made: bool, run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether it was made is found out; where it was not, it is made."""
-
-    async def scenario(brokers: Brokers) -> None:
-        first, _ = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]] * 3, {})
-        await brokers.all_see("t", 2, leader=1)
-        session = first._commits.session
-        commit_all, lost = session.commit_all, []
-
-        def losing(asked: Any) -> Any:
-            if lost:
-                return commit_all(asked)
-            lost.append(commit_all(asked) if is_made else None)
-            return [ZooKeeperAway("lost")] * len(asked)
-
-        monkeypatch.setattr(session, "commit_all", losing)
-        state = partition(first, "t")
-        wishes = {id_of(first, "t", index): wish(state, (1, 0)) for index in range(3)}
-        outcomes = await first.alter_isrs(wishes)
-        assert lost
-        for index, outcome in enumerate(outcomes.values()):
-            assert outcome == PartitionState(index, 1, 0, (1, 2), (1,), 1)
-        await brokers.all_see("t", 2, isr=(1,), partition_epoch=1)
-
-    run(scenario)
-
-
-def test_an_answer_that_stays_lost(
-    run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        (first,) = await brokers.start_all(1)
-        await first.create_topic("t", [[1]], {})
-        session = first._commits.session
-
-        def away(*_: Any, **__: Any) -> Any:
-            raise ZooKeeperAway("it is away")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(session, "commit_all", lambda asked: [ZooKeeperAway("lost")])
-            patch.setattr(session, "sync", away)
-            state, where = partition(first, "t"), id_of(first, "t")
-            with pytest.raises(KafkaError) as caught:
-                await first.advance_leader_epochs_of([where])
-            assert caught.value.code is ErrorCode.kafka_storage_error
-            assert partition(first, "t") == state
-
-    run(scenario)
-
-
-# -- news ----------------------------------------------------------------------------------------
-
-
-def test_news_that_was_removed_unseen_is_made_up_for(
-    run: Callable[[Scenario], None], operator: Operator
-) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]], {})
-        await brokers.all_see("t", 0, leader=1)
-        where = id_of(first, "t")
-        session = second._commits.session
-        watch, session._on_change = session._on_change, None  # it hears nothing
-        for isr in ((1,), (1, 2), (1,)):
-            state = partition(first, "t")
-            done = await first.alter_isrs({where: wish(state, *((each, 0) for each in isr))})
-            assert done[where].isr == isr
-        names = sorted(operator.client.get_children(own_layout.STATE_NEWS))
-        for name in names[:-1]:
-            operator.client.delete(f"{own_layout.STATE_NEWS}/{name}")
-        operator.put(f"{own_layout.STATE_NEWS}/{names[-1]}", own_layout.encode_state_news([]))
-        session._on_change = watch
-        second._follower.notice(own_layout.STATE_NEWS)
-        await brokers.all_see("t", 0, isr=(1,), partition_epoch=3)
-
-    run(scenario)
-
-
-def test_old_news_never_takes_the_place_of_newer(run: Callable[[Scenario], None]) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]], {})
-        await brokers.all_see("t", 0, leader=1)
-        where = id_of(first, "t")
-        for isr in ((1,), (1, 2), (1,)):
-            state = partition(first, "t")
-            await first.alter_isrs({where: wish(state, *((each, 0) for each in isr))})
-        await brokers.all_see("t", 0, partition_epoch=3)
-        told_before = len(brokers.told_of(2))
-        second._follower._states._seen.clear()  # it reads all of it again
-        second._follower.notice(own_layout.STATE_NEWS)
-        await first.create_topic("u", [[1]], {})
-        await brokers.all_see("u", 0, leader=1)
-        assert partition(second, "t") == partition(first, "t")
-        assert len(brokers.told_of(2)) == told_before
-
-    run(scenario)
-
-
-def test_news_is_removed_after_some_time(chroot: str, operator: Operator) -> None:
-    clock = ManualClock(SystemClock().wall_ms())
-
-    async def scenario(brokers: Brokers) -> None:
-        first, _ = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]], {})
-        where = id_of(first, "t")
-
-        async def change(*isr: int) -> None:
-            wanted = wish(partition(first, "t"), *((each, 0) for each in isr))
-            await first.alter_isrs({where: wanted})
-
-        for isr in ((1,), (1, 2), (1,)):
-            await change(*isr)
-        names = sorted(operator.client.get_children(own_layout.STATE_NEWS))
-        assert len(names) == 3
-        clock.advance_ms(4 * 60 * 1000)
-        await change(1, 2)
-        news = partial(operator.client.get_children, own_layout.STATE_NEWS)
-        await eventually(lambda: len(news()) == 1)
-        assert max(names) < news()[0]
-        await brokers.all_see("t", 0, isr=(1, 2), partition_epoch=4)
-
-    async def run() -> None:
-        brokers = Brokers(chroot, clock)
-        try:
-            await scenario(brokers)
-        finally:
-            await brokers.close()
-
-    asyncio.run(run())
+    run_brokers(scenario)
