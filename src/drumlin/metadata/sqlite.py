@@ -171,12 +171,14 @@ class SqliteMetadata:
                 index: self._altered(None if topic is None else topic.partition(index), wish)
                 for index, wish in wishes.items()
             }
+            if topic is None:
+                return outcomes
             changed = {
                 index: state
                 for index, state in outcomes.items()
-                if isinstance(state, PartitionState)
+                if isinstance(state, PartitionState) and state is not topic.partitions[index]
             }
-            if topic is None or not changed:
+            if not changed:
                 return outcomes
             isrs = [database.put_isr(topic_id, each.index, each.isr) for each in changed.values()]
             try:
@@ -203,7 +205,24 @@ class SqliteMetadata:
             check_wish(wish, state, self._node_id, alive)
         except KafkaError as error:
             return error
-        return _with_isr(state, tuple(node_id for node_id, _ in wish.isr))
+        isr = tuple(node_id for node_id, _ in wish.isr)
+        return state if isr == state.isr else _with_isr(state, isr)
+
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """There is nobody else who could lead."""
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        for topic_id, index in partitions or ():
+            topic = self.image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partition(index)
+            code = ErrorCode.preferred_leader_not_available
+            if state is None:
+                code = ErrorCode.unknown_topic_id
+            elif state.leader == state.replicas[0]:
+                code = ErrorCode.election_not_needed
+            outcomes[PartitionId(topic_id, index)] = KafkaError(code)
+        return outcomes
 
     async def hand_over(self) -> None:
         """There is nobody who could take over."""
