@@ -1,1 +1,1 @@
-"""Three brokers on one ZooKeeper, with clients of every kind, while everything between them fails."""
+"""Three brokers on one ZooKeeper, and clients of every kind, while everything else fails."""

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from guarantees.checker import check, summary
 from guarantees.clients import make_consumer
-from guarantees.cluster.faults import Faults, plan as plan_of
+from guarantees.cluster.faults import Faults
+from guarantees.cluster.faults import plan as plan_of
 from guarantees.cluster.members import Cluster, elections, tracebacks
 from guarantees.cluster.network import Network
 from guarantees.cluster.plain_writer import PlainWriter
