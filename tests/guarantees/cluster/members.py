@@ -14,8 +14,8 @@ from kazoo.exceptions import KazooException
 
 from drumlin.metadata.zookeeper import layout
 from guarantees.brokers import SETTINGS
-from guarantees.cluster.network import ZOOKEEPER, Network
 from rig.drumlin_server import DrumlinServer, server_command
+from rig.network import ZOOKEEPER, Network
 from rig.ports import free_ports
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper

@@ -20,11 +20,11 @@ from guarantees.clients import make_consumer
 from guarantees.cluster.faults import Faults
 from guarantees.cluster.faults import plan as plan_of
 from guarantees.cluster.members import Cluster, elections, tracebacks
-from guarantees.cluster.network import Network
 from guarantees.cluster.plain_writer import PlainWriter
 from guarantees.cluster.replicas import Replica, differences
 from guarantees.history import History, Recorder, load
 from guarantees.torture.readers import AssignedReader, read_to_the_end
+from rig.network import Network
 from rig.waiting import wait_until
 
 _TOPICS = {"a": 3, "b": 2}
