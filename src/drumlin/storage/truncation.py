@@ -171,7 +171,7 @@ class Truncation:
     def _settle(self, gone: list[Segment], end_offset: int) -> None:
         log = self.log
         log.log_end_offset = end_offset
-        log.high_watermark = max(min(log.high_watermark, end_offset), log.log_start_offset)
+        log.high_watermark_is_at_most(end_offset)
         log.leader_epochs.truncate_from_end(end_offset)
         log.durability.drop_from(end_offset)
         log.durability.forget(gone)
@@ -270,7 +270,6 @@ def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
-    log.high_watermark = max(min(log.high_watermark, end_offset), log.log_start_offset)
     if end_offset < log.log_start_offset:
         # No readable record is left. Offsets below the log start must not be given out again.
         start_anew(log, log.log_start_offset)
