@@ -215,7 +215,8 @@ class Broker:
     async def _begin(self, before_serving: Callable[[], None] | None) -> None:
         metadata = self.metadata
         try:
-            await metadata.register_broker(self._state(), was_clean=self.logs.was_clean)
+            lacking = await self.hosting.lacking() if self.logs.was_clean else None
+            await metadata.register_broker(self._state(), lacking=lacking)
             if not self.logs.was_clean:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:

@@ -17,7 +17,7 @@ from .ledger import Ledger
 from .network import Network
 from .process import BrokerProcess, World
 from .schedule import Schedule, Violation
-from .znodes import ZOOKEEPER, Refused, Session, ZooKeeper, Znodes
+from .znodes import ZOOKEEPER, Refused, Session, Znodes, ZooKeeper
 
 FAULTS_END_MS = 9_000
 #: By then everything must be well again.

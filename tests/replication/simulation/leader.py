@@ -160,7 +160,9 @@ class Leader:
 
     # -- clients -------------------------------------------------------------------------
 
-    def produce(self, key: int, value: int, acks: int, now_ms: int, answer: Answer) -> Record | None:
+    def produce(
+        self, key: int, value: int, acks: int, now_ms: int, answer: Answer
+    ) -> Record | None:
         if acks == ACKS_ALL and not self.has_enough():
             answer(NOT_ENOUGH)
             return None

@@ -69,7 +69,9 @@ class Ledger:
         for member in self.state().isr:
             if member not in self.tainted:
                 records = self.committed[before:now]
-                self._check_has(member, self._logs[member], records, f"in sync as {process} commits")
+                self._check_has(
+                    member, self._logs[member], records, f"in sync as {process} commits"
+                )
 
     def acked(self, record: Record, min_isr: int) -> None:
         """A producer was told that all in-sync replicas have the record."""
@@ -133,9 +135,7 @@ class Ledger:
             return None
         return self._first_not_superseded(log, records)
 
-    def _first_not_superseded(
-        self, log: SimulatedLog, records: Sequence[Record]
-    ) -> Record | None:
+    def _first_not_superseded(self, log: SimulatedLog, records: Sequence[Record]) -> Record | None:
         """As above, where a cleaning may have dropped what a later record supersedes."""
         own = {each.offset: each for each in log.records}
         latest = {each.key: each.offset for each in log.records}

@@ -26,13 +26,13 @@ from .znodes import Znodes
 class TruncatesByHighWatermark(Follower):
     """As before KIP-101."""
 
-    def __init__(self, node_id, log, leader, leader_epoch):  # noqa: ANN001
+    def __init__(self, node_id, log, leader, leader_epoch):
         super().__init__(node_id, log, leader, leader_epoch)
         log.truncate_to(log.high_watermark)
 
 
 class NeverTruncates(Follower):
-    def diverged(self, end):  # noqa: ANN001
+    def diverged(self, end):
         self.ignores = True
 
     def last_fetched_epoch(self) -> int:
@@ -76,7 +76,7 @@ class ForgetsPendingWish(Leader):
     def agreed(self, state: PartitionState, now_ms: int) -> None:
         super().agreed(state, now_ms)
 
-    def wish(self, wish):  # noqa: ANN001
+    def wish(self, wish):
         self._wished(wish)
 
 

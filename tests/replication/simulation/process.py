@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from drumlin.metadata.zookeeper.leadership import settled
+
 from drumlin.metadata.image import NO_LEADER, PartitionState
 from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import settled
 
 from .disk import SimulatedLog
 from .follower import Follower
