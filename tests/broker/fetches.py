@@ -13,6 +13,8 @@ from broker.in_process import running
 from drumlin.broker.broker import Broker
 from drumlin.broker.later import Later
 from drumlin.broker.router import Router
+from drumlin.metadata.image import PartitionState
+from drumlin.replication.partition import Partition
 from drumlin.wire.messages import encode_request, parse_response, schema_versions
 from rig.messages import build
 
@@ -93,3 +95,8 @@ def with_broker(scenario: Scenario, log_dir: Path, partitions: int = 1, **settin
             await scenario(Fetches(broker))
 
     asyncio.run(run())
+
+
+def begin_epoch(partition: Partition, leader_epoch: int) -> None:
+    """Begin a new leader epoch of a partition that has one replica."""
+    partition.begin_leader_epoch(PartitionState(partition.index, 1, leader_epoch, (1,), (1,)))

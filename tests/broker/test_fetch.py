@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.answers import content_of
-from broker.fetches import TOPIC, VERSIONS, Fetches, peer, with_broker
+from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, peer, with_broker
 from drumlin.broker.fetching import partition_read
 from drumlin.broker.later import Later
 from drumlin.records.batch import iterate_headers
@@ -164,7 +164,7 @@ def test_a_waiting_fetch_sees_that_its_partition_is_gone(tmp_path: Path, epoch: 
         fetches.broker.partitions.remove(TOPIC, 0)
         _, response = parse_response("fetch", 12, (await waiting.content())[4:])
         (answer,) = response.responses[0].partitions
-        assert answer.error_code is ErrorCode.unknown_topic_or_partition
+        assert answer.error_code is ErrorCode.not_leader_or_follower
         fetches.broker.partitions.add(partition)
 
     with_broker(scenario, tmp_path)
@@ -191,7 +191,7 @@ def test_what_was_not_foreseen_is_answered(
     async def scenario(fetches: Fetches) -> None:
         waiting = fetches.start(fetches.frame(version, 0, **_FOR_LONG))
         monkeypatch.setattr(fetches.partition, "check_readable", lambda: 1 / 0)
-        fetches.partition.begin_leader_epoch(5)
+        begin_epoch(fetches.partition, 5)
         fetches.router.finish_woken()
         if version < 7:  # there is no room for an error
             with pytest.raises(MalformedMessage):

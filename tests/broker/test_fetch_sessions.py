@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.fetches import TOPIC, Fetches, with_broker
+from broker.fetches import TOPIC, Fetches, begin_epoch, with_broker
 from broker.test_fetch import Waiting
 from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.broker.fetching.session import Session
@@ -322,7 +322,7 @@ def _fail(partition: Partition) -> None:
     [
         (_retain, [1]),
         (lambda partition: partition.delete_records_before(1), [1]),
-        (lambda partition: partition.begin_leader_epoch(9), []),
+        (lambda partition: begin_epoch(partition, 9), []),
         (_fail, [0, 1, 2]),
     ],
 )
@@ -357,7 +357,7 @@ def test_a_leader_epoch_that_ends_is_told_to_whoever_believes_in_it(tmp_path: Pa
         reader = Reader(fetches)
         await reader.fetch(fetches.part(0, 0, current_leader_epoch=partition.leader_epoch))
         waiting = reader.begin_to_wait()
-        partition.begin_leader_epoch(partition.leader_epoch + 1)
+        begin_epoch(partition, partition.leader_epoch + 1)
         answers = await reader.waited(waiting)
         assert answers[0].error_code is ErrorCode.fenced_leader_epoch
 

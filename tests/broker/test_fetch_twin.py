@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.fetches import TOPIC, VERSIONS, Fetches, with_broker
+from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, with_broker
 from broker.slow_fetches import SlowFetches
 from drumlin.wire.messages import parse_response
 from rig.depth import seeds
@@ -50,7 +50,7 @@ class World:
             low, high = partition.log_start_offset, partition.high_watermark
             partition.delete_records_before(self.random.randint(low, high))
         elif what == 3:
-            partition.begin_leader_epoch(partition.leader_epoch + 1)
+            begin_epoch(partition, partition.leader_epoch + 1)
         elif what == 4:
             directory = self.fetches.broker.logs.directories[0]
             failed = OSError(errno.EIO, "Input/output error")

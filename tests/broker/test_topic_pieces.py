@@ -40,7 +40,7 @@ class _Cluster:
         self.image = ClusterImage("c", 1)
         self.image.put_broker(BrokerState(1, "rack", (Endpoint("P", "host", 9092),)))
         self.metadata = SimpleNamespace(image=self.image)
-        self.partitions = PartitionRegistry()
+        self.partitions = PartitionRegistry(lambda *_: False)
         self.directory = SimpleNamespace(is_readable=True)
         self.logs = SimpleNamespace(directories=[self.directory])
         self.config = SimpleNamespace(auto_create_topics_enable=False)

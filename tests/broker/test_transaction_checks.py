@@ -15,11 +15,11 @@ from drumlin.broker.failed_verifications import FailedVerifications
 from drumlin.broker.produce_verification import TransactionalPart, ask, begin
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.records.batch import parse_header
-from drumlin.replication.partition import Partition
 from drumlin.storage.producer_state import ProducerState
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.batches import batch
+from rig.sole_partition import sole_partition
 
 KEY = ("t", 0)
 
@@ -62,11 +62,12 @@ def produced(
     broker: Any, state: ProducerState, version: int = 12, producer_id: int = 5, sequence: int = 0
 ) -> ErrorCode:
     """Like `answered`, in a log of which this is the state."""
-    names = {"topic": "t", "partition": 0, "name": "t-0"}
+    names = {"topic": "t", "partition": 0, "name": "t-0", "high_watermark": 0}
+    names |= {"start_leader_epoch": lambda _: None, "forget_replicas": lambda: None}
     log: Any = SimpleNamespace(producer_state=state, size_bytes=0, **names)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}
     header = parse_header(batch(b"x", base_sequence=sequence, **fields))
-    part = TransactionalPart(KEY, Partition(log, 0), header)
+    part = TransactionalPart(KEY, sole_partition(log), header)
 
     async def run() -> ErrorCode:
         verified = to_end(begin(broker, version, [part]))

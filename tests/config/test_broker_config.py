@@ -101,6 +101,8 @@ def test_other_synonyms() -> None:
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", 'listeners = "PLAINTEXT://a:1,PLAINTEXT://b:2": each listener must have a different name'),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", 'advertised.listeners = "PLAINTEXT://0.0.0.0:1": 0.0.0.0 is no address that a client can connect to; give a real one'),
         ("advertised.listeners", "OTHER://a:1", 'advertised.listeners = "OTHER://a:1": OTHER is not in listeners'),
+        ("inter.broker.listener.name", "OTHER", 'inter.broker.listener.name = "OTHER": must be a listener that is advertised: PLAINTEXT'),
+        ("security.inter.broker.protocol", "SSL", 'security.inter.broker.protocol = "SSL": must be the protocol of a listener that is advertised'),
         ("authorizer.class.name", "org.example.Acls", 'authorizer.class.name = "org.example.Acls": must not be set, as there are no access rights here: every client may do everything'),
         ("super.users", "User:admin", 'super.users = "User:admin": must not be set, as there are no access rights here: every client may do everything'),
         ("allow.everyone.if.no.acl.found", "false", 'allow.everyone.if.no.acl.found = "false": can only be true, as there are no access rights here: every client may do everything'),
@@ -119,6 +121,29 @@ def test_refused_with_one_line(key: str, value: str, line: str) -> None:
 def test_two_numbers_for_one_broker() -> None:
     with pytest.raises(ConfigError, match=r"must be the same as node\.id"):
         BrokerConfig.load({"node.id": "1", "broker.id": "2"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "PLAINTEXT"),
+        ({"listeners": "CLIENTS://:1,PLAINTEXT://:2"}, "PLAINTEXT"),
+        ({"listeners": "CLIENTS://:1,BROKERS://:2"}, "CLIENTS"),
+        ({"inter.broker.listener.name": "brokers"}, "BROKERS"),
+        ({"advertised.listeners": "BROKERS://a:2"}, "BROKERS"),
+    ],
+)
+def test_where_brokers_find_each_other(given: dict[str, str], expected: str) -> None:
+    of_all = "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT"
+    listeners = {} if not given else {"listeners": "CLIENTS://:1,BROKERS://:2"}
+    config = BrokerConfig.load({"listener.security.protocol.map": of_all} | listeners | given)
+    assert config.inter_broker_listener_name == expected
+
+
+def test_two_ways_to_say_where_brokers_find_each_other() -> None:
+    both = {"inter.broker.listener.name": "A", "security.inter.broker.protocol": "PLAINTEXT"}
+    with pytest.raises(ConfigError, match="must not be given together"):
+        BrokerConfig.load(both)
 
 
 def test_what_is_nobodys_key() -> None:

@@ -78,7 +78,7 @@ class ConsumerScenario:
             StateTopic(
                 GROUP_METADATA,
                 self.log.find,
-                self.log.flush,
+                self.log.confirm,
                 self.log.read,
                 self.log.batch_bytes_max,
                 lambda: 1,

@@ -63,7 +63,7 @@ class MemoryLog:
     def find(self, partition: int) -> MemoryPartition:
         return MemoryPartition(self, partition)
 
-    def flush(self, partition: int) -> Confirmation:
+    def confirm(self, partition: int) -> Confirmation:
         """Confirms what was appended last, when the test does so."""
         assert self.confirmations is not None
         return self.confirmations[-1]
@@ -94,7 +94,7 @@ class MemoryPartition(NamedTuple):
     index: int
 
     @property
-    def is_flush_due(self) -> bool:
+    def awaits_confirmation(self) -> bool:
         return self.log.confirmations is not None
 
     def append_internal(
@@ -197,7 +197,7 @@ def new_coordinator(
         StateTopic(
             OFFSETS_TOPIC,
             log.find,
-            log.flush,
+            log.confirm,
             log.read,
             log.batch_bytes_max,
             lambda: log.partition_count,

@@ -33,7 +33,7 @@ class Brokers:
         self.stores[node_id] = store
         self.changes[node_id] = []
         broker = BrokerState(node_id, f"rack-{node_id}", (ADDRESS,))
-        await store.register_broker(broker, was_clean=was_clean)
+        await store.register_broker(broker, lacking=() if was_clean else None)
         store.on_change(self.changes[node_id].append)
         return store
 

@@ -240,7 +240,7 @@ def test_leader_epochs_of_some_partitions_advance(stores: Stores) -> None:
 
 def test_the_broker_of_this_process_leads(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
-        await store.register_broker(BrokerState(1, "rack", ()), was_clean=True)
+        await store.register_broker(BrokerState(1, "rack", ()))
         assert store.image.controller_id == 1
         assert list(store.image.brokers) == [1]
 

@@ -182,7 +182,7 @@ def test_of_two_processes_with_one_id_one_is_the_broker(
         stores = [await stores_at(brokers.chroot, 1, 1000).open() for _ in range(2)]
         brokers.stores.update(enumerate(stores))
         outcomes = await asyncio.gather(
-            *(each.register_broker(BrokerState(1, None, ()), was_clean=True) for each in stores),
+            *(each.register_broker(BrokerState(1, None, ())) for each in stores),
             return_exceptions=True,
         )
         refused = [each for each in outcomes if isinstance(each, UnusableMetadata)]

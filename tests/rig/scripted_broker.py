@@ -8,6 +8,7 @@ are answered by default, with one broker (itself) that leads every partition of 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -27,7 +28,8 @@ from drumlin.wire.messages import (
     schema_versions,
 )
 
-#: Given the response's shape and the request: a response, raw bytes to send, or an action.
+#: Given the response's shape and the request: a response, raw bytes to send, or an action; or
+#: what gives that when it is awaited.
 Answer = Callable[[Shape, Any], Any]
 _NAMES = {key: name for name, key in API_KEYS.items()}
 
@@ -107,19 +109,21 @@ class ScriptedBroker:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                if not self._respond(await reader.readexactly(size), writer):
+                if not await self._respond(await reader.readexactly(size), writer):
                     return
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return
         finally:
             writer.close()
 
-    def _respond(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def _respond(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
         header = parse_request_header(frame)
         name = _NAMES[header.api_key]
         request = parse_request(name, header.api_version, frame, header.size)
         self.requests.append((name, header.api_version, request))
         response = self._answer(name)(response_shape(name, header.api_version), request)
+        if inspect.isawaitable(response):
+            response = await response
         if isinstance(response, CloseConnection):
             writer.write(response.first)
             return False

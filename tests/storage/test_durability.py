@@ -13,7 +13,6 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.replication.partition import Partition
 from drumlin.storage.durability import Durability
 from drumlin.storage.files import Files
 from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
@@ -22,6 +21,7 @@ from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.segment import Segment
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.sole_partition import sole_partition
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
     NOW_MS,
@@ -234,7 +234,7 @@ def test_a_late_flush_of_a_deleted_log_changes_nothing_in_the_one_made_anew(tmp_
     log = logs.get("t", 0)
     assert log is not None
     assert producers(log) == []
-    assert Partition(log, 0).last_stable_offset == 20
+    assert sole_partition(log).last_stable_offset == 20
     assert log.leader_epochs.latest_epoch == 0
     logs.close()
 

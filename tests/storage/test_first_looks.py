@@ -14,13 +14,13 @@ import pytest
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import BatchHeader
-from drumlin.replication.partition import Partition
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.transaction_index import TransactionIndex
 from drumlin.turns import to_end
+from rig.sole_partition import sole_partition
 from storage.samples import (
     NOW_MS,
     append,
@@ -101,9 +101,12 @@ def test_times_of_what_is_cut_meanwhile_are_not_remembered(tmp_path: Path) -> No
     files.do = lambda: log.truncate_to(1)
     look(lambda: log.segments.active.largest_timestamp)
     assert files.do is None
-    assert log.segments.active.largest_timestamp.timestamp == NOW_MS
+    active = log.segments.active
+    assert active.largest_timestamp.timestamp == NOW_MS
+    active.truncate_to_position(active.size)  # the first is known after a truncation
     files.do = lambda: log.truncate_fully_and_start_at(0)
     look(lambda: log.segments.active.first_timestamp)
+    assert files.do is None
     append(log, timestamp=NOW_MS + 5)
     assert log.segments.active.first_timestamp == NOW_MS + 5
     logs.close()
@@ -225,7 +228,7 @@ class Between(Files):
 def test_no_thread_sees_an_open_transaction_below_the_last_stable_offset(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     log = create(logs)
-    partition = Partition(log, 0)
+    partition = sole_partition(log)
     seen: list[int] = []
 
     class Watched(ProducerState):
@@ -250,7 +253,7 @@ def test_no_thread_sees_an_open_transaction_below_the_last_stable_offset(tmp_pat
 def test_a_transaction_that_begins_during_a_look_is_not_passed(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     log = create(logs)
-    partition = Partition(log, 0)
+    partition = sole_partition(log)
 
     class Beginning(ProducerState):
         """Has a transaction begin after the first look at what is undecided."""

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD
+from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, seal
 from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
@@ -384,6 +384,7 @@ def test_the_largest_timestamp_is_that_of_a_record(logs: LogDirectories) -> None
     empty = bytearray(batch_of(timestamp=NOW_MS + 500, producer_id=1)[:HEADER_SIZE])
     struct.pack_into(">qi", empty, 0, log.log_end_offset, HEADER_SIZE - LOG_OVERHEAD)
     struct.pack_into(">i", empty, 57, 0)
+    seal(empty, 0, HEADER_SIZE)
     log.append_as_follower(memoryview(empty), NOW_MS)
     found = log.max_timestamp_offset()
     assert found is not None

@@ -22,6 +22,7 @@ from drumlin.replication.partition import Partition
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.partition_log import PartitionLog
 from rig.depth import seeds
+from rig.sole_partition import sole_partition
 from storage.samples import NOW_MS, batch_of, create, from_producer, marker, open_logs, prepared
 
 _CONFIG = LogConfig(segment_bytes=1200, retention_bytes=4000, index_interval_bytes=200)
@@ -177,7 +178,7 @@ class Pair:
         self.log = found
 
     def check(self) -> None:
-        partition = Partition(self.log, 0)
+        partition = sole_partition(self.log)
         start, end = self.log.log_start_offset, self.log.log_end_offset
         first = self.twin.first_undecided()
         stable = end if first is None else max(first, start)

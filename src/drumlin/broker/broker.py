@@ -24,7 +24,12 @@ from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
-from drumlin.broker.markers import write_markers
+from drumlin.broker.peers import Peers
+from drumlin.broker.remote.log_ends import LogEnds
+from drumlin.broker.remote.markers import MarkerRoutes
+from drumlin.broker.remote.share_states import ShareStateRoutes
+from drumlin.broker.remote.transactions import RemoteTransactions
+from drumlin.broker.replicas import Replicas
 from drumlin.broker.router import Router
 from drumlin.broker.server import ConnectionLimits, Server
 from drumlin.broker.share_fetch.delivery import ShareDelivery
@@ -48,6 +53,7 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.share.members.coordinator import ShareGroupMembership
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
+from drumlin.coordination.share.state.states import ShareStates
 from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
@@ -66,6 +72,8 @@ T = TypeVar("T")
 _DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
+#: How long it waits for other brokers to take over.
+_HAND_OVER_S: Final = 10.0
 
 
 class Broker:
@@ -83,35 +91,28 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata = metadata
         self.logs = logs
-        self.partitions = PartitionRegistry()
+        self.partitions = PartitionRegistry(metadata.image.has_partition_of)
         self.wakeups, self.turns = Wakeups(), Turns()
         self.threads = Threads()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
+        self.peers = Peers(config, metadata.image)
+        self.remote_transactions = RemoteTransactions(self.peers)
+        self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
         self.groups = GroupCoordinator(
             config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
         )
-        self.share_state = ShareCoordinator(
-            config,
-            clock,
-            state_topic(self, SHARE_GROUP_STATE),
-            StateLogs(self, SHARE_GROUP_STATE),
-            metadata.image.has_partition,
-            metadata.was_deleted,
-            self.turns,
-        )
-        groups, states = self.groups, self.share_state
-        self.share_groups = ShareGroupMembership(config, groups, states, topics, self.turns)
+        self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,
             clock,
             state_topic(self, TRANSACTION_STATE),
             self.producer_ids,
-            partial(write_markers, self),
+            self._marker_routes.write,
             metadata.image.has_partition_of,
             self.turns,
         )
@@ -122,8 +123,16 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
+        self.replicas = Replicas(self, self.peers)
         self.hosting = HostedPartitions(
-            config, metadata, logs, self.partitions, self.coordinators, self.threads.administering
+            config,
+            metadata,
+            logs,
+            self.partitions,
+            self.coordinators,
+            self.replicas.followers,
+            self.replicas.leading,
+            self.threads.administering,
         )
         self.listeners = list(dict.fromkeys(bound.values()))
         self.server = Server(Router(self), _limits(config), bound)
@@ -131,6 +140,23 @@ class Broker:
         self.endpoints = Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
+
+    def _make_share_coordinators(self, topics: ImageTopics) -> None:
+        metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
+        self.share_state = ShareCoordinator(
+            self.config,
+            self.clock,
+            topic,
+            StateLogs(self, SHARE_GROUP_STATE),
+            metadata.image.has_partition,
+            metadata.was_deleted,
+            self.turns,
+        )
+        self._share_routes = ShareStateRoutes(self, self.share_state)
+        self.share_states: ShareStates = self._share_routes
+        self.share_groups = ShareGroupMembership(
+            self.config, self.groups, self.share_states, topics, self.turns
+        )
 
     @property
     def node_id(self) -> int:
@@ -189,15 +215,17 @@ class Broker:
     async def _begin(self, before_serving: Callable[[], None] | None) -> None:
         metadata = self.metadata
         try:
-            await metadata.register_broker(self._state(), was_clean=self.logs.was_clean)
+            lacking = await self.hosting.lacking() if self.logs.was_clean else None
+            await metadata.register_broker(self._state(), lacking=lacking)
             if not self.logs.was_clean:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)
+            metadata.on_change(self.peers.on_change)
+            metadata.on_change(self.hosting.on_change)
             await self.hosting.host_all()
         except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
-        metadata.on_change(self.hosting.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)
@@ -242,25 +270,49 @@ class Broker:
 
         Requests under way are answered; those that wait for something are answered now.
         """
+        await self._hand_over()
         self.server.stop_accepting()
         self.cleaning.begin_to_stop()
         self.server.finish()
         self.shares.finish()
+        self._share_routes.finish()
+        # What others do not answer by then does not hold the end up.
+        asyncio.get_running_loop().call_later(_STOP_S, self.peers.close)
         for partition in self.partitions:
             partition.waiting.disturb()
         await self._cycles.stop()
+        await self.replicas.close()
         await self.shares.close()
+        await self.share_groups.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
+        for routes in (
+            self._marker_routes,
+            self._share_routes,
+            self.remote_transactions,
+            self.log_ends,
+        ):
+            await routes.close()
         await self.server.closed(_STOP_S)
         self.server.close()
+        self.peers.close()
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
-        high_watermarks = await self.turns.run(self.partitions.clear())
-        await self.threads.administering(self.logs.close, high_watermarks)
+        await self.turns.run(self.partitions.clear())
+        await self.threads.administering(self.logs.close)
         await self.metadata.close()
         self.threads.close()
+
+    async def _hand_over(self) -> None:
+        """Let others lead what they can, while this broker still answers."""
+        if not self.config.controlled_shutdown_enable:
+            return
+        try:
+            async with asyncio.timeout(_HAND_OVER_S):
+                await self.metadata.hand_over()
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("the partitions led here could not be handed over: %s", error)
 
 
 def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:

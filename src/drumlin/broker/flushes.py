@@ -1,4 +1,6 @@
-"""Group commit: many requests that wait for the same fsync share one.
+"""What acknowledgements wait for: the disk, where a topic asks for that, and in-sync replicas.
+
+Group commit: many requests that wait for the same fsync share one.
 
 A flush that is already running may have begun before a request's batch was written, so such a
 request waits for the next one; all that arrive in between wait for that one together.
@@ -39,6 +41,18 @@ class Flushes:
                 task.add_done_callback(self._running.discard)
         return asyncio.shield(waiting)
 
+    def confirm(self, partition: Partition) -> asyncio.Future[None]:
+        """Done once all in-sync replicas have what is appended by now, and a flush that is due.
+
+        The future fails as that of `flush`, or with a KafkaError of `Partition.replicated`.
+        """
+        if not partition.awaits_replicas:
+            return self.flush(partition)
+        replicated = asyncio.shield(partition.replicated())
+        if not partition.is_flush_due:
+            return replicated
+        return asyncio.ensure_future(_both(self.flush(partition), replicated))
+
     async def _run(self, partition: Partition) -> None:
         while (waiting := self._next.pop(partition, None)) is not None:
             try:
@@ -49,3 +63,7 @@ class Flushes:
             else:
                 waiting.set_result(None)
         self._busy.discard(partition)
+
+
+async def _both(one: asyncio.Future[None], other: asyncio.Future[None]) -> None:
+    await asyncio.gather(one, other)

@@ -1,26 +1,28 @@
 """What this broker hosts: applies changes of the metadata to logs and partitions.
 
-The metadata says which partitions there are and which broker leads them; this module makes it so on
-this broker. It is the only place where logs are created and deleted. Logs are created in a
-thread, some at a time, so that a topic of thousands of partitions stalls no client.
+The metadata says which brokers have a partition and which of them leads it; this module makes it so
+on this broker: it leads a partition, or follows its leader. It is the only place where logs are
+created and deleted. Logs are created in a thread, some at a time, so that a topic of thousands of
+partitions stalls no client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.broker.config_changes import take_over_stored_configs
+from drumlin.broker.deleted_folders import DeletedFolders
 from drumlin.config.topic import log_config
 from drumlin.metadata.changes import (
     Change,
     ConfigsChanged,
     PartitionsAdded,
+    PartitionsChanged,
     TopicCreated,
     TopicDeleted,
 )
@@ -31,10 +33,12 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.broker.followers import Followers
     from drumlin.config.broker import BrokerConfig
     from drumlin.config.topic import LogConfig
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.metadata.store import MetadataStore
+    from drumlin.replication.partition import LeaderContext
     from drumlin.replication.partition_registry import PartitionRegistry
     from drumlin.storage.log_directories import LogDirectories
     from drumlin.storage.log_directory import LogDirectory
@@ -58,6 +62,8 @@ class HostedPartitions:
         logs: LogDirectories,
         partitions: PartitionRegistry,
         coordinators: Mapping[str, StateCoordinator],
+        followers: Followers,
+        leading: LeaderContext,
         blocking: Blocking,
     ) -> None:
         self._config = config
@@ -66,6 +72,9 @@ class HostedPartitions:
         self._logs = logs
         self._partitions = partitions
         self._coordinators = coordinators
+        self._followers = followers
+        self._leading = leading
+        self._deleted = DeletedFolders(metadata, logs, partitions)
         self._blocking = blocking
         self._turn = asyncio.Lock()
         self._strangers: set[str] = set()
@@ -76,46 +85,41 @@ class HostedPartitions:
         At the start of a broker, and when a log dir has come back.
         """
         async with self._turn:
-            await self._finish_deletions()
+            await self._deleted.finish()
             for topic in list(self._image.topics.values()):
                 await self._host(topic, topic.partitions, is_new=False)
         for log in self._logs:
-            is_ours = self._partitions.find(log.topic, log.partition) is not None
+            is_ours = self._partitions.has_log_of(log.topic, log.partition)
             if not is_ours and log.path not in self._strangers:
                 self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
-    async def _finish_deletions(self) -> None:
-        """Delete what a crash, or a log dir that was offline, has left of deleted topics.
+    async def lacking(self) -> list[PartitionId]:
+        """The partitions with in-sync replicas elsewhere of which the log here is not what it was.
 
-        Nothing else is deleted: a folder without a topic may have been restored from a backup.
+        Before this broker registers: it is not to lead them.
         """
-        served = {each.topic_id for each in self._partitions}  # their turn comes
-        deleted = {
-            topic_id: log_dirs
-            for topic_id, log_dirs in self._metadata.deleted_topics.items()
-            if topic_id not in served
-        }
-        for log in self._logs.with_second_logs():
-            log_dirs = deleted.get(log.topic_id, ())
-            if log_dirs is None or log.log_directory.path in log_dirs:
-                _log.info("%s is of a topic that was deleted, and is removed", log.path)
-                self._logs.delete_log(log)
-        await self._note_folders_left(deleted)
+        found, pace = [], Pace()
+        for topic in list(self._image.topics.values()):
+            for state in topic.partitions:
+                if self._config.node_id in state.isr and len(state.isr) > 1:
+                    log = self._logs.get(topic.name, state.index)
+                    if log is None or log.epoch_due_at is not None:
+                        found.append(PartitionId(topic.topic_id, state.index))
+                await pace.give_way()
+        return found
 
-    async def _note_folders_left(self, topic_ids: Iterable[UUID]) -> None:
-        """Note that only offline log dirs can still have a folder of these topics."""
-        offline = [each.path for each in self._logs.directories if not each.is_online]
-        deleted = self._metadata.deleted_topics
-        left: dict[UUID, Sequence[str]] = {}
-        for topic_id in topic_ids:
-            known = deleted.get(topic_id, ())
-            log_dirs = [path for path in offline if known is None or path in known]
-            if known is None or len(log_dirs) < len(known):
-                left[topic_id] = log_dirs
-        if left:
-            with contextlib.suppress(KafkaError):  # said by the store; it is tried again
-                await self._metadata.note_folders_left(left)
+    async def give_up(self, directory: LogDirectory) -> None:
+        """Have others lead what is in a log dir that has failed, where they can."""
+        replicated, pace = [], Pace()
+        for log in self._logs.in_directory(directory):
+            topic = self._image.topics_by_id.get(log.topic_id)
+            state = None if topic is None else topic.partition(log.partition)
+            if state is not None and self._config.node_id in state.isr and len(state.isr) > 1:
+                replicated.append(PartitionId(log.topic_id, log.partition))
+            await pace.give_way()
+        if replicated:
+            await self._metadata.leave_isrs(replicated)
 
     async def take_back(self, directory: LogDirectory) -> bool:
         """Bring an offline log dir back if it works again; `host_all` serves what is new in it.
@@ -151,7 +155,7 @@ class HostedPartitions:
             topic = self._image.topics_by_id.get(partition.topic_id)
             state = None if topic is None else topic.partition(partition.index)
             if state is not None:
-                partition.begin_leader_epoch(state.leader_epoch)
+                partition.begin_leader_epoch(state)
             await pace.give_way()
         await self._blocking(close_losses, lossy)
 
@@ -163,6 +167,8 @@ class HostedPartitions:
                     await self._host(topic, topic.partitions, is_new=True)
                 case PartitionsAdded(topic, partitions):
                     await self._host(topic, partitions, is_new=True)
+                case PartitionsChanged(topic, partitions):
+                    await self._host(topic, partitions, is_new=False)
                 case TopicDeleted(topic):
                     await self._drop(topic)
                 case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
@@ -170,7 +176,7 @@ class HostedPartitions:
                 case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
                     await self._configure_broker()
         if isinstance(change, TopicDeleted):
-            await self._note_folders_left([change.topic.topic_id])
+            await self._deleted.note([change.topic.topic_id])
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration as it is now."""
@@ -183,22 +189,29 @@ class HostedPartitions:
     ) -> None:
         missing = []
         in_new_epoch: dict[int, PartitionLog] = {}
+        pace = Pace()
         for state in states:
-            if state.leader != self._config.node_id:
-                continue
-            if self._partitions.find(topic.name, state.index) is None:
+            await pace.give_way()
+            partition = self._partitions.find(topic.name, state.index)
+            if self._config.node_id not in state.replicas:
+                self._stop(topic.name, state.index)
+            elif partition is not None:
+                if state.leader == self._config.node_id:
+                    self._lead_on(topic, state, partition)
+                else:
+                    self._stop(topic.name, state.index)
+                    self._follow(topic, state, partition.log)
+            else:
                 log = self._find_log(topic, state, is_new)
                 if log is None:
                     missing.append(state)
-                elif (
+                elif state.leader == self._config.node_id and (
                     self._partitions.is_offline(topic.name, state.index)
                     or log.epoch_due_at is not None
                 ):
                     in_new_epoch[state.index] = log
                 else:
-                    self._serve(topic, state, log)
-            else:  # where a coordinator could not load it before, it is tried again
-                self._tell_coordinator(topic, state)
+                    self._assume(topic, state, log)
         await self._serve_in_new_epochs(topic, in_new_epoch)
         config = self.log_config(topic.name)
         for first in range(0, len(missing), _LOGS_PER_STEP):
@@ -227,8 +240,8 @@ class HostedPartitions:
         for state, log in zip(states, logs, strict=True):
             if isinstance(log, KafkaError):
                 self._go_offline(topic, state, log)
-            elif is_new:
-                self._serve(topic, state, log)
+            elif is_new or state.leader != self._config.node_id:
+                self._assume(topic, state, log)
             else:
                 made_anew[state.index] = log
         await self._serve_in_new_epochs(topic, made_anew)
@@ -256,22 +269,49 @@ class HostedPartitions:
             return
         for index, log in logs.items():
             if failure is None:
-                self._serve(current, current.partitions[index], log)
+                self._assume(current, current.partitions[index], log)
             else:
                 self._go_offline(current, current.partitions[index], failure)
 
-    def _serve(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
+    # -- roles -------------------------------------------------------------------------
+
+    def _assume(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
+        """Lead or follow, with a log that has no role yet, or follows."""
         try:
             if log.topic_id == _NO_ID:
                 log.write_topic_id(topic.topic_id)
+            if state.leader == self._config.node_id:
+                self._lead(topic, state, log)
+            else:
+                self._follow(topic, state, log)
         except KafkaError as error:
             self._go_offline(topic, state, error)
-            return
-        log.start_leader_epoch(state.leader_epoch)
-        self._partitions.add(
-            Partition(log, state.leader_epoch, len(state.replicas), len(state.isr))
-        )
+
+    def _lead(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
+        self._followers.forget(topic.name, state.index)
+        self._partitions.add(Partition(log, state, self._leading))
         self._tell_coordinator(topic, state)
+
+    def _lead_on(self, topic: TopicState, state: PartitionState, partition: Partition) -> None:
+        if state.leader_epoch > partition.leader_epoch:
+            partition.begin_leader_epoch(state)
+        else:
+            partition.agreed(state)
+        self._tell_coordinator(topic, state)  # where it could not load before, it tries again
+
+    def _follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
+        if log.epoch_due_at is not None:  # what it has lost its leader has
+            log.truncate_to(log.epoch_due_at)
+            log.epoch_due_at = None
+        self._followers.follow(topic, state, log)
+
+    def _stop(self, topic: str, index: int) -> None:
+        """Neither lead nor follow it any more."""
+        coordinator = self._coordinators.get(topic)
+        if coordinator is not None:
+            coordinator.resign(index)
+        self._followers.forget(topic, index)
+        self._partitions.remove(topic, index)
 
     def _tell_coordinator(self, topic: TopicState, state: PartitionState) -> None:
         coordinator = self._coordinators.get(topic.name)
@@ -284,11 +324,9 @@ class HostedPartitions:
             self._partitions.add_offline(topic.name, state.index)
 
     async def _drop(self, topic: TopicState) -> None:
-        own, pace = self._coordinators.get(topic.name), Pace()
+        pace = Pace()
         for state in topic.partitions:
-            if own is not None:
-                own.resign(state.index)
-            self._partitions.remove(topic.name, state.index)
+            self._stop(topic.name, state.index)
             await pace.give_way()
         for coordinator in self._coordinators.values():
             coordinator.topic_deleted(topic.name, topic.topic_id)

@@ -39,8 +39,8 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
             codes[key] = error.code
             continue
         codes[key] = ErrorCode.none
-        if partition.is_flush_due:
-            flushing[key] = broker.flushes.flush(partition)
+        if partition.awaits_confirmation:
+            flushing[key] = broker.flushes.confirm(partition)
     if flushing:
         await asyncio.gather(*flushing.values(), return_exceptions=True)
         for key, flushed in flushing.items():

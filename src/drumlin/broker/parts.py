@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from drumlin.broker.failed_verifications import FailedVerifications
     from drumlin.broker.flushes import Flushes
+    from drumlin.broker.peers import Peers
+    from drumlin.broker.remote.transactions import RemoteTransactions
     from drumlin.broker.threads import Threads
     from drumlin.broker.wakeups import Wakeups
     from drumlin.clock import Clock
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from drumlin.coordination.producer_ids import ProducerIds
     from drumlin.coordination.share.members.coordinator import ShareGroupMembership
     from drumlin.coordination.share.state.coordinator import ShareCoordinator
+    from drumlin.coordination.share.state.states import ShareStates
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
     from drumlin.metadata.store import MetadataStore
@@ -41,6 +44,7 @@ class BrokerData(Protocol):
     turns: Turns
     wakeups: Wakeups
     flushes: Flushes
+    peers: Peers
 
     @property
     def node_id(self) -> int: ...
@@ -58,7 +62,9 @@ class Coordinators(BrokerData, Protocol):
     groups: GroupCoordinator
     share_groups: ShareGroupMembership
     share_state: ShareCoordinator
+    share_states: ShareStates
     transactions: TransactionCoordinator
+    remote_transactions: RemoteTransactions
     producer_ids: ProducerIds
     coordinators: dict[str, StateCoordinator]
     failed_verifications: FailedVerifications

@@ -6,12 +6,15 @@ may have been created, deleted or moved, so each is looked up when its turn come
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Sequence
 from typing import Final, NoReturn
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.later import Later, Parts, when_done
+from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.broker.produce_verification import (
     TransactionalPart,
     Unverified,
@@ -28,11 +31,17 @@ from drumlin.records.validation import (
     prepare_at_once,
     prepare_produce,
 )
-from drumlin.replication.partition import Partition
+from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.append_result import AppendResult
-from drumlin.turns import TURN_S, Pace, Work, side_by_side, to_end
+from drumlin.turns import TURN_S, Pace, Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
+from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
+from drumlin.wire.produce_answer import (
+    LEADERS_FROM,
+    Outcome,
+    Refused,
+    write_produce_answer,
+)
 from drumlin.wire.produce_request import TOPIC_IDS_FROM, ProduceRequest
 
 _ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -62,10 +71,12 @@ class ProduceAppends:
         "_allows_zstd",
         "_broker",
         "_context",
-        "_flushes",
+        "_flushing",
+        "_leaders",
         "_led_of",
         "_outcomes",
         "_parts",
+        "_replicating",
         "_request",
         "_transactional",
         "_verified",
@@ -84,7 +95,11 @@ class ProduceAppends:
             for index, records in partitions
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
-        self._flushes: dict[int, Partition] = {}  # by the place of their outcome
+        self._leaders: set[CurrentLeader] = set()  # of which clients are told
+        # What must be done before the answer, by the place of the outcome: for as long as the
+        # client waits, and however long it takes.
+        self._replicating: dict[int, asyncio.Future[None]] = {}
+        self._flushing: dict[int, asyncio.Future[None]] = {}
         #: None where no batch says that it is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
@@ -108,8 +123,8 @@ class ProduceAppends:
             if outcome is None:
                 return when_done(self._append_rest())
             self._outcomes.append(outcome)
-        if self._flushes:
-            return when_done(self._flush_and_answer(), lets_pass=True)
+        if self._replicating or self._flushing:
+            return when_done(self._confirm_and_answer(), lets_pass=True)
         return self._answer()
 
     async def append_in_turns(self) -> Parts | None:
@@ -167,7 +182,7 @@ class ProduceAppends:
                 outcome = await self._append_in_thread(part)
             self._outcomes.append(outcome)
             await pace.give_way()
-        return await self._flush_and_answer()
+        return await self._confirm_and_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
         """Append one batch; None, and nothing done, if checking it needs a thread."""
@@ -188,7 +203,7 @@ class ProduceAppends:
             result = partition.append_as_leader(batch, acks, now_ms, verification)
             return self._appended(partition, result)
         except KafkaError as error:
-            return _refused(error, partition)
+            return self._refused(error, partition, part)
 
     async def _append_in_thread(self, part: Part) -> Outcome:
         partition = None
@@ -210,7 +225,17 @@ class ProduceAppends:
             result = partition.append_as_leader(batch, acks, now_ms, verification)
             return self._appended(partition, result)
         except KafkaError as error:
-            return _refused(error, partition)
+            return self._refused(error, partition, part)
+
+    def _refused(self, error: KafkaError, partition: Partition | None, part: Part) -> Refused:
+        refused = _refused(error, partition)
+        if error.code in MISLED and self._context.version >= LEADERS_FROM:
+            by_id = self._context.version >= TOPIC_IDS_FROM
+            leader = current_leader(self._broker, part[0], part[1], by_id=by_id)
+            if leader is not None:
+                self._leaders.add(leader)
+            return refused._replace(leader=leader)
+        return refused
 
     def _find(self, part: Part) -> Partition:
         topic, index, _ = part
@@ -240,26 +265,41 @@ class ProduceAppends:
         )
 
     def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
+        if self._request.acks == ACKS_ALL and partition.awaits_replicas:
+            self._replicating[len(self._outcomes)] = partition.replicated()
         if partition.is_flush_due:
-            self._flushes[len(self._outcomes)] = partition
+            self._flushing[len(self._outcomes)] = self._broker.flushes.flush(partition)
         return result.base_offset, result.log_append_time_ms, result.log_start_offset
 
     # -- answering ---------------------------------------------------------------------
 
-    async def _flush_and_answer(self) -> Parts | None:
-        await side_by_side(self._flush, list(self._flushes))
+    async def _confirm_and_answer(self) -> Parts | None:
+        if self._replicating:
+            await self._confirm(self._replicating, self._request.timeout_ms / 1000)
+        if self._flushing:
+            await self._confirm(self._flushing, None)
         refused = (each for each in self._outcomes if isinstance(each, Refused))
         told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
         if told > _TOLD_AT_ONCE_MAX:
             return await self._broker.threads.making(self._answer)
         return self._answer()
 
-    async def _flush(self, place: int) -> None:
-        try:
-            await self._broker.flushes.flush(self._flushes[place])
-        except Exception as failure:  # noqa: BLE001  what it is, it is not on disk
-            error = KafkaError(ErrorCode.kafka_storage_error, str(failure))
-            self._outcomes[place] = _refused(error, None)
+    async def _confirm(
+        self, awaited: dict[int, asyncio.Future[None]], timeout_s: float | None
+    ) -> None:
+        await asyncio.wait(awaited.values(), timeout=timeout_s)
+        pace = Pace()
+        for place, future in awaited.items():
+            await pace.give_way()
+            if not future.done():
+                failure = KafkaError(ErrorCode.request_timed_out)
+            elif (error := future.exception()) is None:
+                continue
+            elif isinstance(error, KafkaError):
+                failure = error
+            else:  # what it is, it is not on disk
+                failure = KafkaError(ErrorCode.kafka_storage_error, str(error))
+            self._outcomes[place] = self._refused(failure, None, self._parts[place])
 
     def _refuse_all(self, refusal: Refused) -> Parts | None:
         """Also tells clients that want no answer, if only of what they ask in vain."""
@@ -278,7 +318,14 @@ class ProduceAppends:
     def _encoded(self) -> Parts:
         header = self._context.header
         topics, outcomes = self._request.topics, self._outcomes
-        return [write_produce_answer(header.api_version, header.correlation_id, topics, outcomes)]
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._leaders:
+            endpoints = endpoints_of(self._broker, self._leaders, self._context.listener)
+        return [
+            write_produce_answer(
+                header.api_version, header.correlation_id, topics, outcomes, endpoints
+            )
+        ]
 
 
 def _refused(error: KafkaError, partition: Partition | None) -> Refused:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
-    def flush(partition: int) -> Confirmation:
-        """A decision must be durable before it is answered, or written to other logs."""
-        return broker.flushes.flush(broker.partitions.get(name, partition))
+    def confirm(partition: int) -> Confirmation:
+        """A decision must be safe before it is answered, or written to other logs."""
+        return broker.flushes.confirm(broker.partitions.get(name, partition))
 
     def read_batches(partition: int) -> Iterable[bytes]:
         return broker.partitions.get(name, partition).batches()
@@ -35,7 +35,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
         await create_automatically(broker, name)
 
     find = partial(broker.partitions.get, name)  # for each append: no function around it
-    return StateTopic(name, find, flush, read_batches, batch_bytes_max, partition_count, create)
+    return StateTopic(name, find, confirm, read_batches, batch_bytes_max, partition_count, create)
 
 
 class StateLogs:

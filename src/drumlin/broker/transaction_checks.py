@@ -1,6 +1,7 @@
 """Asking the transaction coordinator whether a partition is part of a transaction.
 
-Its answers are translated where clients expect another code.
+It may be here or on another broker, by the image; nothing is sent again if that is out of date, as
+its clients retry. Its answers are translated where clients expect another code.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.remote.coordinators import coordinator_of
 from drumlin.coordination.state_batches import Producer
 from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.wire.errors import ErrorCode
 
@@ -42,15 +45,33 @@ async def ask_coordinator(
     config, loop = broker.config, asyncio.get_running_loop()
     gives_up_at = loop.time() + config.add_partitions_to_txn_retry_backoff_max_ms / 1000
     while True:
-        codes = await broker.transactions.add_partitions(
-            transactional_id, *producer, partitions, verify_only=not adds
-        )
+        codes = await _ask_once(broker, transactional_id, producer, partitions, adds=adds)
         is_ending = ErrorCode.concurrent_transactions in codes.values()
         if not adds or not is_ending or loop.time() >= gives_up_at:
             break
         # The transaction before is about to end, which clients of v2 do not wait for.
         await asyncio.sleep(config.add_partitions_to_txn_retry_backoff_ms / 1000)
     return {key: _translated(codes[key], knows_abortable) for key in partitions}
+
+
+async def _ask_once(
+    broker: Coordinators,
+    transactional_id: str,
+    producer: Producer,
+    partitions: Sequence[TopicPartition],
+    *,
+    adds: bool,
+) -> dict[TopicPartition, ErrorCode]:
+    node_id = coordinator_of(broker.metadata.image, TRANSACTION_STATE, transactional_id)
+    if node_id == NO_LEADER:
+        return dict.fromkeys(partitions, ErrorCode.coordinator_not_available)
+    if node_id is None or node_id == broker.node_id:
+        return await broker.transactions.add_partitions(
+            transactional_id, *producer, partitions, verify_only=not adds
+        )
+    return await broker.remote_transactions.add_partitions(
+        node_id, transactional_id, *producer, partitions, verify_only=not adds
+    )
 
 
 def not_confirmed(broker: Coordinators, code: ErrorCode, withdraw: Callable[[], None]) -> None:
@@ -70,4 +91,8 @@ def _translated(code: ErrorCode, knows_abortable: bool) -> ErrorCode:
         return ErrorCode.invalid_producer_epoch  # which does not end a producer for good
     if code is ErrorCode.transaction_abortable and not knows_abortable:
         return ErrorCode.invalid_txn_state
+    if code is ErrorCode.cluster_authorization_failed:
+        return ErrorCode.invalid_txn_state  # the broker's own right, no concern of a client
+    if code is ErrorCode.broker_not_available:
+        return ErrorCode.coordinator_not_available
     return code

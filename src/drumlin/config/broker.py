@@ -25,12 +25,15 @@ from drumlin.config.listeners import (
     Listener,
     advertised_listeners,
     broker_listeners,
+    inter_broker_listener,
     metrics_listener,
     parse_protocol_map,
 )
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
 
+#: Lets consumers read from a replica in their rack.
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: Where a default is not Kafka's. Internal topics: Kafka's ask for three brokers, the embedded
 #: store has one. Socket buffers: the system sizes them by need, and large fetches go out half as
 #: fast again than with Kafka's 100 KiB.
@@ -60,6 +63,7 @@ class BrokerConfig:
     auto_create_topics_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
+    controlled_shutdown_enable: bool
     cordoned_log_dirs: frozenset[str]
     default_replication_factor: int
     delete_topic_enable: bool
@@ -80,6 +84,7 @@ class BrokerConfig:
     group_share_max_size: int
     group_share_partition_max_record_locks: int
     group_share_record_lock_duration_ms: int
+    inter_broker_listener_name: str
     listeners: tuple[Listener, ...]
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -104,6 +109,7 @@ class BrokerConfig:
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
@@ -114,6 +120,15 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
+    request_timeout_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int
     share_coordinator_state_topic_compression_codec: int
@@ -123,6 +138,7 @@ class BrokerConfig:
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
     share_coordinator_write_timeout_ms: int
+    socket_connection_setup_timeout_ms: int
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
@@ -260,13 +276,18 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
     )
     controllers = values["controller.listener.names"] or ()
     listeners = broker_listeners(values["listeners"], protocols, controllers)
+    advertised = advertised_listeners(values["advertised.listeners"], listeners, controllers)
     return {
-        "advertised_listeners": advertised_listeners(
-            values["advertised.listeners"], listeners, controllers
-        ),
+        "advertised_listeners": advertised,
         "cordoned_log_dirs": frozenset(map(_absolute, values["cordoned.log.dirs"])),
         "drumlin_metrics_listener": metrics_listener(
             "drumlin.metrics.listener", values["drumlin.metrics.listener"]
+        ),
+        "inter_broker_listener_name": inter_broker_listener(
+            values["inter.broker.listener.name"],
+            values["security.inter.broker.protocol"],
+            advertised,
+            protocols,
         ),
         "listeners": listeners,
         "log_dirs": values["log.dirs"] or values["log.dir"],

@@ -101,6 +101,9 @@ def check_together(values: _Values, given: _Given) -> None:
     _check_log(values, given)
     if given.get("broker.id", values["node.id"]) != given.get("node.id", values["node.id"]):
         raise _refused("broker.id", given, "must be the same as node.id where both are given")
+    listener, protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
+    if listener in given and protocol in given:
+        raise _refused(listener, given, f"must not be given together with {protocol}")
     if 0 < values["queued.max.request.bytes"] < values["socket.request.max.bytes"]:
         allowed = "must be at least socket.request.max.bytes, or -1"
         raise _refused("queued.max.request.bytes", given, allowed)

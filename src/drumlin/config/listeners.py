@@ -116,6 +116,35 @@ def advertised_listeners(
     return advertised
 
 
+def inter_broker_listener(
+    name: str | None,
+    protocol: str,
+    advertised: tuple[Listener, ...],
+    protocols: dict[str, str],
+) -> str:
+    """The name of the listener on which brokers of a cluster find each other.
+
+    It is called so at all brokers of a cluster. Where it is not named, it is the one called as the
+    protocol, as in Apache Kafka, or else the first that has it.
+
+    Raises:
+        ConfigError: there is no such listener.
+    """
+    names = [each.name for each in advertised]
+    if name is not None:
+        if name.upper() not in names:
+            allowed = f"must be a listener that is advertised: {', '.join(names)}"
+            raise ConfigError("inter.broker.listener.name", name, allowed)
+        return name.upper()
+    if protocol in names:
+        return protocol
+    for each in names:
+        if protocols[each] == protocol:
+            return each
+    allowed = "must be the protocol of a listener that is advertised"
+    raise ConfigError("security.inter.broker.protocol", protocol, allowed)
+
+
 def metrics_listener(key: str, text: str | None) -> Listener | None:
     """Where metrics are served; None where they are not.
 

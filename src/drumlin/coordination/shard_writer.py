@@ -146,7 +146,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 if counts_without(refusal):
                     break
                 raise
-            confirmation = self._log.flush(shard.partition) if led.is_flush_due else None
+            confirmation = self._log.confirm(shard.partition) if led.awaits_confirmation else None
             take_over(said, base_offset_of(batch))
         return confirmation
 

@@ -40,9 +40,9 @@ class StateLog:
         except KafkaError as error:
             raise as_told(error) from error
 
-    def flush(self, partition: int) -> Confirmation:
+    def confirm(self, partition: int) -> Confirmation:
         """The confirmation of what is appended to a partition by now, as one is due."""
-        confirmation = self._topic.flush(partition)
+        confirmation = self._topic.confirm(partition)
         self._unconfirmed.add(confirmation)
         confirmation.add_done_callback(self._unconfirmed.discard)
         return confirmation

@@ -19,8 +19,8 @@ class LedPartition(Protocol):
     """A partition of the topic that this broker leads, for what is to be done at once."""
 
     @property
-    def is_flush_due(self) -> bool:
-        """Whether what was appended is confirmed only by `StateTopic.flush`.
+    def awaits_confirmation(self) -> bool:
+        """Whether what was appended is confirmed only by `StateTopic.confirm`.
 
         If not, all in-sync replicas have it as soon as it is appended.
         """
@@ -49,8 +49,8 @@ class StateTopic:
 
     name: the topic's.
     find(partition): that partition, as it is now; raises `KafkaError` if it is not led here.
-    flush(partition): done when all in-sync replicas have all that is appended by now. It is called
-        after an append that leaves a flush due. Raises as `find` does.
+    confirm(partition): done when all in-sync replicas have all that is appended by now, durably
+        where that is asked for. It is called after an append that awaits it. Raises as `find`.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
     batch_bytes_max(partition): larger batches are refused. Raises as `find` does.
@@ -61,7 +61,7 @@ class StateTopic:
 
     name: str
     find: Callable[[int], LedPartition]
-    flush: Callable[[int], Confirmation]
+    confirm: Callable[[int], Confirmation]
     read_batches: Callable[[int], Iterable[Buffer]]
     batch_bytes_max: Callable[[int], int]
     partition_count: Callable[[], int | None]

@@ -124,8 +124,10 @@ class SqliteMetadata:
     def adoption(self) -> Adoption | None:
         return self if self.is_new else None
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        del was_clean  # no other broker has more records
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        del lacking  # no other broker has more records
         self._node_id = self.image.controller_id = broker.node_id
         self.image.put_broker(replace(broker, epoch=0))
 
@@ -223,6 +225,9 @@ class SqliteMetadata:
                 code = ErrorCode.election_not_needed
             outcomes[PartitionId(topic_id, index)] = KafkaError(code)
         return outcomes
+
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        """It is the last member of each."""
 
     async def hand_over(self) -> None:
         """There is nobody who could take over."""

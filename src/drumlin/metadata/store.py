@@ -81,11 +81,15 @@ class MetadataStore(Protocol):
     def adoption(self) -> Adoption | None:
         """To be made, where the store is new and logs that it does not know may be there."""
 
-    def register_broker(self, broker: BrokerState, *, was_clean: bool) -> Awaitable[None]:
+    def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> Awaitable[None]:
         """Make this process a broker of the cluster, in a new broker epoch.
 
-        One that has not stopped cleanly may lack records that it had: it leaves every ISR first of
-        which it is not the last member (KIP-966). Nothing is changed before that.
+        lacking: partitions of which it may lack records that it had; None: of any, as it has not
+            stopped cleanly. It leaves their ISRs first, where it is not the last member (KIP-966).
+
+        Nothing is changed before that.
 
         Raises:
             UnusableMetadata: it must not be.
@@ -212,6 +216,15 @@ class MetadataStore(Protocol):
 
         Raises:
             KafkaError: NOT_CONTROLLER.
+        """
+
+    def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
+        """Leave the ISRs of partitions whose logs have failed, and let others lead them.
+
+        Where this broker is the last member it stays. Changes are reported.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def hand_over(self) -> Awaitable[None]:

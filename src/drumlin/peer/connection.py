@@ -90,6 +90,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.address = address
         self._options = options
         self._access = access
+        self._memory = memory
         self._loop = asyncio.get_running_loop()
         self._scratch = bytearray(SCRATCH_BYTES)
         self._frames = FrameReader(_STRANGERS_FRAME_BYTES_MAX, memory.take, self._scratch)
@@ -232,6 +233,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._outbox is not None:
             self._outbox.report_any()
         self._write(api_name, version, build(request_shape(api_name, version)))
+
+    def give_back(self, part: memoryview) -> None:
+        """Have the memory of an answer reused that contains `part`, and is not used any more."""
+        self._memory.give_back(part)
 
     @property
     def _is_sending(self) -> bool:

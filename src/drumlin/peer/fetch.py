@@ -22,7 +22,7 @@ from drumlin.records.batch import (
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import (
-    VERSION_MAX,
+    VERSION_MAX_WITH_NAMES,
     FetchResponse,
     PartitionFetch,
     parse_fetch_response,
@@ -72,7 +72,7 @@ async def fetch(
         )
 
     response: FetchResponse = await connection.request(
-        "fetch", build, version_max=VERSION_MAX, parse=parse_fetch_response
+        "fetch", build, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
     )
     where = f"fetch of topic {topic!r} partition {partition}"
     if response.error_code is not ErrorCode.none:

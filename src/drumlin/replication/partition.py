@@ -1,144 +1,85 @@
 """One partition as its leader sees it: leader epoch, in-sync replicas, high watermark.
 
 Plain synchronous code on the event loop: nothing here awaits. The log appends what it is given;
-what becomes readable, and at which isolation level, is decided here alone.
+what becomes readable, and at which isolation level, is decided here alone. Who is in sync, and so
+how far the high watermark may go, is in `isr.py`.
 
 Invariants: log start offset <= last stable offset <= high watermark <= log end offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.records.batch import HEADER_SIZE
-from drumlin.replication.waiting_room import WaitingRoom
+from drumlin.replication.confirmations import Confirmations
+from drumlin.replication.isr import InSyncReplicas, IsAlive
+from drumlin.replication.replica import Replica
 from drumlin.storage.control_records import encode_marker
-from drumlin.storage.log_batches import batches_of
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.config.topic import LogConfig
+    import asyncio
+
+    from drumlin.metadata.image import PartitionState
+    from drumlin.metadata.store import IsrWish
     from drumlin.records.validation import AppendRules, PreparedBatch
     from drumlin.storage.append_result import AppendResult
-    from drumlin.storage.file_slice import ReadResult
-    from drumlin.storage.leader_epochs import EpochEnd
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.producer_state import TransactionMarker
-    from drumlin.storage.timestamp_search import OffsetFound
-    from drumlin.storage.transaction_index import AbortedTransaction
 
 ACKS_ALL = -1
-NO_LEADER_EPOCH = -1
-_READ_COMMITTED = 1
 
 
-class Partition:
-    """The leader's side of one partition. The in-sync replicas are the leader alone so far."""
+class LeaderContext(NamedTuple):
+    """What a leader has to know of its broker.
 
-    def __init__(
-        self,
-        log: PartitionLog,
-        leader_epoch: int,
-        replicas: int = 1,
-        in_sync_replicas: int = 1,
-    ) -> None:
-        self.log = log
-        self.topic, self.index, self.name = log.topic, log.partition, log.name
-        self.replicas = replicas
-        self.leader_epoch = leader_epoch
-        self.in_sync_replicas = in_sync_replicas
-        self.waiting = WaitingRoom()
+    node_id: of the broker.
+    is_alive: see `isr.py`.
+    rack_of: the rack of a broker that is alive.
+    lag_max_ms: how long a follower may lack records before it is out of sync.
+    ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
+    """
+
+    node_id: int
+    is_alive: IsAlive
+    rack_of: Callable[[int], str | None]
+    lag_max_ms: Callable[[], float]
+    ask_for: Callable[[Partition, IsrWish], None]
+
+
+class Partition(Replica):
+    """The leader's side of one partition."""
+
+    def __init__(self, log: PartitionLog, state: PartitionState, context: LeaderContext) -> None:
+        super().__init__(log)
+        #: None: no other broker has a replica.
+        self.isr: InSyncReplicas | None = None
+        self._context = context
+        self._confirmations = Confirmations()
+        self._deletions = Confirmations()
+        self.is_led = True
+        # Bytes that no consumer has been notified of: they are above the high watermark.
+        self._unread_bytes = 0
         # Bytes after the last stable offset that waiting READ_COMMITTED fetches have not been
         # notified of.
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
+        self.begin_leader_epoch(state)
 
-    @property
-    def topic_id(self) -> UUID:
-        return self.log.topic_id
-
-    # -- offsets -----------------------------------------------------------------------
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset that not all in-sync replicas have."""
-        return self.log.log_end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark. Any thread may call it.
-
-        The high watermark is read first: then every open transaction below it is in the state.
-        """
-        high_watermark = self.high_watermark
-        first_undecided = self.log.producer_state.first_undecided_offset
-        if first_undecided is None:
-            return high_watermark
-        # Retention may have deleted the beginning of the transaction.
-        return max(min(first_undecided, high_watermark), self.log.log_start_offset)
-
-    def offsets(self) -> tuple[int, int, int]:
-        """High watermark, last stable offset and log start offset."""
-        log = self.log
-        high_watermark = log.log_end_offset
-        if log.producer_state.first_undecided_offset is None:
-            return high_watermark, high_watermark, log.log_start_offset
-        return high_watermark, self.last_stable_offset, log.log_start_offset
-
-    def readable_end_offset(self, isolation_level: int) -> int:
-        """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
-        if isolation_level == _READ_COMMITTED:
-            return self.last_stable_offset
-        return self.high_watermark
-
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the leader epoch that a client knows with ours (KIP-320).
+    def check_latest_is_known(self) -> None:
+        """Refuse to tell the last offset while it may be below one that was told before (KIP-207).
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+            KafkaError: OFFSET_NOT_AVAILABLE.
         """
-        if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.fenced_leader_epoch)
-        raise KafkaError(ErrorCode.unknown_leader_epoch)
-
-    def check_readable(self) -> None:
-        """Refuse while the log's dir has failed; one that is only full can be read.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.log.log_directory.check_readable()
-
-    def check_offset(self, offset: int) -> None:
-        """Refuse an offset as `read` does, without reading.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-        """
-        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
-            raise KafkaError(ErrorCode.offset_out_of_range)
-        self.check_readable()
+        if self.isr is not None and self.log.high_watermark < self.isr.first_offset:
+            raise KafkaError(ErrorCode.offset_not_available)
 
     # -- the log, as far as others ask it ----------------------------------------------
-
-    @property
-    def config(self) -> LogConfig:
-        return self.log.config
 
     @property
     def append_rules(self) -> AppendRules:
@@ -150,40 +91,14 @@ class Partition:
         """Whether an acknowledgement must wait for a flush (`flush.messages`)."""
         return self.log.is_flush_due
 
-    def epoch_for(self, offset: int) -> int:
-        """The leader epoch of the record at an offset."""
-        return self.log.leader_epochs.epoch_for(offset)
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The largest epoch up to `leader_epoch`, and where its records end."""
-        return self.log.end_offset_for_epoch(leader_epoch)
-
-    def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
-        """The first record at or after a time. Blocks."""
-        return self.log.offset_for_timestamp(timestamp)
-
-    def max_timestamp_offset(self) -> OffsetFound | None:
-        """The first record that has the largest timestamp of all. Blocks."""
-        return self.log.max_timestamp_offset()
-
-    def aborted_transactions(
-        self, start_offset: int, end_offset: int, *, may_block: bool
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in the range."""
-        return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether one to `acks=all` must wait: for a flush, or for in-sync replicas."""
+        return self.awaits_replicas or self.log.is_flush_due
 
     def active_producers(self) -> Iterator[ProducerEntry]:
         """The producers that the log knows now; later batches do not change what is told."""
         return self.log.producer_state.freeze().entries()
-
-    def batches(self) -> Iterator[bytes]:
-        """All whole batches, in pieces. Blocks.
-
-        Raises:
-            CorruptRecord: there would be no end.
-            KafkaError: the log cannot be read, or not as batches.
-        """
-        return batches_of(self.log)
 
     def begin_verification(
         self,
@@ -211,17 +126,150 @@ class Partition:
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
 
-    def failed_to_read(self, error: OSError) -> KafkaError:
-        """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
-        return self.log.log_directory.fail_log(error, f"read {self.name}")
-
     # -- changes -----------------------------------------------------------------------
 
-    def begin_leader_epoch(self, leader_epoch: int) -> None:
+    def begin_leader_epoch(self, state: PartitionState) -> None:
         """Begin a new leader epoch; waiting clients with the old one are answered."""
-        self.leader_epoch = leader_epoch
-        self.log.start_leader_epoch(leader_epoch)
+        log = self.log
+        self.replica_count, self.leader_epoch = len(state.replicas), state.leader_epoch
+        log.start_leader_epoch(state.leader_epoch)
+        if self.replica_count == 1:
+            log.forget_replicas()
+            self.isr = None
+            self._confirmations.reached(log.high_watermark)
+        else:
+            log.expect_replicas()
+            context = self._context
+            self.isr = InSyncReplicas(
+                context.node_id,
+                state,
+                log.log_end_offset,
+                self._now_ms(),
+                context.lag_max_ms,
+                context.is_alive,
+            )
+            self._move_high_watermark(self.isr)
         self.waiting.disturb()
+        self.replicas_waiting.disturb()
+
+    def agreed(self, state: PartitionState) -> None:
+        """In-sync replicas or replicas have changed, in the same leader epoch."""
+        isr = self.isr
+        if isr is None or len(state.replicas) == 1:
+            if len(state.replicas) != self.replica_count:
+                self.begin_leader_epoch(state)
+            return
+        self.replica_count = len(state.replicas)
+        isr.agreed(state, self._now_ms())
+        self._move_high_watermark(isr)
+
+    def refused(self, wish: IsrWish) -> None:
+        """The change that was asked for will not be made."""
+        if self.isr is not None and self.isr.pending is wish:
+            self.isr.refused()
+            self._move_high_watermark(self.isr)
+
+    @property
+    def isr_size(self) -> int:
+        """How many replicas are in sync."""
+        return 1 if self.isr is None else self.isr.size
+
+    def check_follower(self, replica_id: int) -> None:
+        if self.isr is None or replica_id not in self.isr.followers:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
+    ) -> None:
+        isr, log = self.isr, self.log
+        if isr is None:
+            return
+        end_offset = log.log_end_offset
+        if not log.log_start_offset <= offset <= end_offset:
+            return  # it is told so
+        if not isr.fetched(
+            replica_id, broker_epoch, offset, log_start_offset, end_offset, self._now_ms()
+        ):
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        self._move_high_watermark(isr)
+        self._deletions.reached(self.low_watermark)
+        self._ask_for(isr, isr.growth(log.high_watermark))
+
+    def nearest_to(self, rack: str, offset: int) -> int | None:
+        context, isr = self._context, self.isr
+        if isr is None or context.rack_of(context.node_id) == rack:
+            return None
+        there = [
+            (each.log_end_offset, replica_id)
+            for replica_id, each in isr.followers.items()
+            if each.log_start_offset <= offset <= each.log_end_offset
+            and context.rack_of(replica_id) == rack
+        ]
+        return max(there)[1] if there else None
+
+    def drop_laggards(self) -> None:
+        """Ask for an ISR without those who have not had all for too long. Called now and then."""
+        isr = self.isr
+        if isr is not None:
+            self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
+            self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
+            self._deletions.reached(self.low_watermark)
+
+    def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
+        if wish is not None:
+            isr.asked(wish)
+            self._context.ask_for(self, wish)
+
+    def _now_ms(self) -> float:
+        return self.log.log_directory.clock.monotonic() * 1000
+
+    def _move_high_watermark(self, isr: InSyncReplicas) -> None:
+        log = self.log
+        before, end_offset = log.high_watermark, log.log_end_offset
+        reached = isr.high_watermark(before, end_offset, self._now_ms())
+        if reached > before:
+            log.high_watermark = reached
+            # Maybe too many: whoever is notified looks, and waits again.
+            self._advanced(self._unread_bytes or 1)
+            if reached == end_offset:
+                self._unread_bytes = 0
+            self.replicas_waiting.note()
+        self._confirmations.reached(reached, self._too_few_replicas(isr))
+
+    def _too_few_replicas(self, isr: InSyncReplicas) -> KafkaError | None:
+        if isr.size >= self._needed_replicas():
+            return None
+        return KafkaError(ErrorCode.not_enough_replicas_after_append)
+
+    def _needed_replicas(self) -> int:
+        # No more than the number of replicas can be required, as in Apache Kafka.
+        return min(self.log.config.min_insync_replicas, self.replica_count)
+
+    @property
+    def awaits_replicas(self) -> bool:
+        """Whether not all in-sync replicas have all that is appended by now."""
+        log = self.log
+        return self.isr is not None and log.high_watermark < log.log_end_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The first offset that some replica of a live broker still has."""
+        start_offset = self.log.log_start_offset
+        return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
+
+    def deleted_everywhere(self) -> asyncio.Future[None]:
+        """Done once all live replicas begin where this one begins now; to be shielded.
+
+        It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
+        """
+        return self._deletions.up_to(self.log.log_start_offset)
+
+    def replicated(self) -> asyncio.Future[None]:
+        """Done once all in-sync replicas have all that is appended by now; to be shielded.
+
+        It fails with KafkaError NOT_ENOUGH_REPLICAS_AFTER_APPEND or NOT_LEADER_OR_FOLLOWER.
+        """
+        return self._confirmations.up_to(self.log.log_end_offset)
 
     def append_as_leader(
         self,
@@ -241,7 +289,7 @@ class Partition:
             self._check_enough_replicas()
         result = self.log.append_as_leader(batch, self.leader_epoch, now_ms, verification)
         if not result.is_duplicate:
-            self._advanced(len(batch.buffer))
+            self._appended(len(batch.buffer))
         return result
 
     def append_marker(
@@ -265,7 +313,7 @@ class Partition:
         result = log.append_internal(
             memoryview(batch), self.leader_epoch, now_ms, transaction_version=transaction_version
         )
-        self._advanced(len(batch))
+        self._appended(len(batch))
         return result
 
     def append_internal(
@@ -292,11 +340,20 @@ class Partition:
         result = self.log.append_internal(
             memoryview(batch), self.leader_epoch, now_ms, verification=verification
         )
-        self._advanced(len(batch))
+        self._appended(len(batch))
         return result
 
+    def _appended(self, appended_bytes: int) -> None:
+        isr = self.isr
+        if isr is None:
+            self._advanced(appended_bytes)
+        else:
+            self._unread_bytes += appended_bytes
+            self.replicas_waiting.advanced(appended_bytes)
+            self._move_high_watermark(isr)
+
     def _advanced(self, appended_bytes: int) -> None:
-        """Notify the waiters of an append."""
+        """The high watermark has advanced: notify the waiters."""
         self.waiting.advanced(appended_bytes)
         first_undecided = self.log.producer_state.first_undecided_offset
         if first_undecided is not None or self._withheld_from is not None:
@@ -320,21 +377,15 @@ class Partition:
         return withheld_bytes
 
     def _check_enough_replicas(self) -> None:
-        needed = self.log.config.min_insync_replicas
-        # No more than the number of replicas can be required, as in Apache Kafka.
-        if self.in_sync_replicas < needed and self.in_sync_replicas < self.replicas:
-            needed = min(needed, self.replicas)
+        if self.isr is not None and self.isr.size < (needed := self._needed_replicas()):
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.name} has {self.in_sync_replicas} in-sync replicas, "
+                f"{self.name} has {self.isr.size} in-sync replicas, "
                 f"and min.insync.replicas asks for {needed}",
             )
 
-    def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset; -1 means the high watermark.
-
-        Returns:
-            The new low watermark.
+    def delete_records_before(self, offset: int) -> None:
+        """Advance the log start offset; -1 means the high watermark. Followers do so after it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
@@ -344,66 +395,12 @@ class Partition:
             raise KafkaError(ErrorCode.offset_out_of_range)
         self.log.delete_records_before(target)
         self.waiting.disturb()
-        return self.log_start_offset
-
-    # -- reading -----------------------------------------------------------------------
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        isolation_level: int,
-        *,
-        minimum_one_batch: bool,
-        may_block: bool,
-    ) -> ReadResult:
-        """Slices of log files for a consumer. With `may_block`, any thread may call it.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-            BlockingIOError: unless it may block, and the disk is needed.
-        """
-        log = self.log
-        committed = isolation_level == _READ_COMMITTED
-        end_offset = self.last_stable_offset if committed else log.log_end_offset
-        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
-
-    def read_committed(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        aborted_max: int,
-        *,
-        minimum_one_batch: bool,
-        may_block: bool,
-    ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
-        """Like `read`, for READ_COMMITTED: with the aborted transactions among what was read.
-
-        Where those are more than `aborted_max`, less is read, as long as that helps.
-        """
-        log = self.log
-        while True:
-            segments = log.segments.snapshot()
-            read = log.read(
-                start_offset,
-                max_bytes,
-                self.last_stable_offset,
-                minimum_one_batch,
-                may_block=may_block,
-            )
-            if not read.slices or not read.slices[0].size:
-                return read, ()
-            (records,) = read.slices
-            end_offset = self.last_stable_offset
-            aborted = log.aborted_in(records, start_offset, end_offset, may_block=may_block)
-            is_as_it_was = log.segments.snapshot() is segments
-            if is_as_it_was and (len(aborted) <= aborted_max or max_bytes < HEADER_SIZE):
-                return read, aborted
-            if is_as_it_was:
-                max_bytes = min(max_bytes, records.size) // 2
-            # Else cleaned segments came between, which know less of what was aborted.
-            records.release()
+        self.replicas_waiting.disturb()
 
     def close(self) -> None:
-        """The partition is removed: waiters look again, and find it gone."""
+        """It is led here no more: waiters look again, and find it gone."""
+        self.is_led = False
+        self._confirmations.give_up(ErrorCode.not_leader_or_follower)
+        self._deletions.give_up(ErrorCode.not_leader_or_follower)
         self.waiting.disturb()
+        self.replicas_waiting.disturb()

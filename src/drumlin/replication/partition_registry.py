@@ -1,21 +1,31 @@
-"""Which partitions a broker leads, found by what requests name them with."""
+"""Which partitions a broker leads or follows, found by what requests name them with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from drumlin.replication.partition import Partition
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from drumlin.replication.followed_partition import FollowedPartition
+
 _NOTHING: Mapping[int, Partition] = {}
 
 
 class PartitionRegistry:
-    """The partitions that this broker leads; those without a log are offline."""
+    """The partitions that this broker leads or follows; those without a log are offline.
 
-    def __init__(self) -> None:
+    Iterating gives those that it leads. `exists` says whether the cluster has a partition.
+    """
+
+    def __init__(self, exists: Callable[[str, int], bool]) -> None:
+        self._exists = exists
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._followed: dict[tuple[str, int], FollowedPartition] = {}
         # Also by what requests name a topic with: the bytes of its name or id.
         self._by_name: dict[bytes, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
@@ -35,6 +45,25 @@ class PartitionRegistry:
         self._by_name.setdefault(partition.topic.encode(), {})[partition.index] = partition
         self._by_id.setdefault(partition.topic_id.bytes, {})[partition.index] = partition
 
+    def add_followed(self, partition: FollowedPartition) -> None:
+        self._forget_offline(partition.topic, partition.index)
+        self._followed[partition.topic, partition.index] = partition
+
+    def remove_followed(self, topic: str, index: int) -> None:
+        self._followed.pop((topic, index), None)
+
+    def find_followed(self, topic: str, index: int) -> FollowedPartition | None:
+        return self._followed.get((topic, index))
+
+    def has_log_of(self, topic: str, index: int) -> bool:
+        """Whether this broker leads or follows the partition."""
+        return (topic, index) in self._partitions or (topic, index) in self._followed
+
+    def topic_ids(self) -> set[UUID]:
+        """The topics of which it leads or follows partitions."""
+        led = {each.topic_id for each in self._partitions.values()}
+        return led.union(each.topic_id for each in self._followed.values())
+
     def add_offline(self, topic: str, index: int) -> None:
         """The partition is ours, but its log is not available now."""
         self._offline.add((topic, index))
@@ -51,7 +80,7 @@ class PartitionRegistry:
 
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether the partition is ours and has no log, or none that can be read."""
-        partition = self._partitions.get((topic, index))
+        partition = self._partitions.get((topic, index)) or self._followed.get((topic, index))
         if partition is None:
             return (topic, index) in self._offline
         return not partition.log.log_directory.is_readable
@@ -64,31 +93,17 @@ class PartitionRegistry:
             _forget(self._by_id, partition.topic_id.bytes, index)
             partition.close()
 
-    def clear(self) -> Work[dict[tuple[str, int], int]]:
-        """The broker stops: it leads no partition any more, from the first step on.
-
-        Returns the high watermarks, for the checkpoint.
-        """
+    def clear(self) -> Work[None]:
+        """The broker stops: it leads no partition any more, from the first step on."""
         partitions, self._partitions = self._partitions, {}
         by_name, self._by_name = self._by_name, {}
         by_id, self._by_id = self._by_id, {}
-        high_watermarks = {}
         while partitions:
-            key, partition = partitions.popitem()
-            high_watermarks[key] = partition.high_watermark
+            _, partition = partitions.popitem()
             _forget(by_name, partition.topic.encode(), partition.index)
             _forget(by_id, partition.topic_id.bytes, partition.index)
             partition.close()
             yield
-        return high_watermarks
-
-    def high_watermarks(self) -> Work[dict[tuple[str, int], int]]:
-        """By topic and partition, for the checkpoint; each is read when its turn comes."""
-        found = {}
-        for partition in self:
-            found[partition.topic, partition.index] = partition.high_watermark
-            yield
-        return found
 
     def find(self, topic: str, index: int) -> Partition | None:
         return self._partitions.get((topic, index))
@@ -105,12 +120,15 @@ class PartitionRegistry:
         """The partition.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is offline.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, another broker leads it;
+                KAFKA_STORAGE_ERROR while it is offline.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._offline:
                 raise KafkaError(ErrorCode.kafka_storage_error)
+            if self._exists(topic, index):
+                raise KafkaError(ErrorCode.not_leader_or_follower)
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
         return partition
 

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 Logs = Mapping[tuple[str, int], "PartitionLog"]
 
 
-def write_checkpoints(
-    directory: LogDirectory, logs: Callable[[], Logs], high_watermarks: PartitionOffsets | None
-) -> None:
-    """Write recovery points and log start offsets; high watermarks if they are given. Blocks.
+def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None:
+    """Write recovery points, log start offsets and high watermarks. Blocks.
 
     Raises:
         OSError: the device fails.
@@ -34,6 +32,7 @@ def write_checkpoints(
 
     recovery_points = kept(directory.recovery_points)
     log_start_offsets = kept(directory.log_start_offsets)
+    high_watermarks = kept(directory.high_watermarks)
 
     def current_recovery_points() -> PartitionOffsets:
         return recovery_points | {key: log.recovery_point for key, log in logs().items()}
@@ -45,6 +44,9 @@ def write_checkpoints(
             if log.log_start_offset > log.segments.first.base_offset
         }
 
+    def current_high_watermarks() -> PartitionOffsets:
+        return high_watermarks | {key: log.high_watermark for key, log in logs().items()}
+
     def current_unclean() -> PartitionOffsets:
         return dict.fromkeys(directory.in_disorder & (logs().keys() | not_loaded), 0)
 
@@ -52,7 +54,4 @@ def write_checkpoints(
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
-    if high_watermarks is not None:
-        there = logs()
-        offsets = {key: offset for key, offset in high_watermarks.items() if key in there}
-        directory.high_watermarks.write(lambda: offsets)
+    directory.high_watermarks.write(current_high_watermarks)

@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING, Final
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
 from drumlin.storage.files import Files
 from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.segment import (
-    LOG_SUFFIX,
-    RELATIVE_OFFSET_MAX,
-    IndexProgress,
-    Segment,
-    file_prefix,
-)
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, IndexProgress, Segment
+from drumlin.storage.segment_files import LOG_SUFFIX, file_prefix
 from drumlin.storage.segment_times import TimestampAndOffset
 from drumlin.storage.swap_plan import CLEANED_SUFFIX
 from drumlin.storage.time_index import TimeIndex

@@ -17,7 +17,7 @@ class CleaningView(NamedTuple):
     segments: tuple[Segment, ...]
     log_start_offset: int
     log_end_offset: int
-    #: The first offset of an undecided transaction, or the log end offset.
+    #: The first offset of an undecided transaction, or the high watermark.
     last_stable_offset: int
     producers: FrozenProducers
     #: How often the log was truncated so far: a cleaning begun before a truncation must be dropped.
@@ -55,12 +55,15 @@ def note_cleaned(log: LogState, view: CleaningView, end_offset: int) -> None:
 
 def cleaning_view(log: LogState) -> CleaningView:
     """The log as it is now. Only on the thread that changes it."""
+    stable = log.high_watermark
     first_undecided = log.producer_state.first_undecided_offset
+    if first_undecided is not None:
+        stable = min(stable, first_undecided)
     return CleaningView(
         log.segments.snapshot(),
         log.log_start_offset,
         log.log_end_offset,
-        log.log_end_offset if first_undecided is None else first_undecided,
+        stable,
         log.producer_state.freeze(),
         log.truncations,
         log.config,

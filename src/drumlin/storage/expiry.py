@@ -16,7 +16,7 @@ _AT_ONCE: Final = 4
 def delete_old_segments(
     log: LogState, now_ms: int, end_offset: int | None, roll: Callable[[int, int], object]
 ) -> list[str]:
-    """Delete some of the expired segments up to `end_offset` (default: the log end offset).
+    """Delete some of the expired segments up to `end_offset` (default: the high watermark).
 
     Each takes some renames, and there may be thousands: the caller repeats this until none is
     left. None is deleted while a swap is under way: after a crash the swapped-in segments would
@@ -35,7 +35,7 @@ def delete_old_segments(
         log.swaps.retention_waits = log.swaps.holds_segments
         if log.swaps.retention_waits:
             return []
-        visible = log.log_end_offset if end_offset is None else end_offset
+        visible = log.high_watermark if end_offset is None else end_offset
         gone = deletable_segments(
             log.segments,
             log.config,
@@ -44,6 +44,7 @@ def delete_old_segments(
             now_ms,
             most=_AT_ONCE,
             may_block=False,
+            may_be_active=visible >= log.log_end_offset,
         )
         if not gone:
             return []

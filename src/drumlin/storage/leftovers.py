@@ -19,7 +19,7 @@ from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.doomed_files import DELETED_SUFFIX
 from drumlin.storage.files import TEMPORARY_SUFFIX, Files
 from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.segment import LOG_SUFFIX
+from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import TransactionIndex

@@ -56,6 +56,7 @@ def _requests(
 ) -> Iterator[LoadRequest]:
     recovery_points = directory.recovery_points.read()
     log_start_offsets = directory.log_start_offsets.read()
+    high_watermarks = directory.high_watermarks.read()
     for topic, partition in partitions_in(directory):
         path = f"{directory.path}/{topic}-{partition}"
         if is_loaded((topic, partition), path):
@@ -67,6 +68,7 @@ def _requests(
             config_for(topic),
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),
+            high_watermarks.get((topic, partition), 0),
             # A partition missing from the checkpoint was put there since.
             directory.was_clean
             and (topic, partition) in recovery_points

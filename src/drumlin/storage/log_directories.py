@@ -20,7 +20,6 @@ from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.storage import retention_round, swap_plan
 from drumlin.storage.checkpoint_rounds import write_checkpoints
-from drumlin.storage.checkpoints import PartitionOffsets
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
@@ -410,15 +409,15 @@ class LogDirectories:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
         self._doomed.remove_due()
 
-    def write_checkpoints(self, high_watermarks: PartitionOffsets | None = None) -> None:
-        """Recovery points and log start offsets; high watermarks where they are given. Blocks.
+    def write_checkpoints(self) -> None:
+        """Recovery points, log start offsets and high watermarks. Blocks.
 
         What was noted of logs that are deleted is forgotten.
         """
         for directory in self.directories:
             if directory.is_online:
                 try:
-                    write_checkpoints(directory, partial(self._logs_in, directory), high_watermarks)
+                    write_checkpoints(directory, partial(self._logs_in, directory))
                 except OSError as error:
                     directory.fail(error, f"write the checkpoints of {directory.path}")
 
@@ -460,11 +459,11 @@ class LogDirectories:
 
     # -- stopping ----------------------------------------------------------------------
 
-    def close(self, high_watermarks: PartitionOffsets | None = None) -> None:
+    def close(self) -> None:
         """A clean stop: all is made durable, and the next start knows it. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
             list(pool.map(_close_log, self))  # the checkpoints will show which could not be
-        self.write_checkpoints(high_watermarks)
+        self.write_checkpoints()
         for directory in self.directories:
             if directory.is_online:
                 try:

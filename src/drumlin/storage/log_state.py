@@ -40,6 +40,9 @@ class LogState:
         self.segments = segments
         self.log_start_offset = 0
         self.log_end_offset = 0
+        #: None: no other replica has to have a record, so the high watermark is the log's end.
+        self._high_watermark: int | None = None
+        self._high_watermark_before: int | None = None
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
@@ -64,6 +67,42 @@ class LogState:
         self._config = config
         self.roll_rule = RollRule(config)
         self.append_rules = config.append_rules()
+
+    @property
+    def high_watermark(self) -> int:
+        """First offset that not all in-sync replicas have; any thread may ask.
+
+        Records from here on may still vanish: no consumer reads them, and nothing cleans or expires
+        them. The replication layer says where it is.
+        """
+        known = self._high_watermark
+        return self.log_end_offset if known is None else known
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+
+    def high_watermark_is_at_most(self, end_offset: int) -> None:
+        """The log has lost what was from `end_offset` on."""
+        if self._high_watermark is not None:
+            known = min(self._high_watermark, end_offset)
+            self._high_watermark = max(known, self.log_start_offset)
+
+    def load_high_watermark(self, checkpoint: int) -> None:
+        """Take note of where it was when that was last written down."""
+        self._high_watermark_before = checkpoint
+
+    def expect_replicas(self) -> None:
+        """Other brokers have replicas: only what was known to be everywhere counts at first."""
+        if self._high_watermark is None:
+            known = self._high_watermark_before
+            if known is None:  # all of it was committed while there was no other
+                known = self.log_end_offset
+            self._high_watermark = min(max(known, self.log_start_offset), self.log_end_offset)
+
+    def forget_replicas(self) -> None:
+        """No other broker has a replica: from now on the high watermark is the log's end."""
+        self._high_watermark = self._high_watermark_before = None
 
     @property
     def size_bytes(self) -> int:

@@ -19,9 +19,15 @@ from typing import Final, NoReturn, TypeVar
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, assign_offsets, iterate_headers, parse_header
+from drumlin.records.batch import BatchHeader, assign_offsets, parse_header
 from drumlin.records.validation import PreparedBatch
-from drumlin.storage import clean_shutdown, expiry, partition_metadata, truncation
+from drumlin.storage import (
+    clean_shutdown,
+    expiry,
+    follower_append,
+    partition_metadata,
+    truncation,
+)
 from drumlin.storage.append_result import AppendResult, result_of
 from drumlin.storage.cleaning_view import CleaningView, cleaning_view
 from drumlin.storage.control_records import parse_marker
@@ -40,6 +46,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 _NOTHING: Final = ReadResult(())
+_EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionLog(LogState):
@@ -172,31 +179,28 @@ class PartitionLog(LogState):
         return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
 
     def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
-        """Append what a leader sent: whole batches, their offsets already assigned.
+        """Append what a leader sent, up to a batch that is cut off.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE where they do not follow the log's end,
-                KAFKA_STORAGE_ERROR.
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE where they do not follow the log's
+                end, KAFKA_STORAGE_ERROR. What came before is appended.
         """
-        for position, header in iterate_headers(batches):
-            if header.base_offset < self.log_end_offset:
-                raise KafkaError(
-                    ErrorCode.offset_out_of_range,
-                    f"a batch at {header.base_offset} for {self.name}, "
-                    f"which ends at {self.log_end_offset}",
-                )
-            batch, state = batches[position : position + header.size], self.producer_state
-            marker = parse_marker(batch, header)
-            self._write(
-                batch,
-                header.base_offset,
-                header.last_offset,
-                header.leader_epoch,
-                header.max_timestamp,
-                now_ms,
-                None if marker is None else state.aborted_by(header, marker, header.base_offset),
+        position, end = -1, 0
+        while end > position:
+            position, end = end, self.append_next(batches, end, now_ms)
+
+    def append_next(
+        self, batches: memoryview, position: int, now_ms: int, leader_epoch: int = _EPOCH_MAX
+    ) -> int:
+        """A step of `append_as_follower`, for answers that take longer than a turn of the loop.
+
+        See `follower_append.append_next`; after an error nothing of the step is appended.
+        """
+        self.log_directory.check_writable()
+        with self._failing_as("append to"):
+            return follower_append.append_next(
+                self, batches, position, now_ms, leader_epoch, self._roll
             )
-            self._follow(header, marker)
 
     def start_leader_epoch(self, leader_epoch: int) -> None:
         """This broker leads from here on; its records will carry this epoch."""
@@ -451,11 +455,9 @@ class PartitionLog(LogState):
         return cleaning_view(self)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove every batch that reaches to `offset` or beyond."""
-        with self._failing_as("truncate"):
-            truncation.truncate(self, offset)
+        """Remove every batch that reaches to `offset` or beyond. Blocks."""
+        truncation.truncate(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets `offset`."""
-        with self._failing_as("truncate"):
-            truncation.start_anew(self, offset)
+        """Remove everything; the next record gets `offset`. Blocks."""
+        truncation.start_anew(self, offset)

@@ -21,7 +21,8 @@ from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_replay import OFFSET_MAX, follow_segment, load_snapshot_up_to
-from drumlin.storage.segment import LOG_SUFFIX, Segment
+from drumlin.storage.segment import Segment
+from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.swap_plan import FILE_NAME as SWAP_PLAN
 from drumlin.storage.swap_plan import SWAP_SUFFIX

@@ -29,7 +29,8 @@ from drumlin.storage.producer_replay import (
     remove_stray_snapshots,
 )
 from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.segment import LOG_SUFFIX, RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import recover_segment
 from drumlin.storage.truncation import settle
@@ -46,6 +47,7 @@ class LoadRequest(NamedTuple):
     config: LogConfig
     recovery_point: int
     log_start_offset: int
+    high_watermark: int
     was_clean: bool
 
 
@@ -70,6 +72,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     if not request.was_clean or unindexed or not segments[0].was_loaded:
         log.durability.note_new_names()
     _recover(log, request, unindexed)
+    log.load_high_watermark(request.high_watermark)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
     return log
@@ -100,6 +103,7 @@ def reload_log(log: PartitionLog) -> None:
         log.config,
         log.recovery_point,
         log.log_start_offset,
+        log.high_watermark,
         was_clean=False,
     )
     with log.swaps.lock:
@@ -118,6 +122,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.segments = fresh.segments
     log.log_start_offset = fresh.log_start_offset
     log.log_end_offset = fresh.log_end_offset
+    log.high_watermark_is_at_most(fresh.log_end_offset)
     log.epoch_due_at = fresh.epoch_due_at
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state

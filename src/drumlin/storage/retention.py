@@ -18,6 +18,7 @@ def deletable_segments(
     *,
     most: int | None = None,
     may_block: bool = True,
+    may_be_active: bool = True,
 ) -> list[Segment]:
     """The oldest segments to delete, in order; maybe all of them, the active one included.
 
@@ -39,7 +40,7 @@ def deletable_segments(
     for number in range(len(each) if most is None else min(most, len(each))):
         segment, is_active = each[number], number + 1 == len(each)
         segment_end = end_offset if is_active else each[number + 1].base_offset
-        if segment_end > end_offset or (is_active and segment.size == 0):
+        if segment_end > end_offset or (is_active and not (may_be_active and segment.size)):
             break
         is_before_start = not is_active and segment_end <= log_start_offset
         is_excess = excess_bytes > 0 and excess_bytes >= segment.size

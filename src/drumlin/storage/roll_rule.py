@@ -56,9 +56,18 @@ class RollRule:
         self._age_max_ms = age_max_ms - jitter_ms
 
     def applies(
-        self, segment: Segment, size: int, last_offset: int, timestamp: int, now_ms: int
+        self,
+        segment: Segment,
+        size: int,
+        last_offset: int,
+        timestamp: int,
+        now_ms: int,
+        unindexed: int = 0,
     ) -> bool:
         """Whether a batch, described by the other arguments, needs a new segment.
+
+        `unindexed`: batches that come before it, with their bytes in `size`; each may take an entry
+        in the indexes.
 
         An empty segment is rolled only if the batch's relative offset does not fit. Age is counted
         from the first batch's timestamp to this one's, so that a log filled with old records does
@@ -75,6 +84,6 @@ class RollRule:
         age_ms = timestamp - first if first >= 0 else now_ms - segment.created_ms
         return (
             age_ms > self._age_max_ms
-            or segment.offset_index.count >= self._offset_entries_max
-            or segment.time_index.count >= self._time_entries_max
+            or segment.offset_index.count + unindexed >= self._offset_entries_max
+            or segment.time_index.count + unindexed >= self._time_entries_max
         )

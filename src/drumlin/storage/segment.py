@@ -9,6 +9,7 @@ grows only when the bytes below it are in the file and in the indexes.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader
 from drumlin.records.errors import CorruptRecord
 from drumlin.storage.batch_walk import find_batch, walk_headers
-from drumlin.storage.doomed_files import name_for_deleted
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
 from drumlin.storage.known_positions import KnownPositions
-from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.open_files import LogFile, OpenFiles
+from drumlin.storage.open_files import OpenFiles
+from drumlin.storage.segment_files import SegmentFiles
 from drumlin.storage.segment_times import (
     NO_TIMESTAMP_YET,
     SegmentTimes,
@@ -29,8 +29,7 @@ from drumlin.storage.segment_times import (
     timestamp_and_offset,
 )
 from drumlin.storage.sync_count import SyncCount
-from drumlin.storage.time_index import TimeIndex
-from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
+from drumlin.storage.transaction_index import AbortedTransaction
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-LOG_SUFFIX: Final = ".log"
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 #: Blocks are set aside in steps that grow with the file, so a small log stays small.
@@ -58,48 +56,29 @@ class IndexProgress(NamedTuple):
     unindexed_bytes: int
 
 
-def file_prefix(offset: int) -> str:
-    """The 20 digits that the name of a segment's files begins with."""
-    return f"{offset:020d}"
-
-
-class Segment:
+class Segment(SegmentFiles):
     """Batches from `base_offset` up to the next segment's base offset."""
 
     __slots__ = (
         "_bytes_since_index_entry",
         "_file_end",
-        "_files",
         "_known_positions",
         "_sync_count",
         "_times",
-        "base_offset",
         "created_ms",
         "is_damaged",
-        "is_deleted",
-        "log_file",
-        "offset_index",
         "size",
-        "time_index",
-        "transaction_index",
         "was_loaded",
     )
 
     def __init__(
         self, directory: str, base_offset: int, open_files: OpenFiles, created_ms: int
     ) -> None:
-        prefix = f"{directory}/{file_prefix(base_offset)}"
-        self.base_offset = base_offset
+        super().__init__(directory, base_offset, open_files)
         self.created_ms = created_ms
-        self.is_deleted = False
         self.is_damaged = False  #: and that was logged
         self.was_loaded = True  #: and `created_ms` is the time of that
-        self.log_file: LogFile = open_files.file(prefix + LOG_SUFFIX)
-        self.offset_index = OffsetIndex(prefix, base_offset, open_files)
-        self.time_index = TimeIndex(prefix, base_offset, open_files)
-        self.transaction_index = TransactionIndex(prefix, open_files)
         self.size = 0
-        self._files = open_files.files
         # Up to here the file may have blocks of its own, or remains of a failed append.
         self._file_end = 0
         self._bytes_since_index_entry = 0
@@ -113,17 +92,21 @@ class Segment:
     ) -> Segment:
         """A new segment with empty files; after an error none of them is left."""
         segment = cls(directory, base_offset, open_files, now_ms)
-        try:
-            open_files.files.create(segment.log_file.path)
-            segment.offset_index.create()
-            segment.time_index.create()
-        except OSError:
-            segment.remove_files()
-            raise
-        segment.was_loaded = False
-        segment.transaction_index.know(())
-        segment._times = SegmentTimes(NO_TIMESTAMP_YET)
+        segment.create_files()
         return segment
+
+    def create_files(self) -> None:
+        """Create the empty files; after an error none of them is left."""
+        try:
+            self._files.create(self.log_file.path)
+            self.offset_index.create()
+            self.time_index.create()
+        except OSError:
+            self.remove_files()
+            raise
+        self.was_loaded = False
+        self.transaction_index.know(())
+        self._times = SegmentTimes(NO_TIMESTAMP_YET)
 
     @classmethod
     def sealed(
@@ -173,6 +156,36 @@ class Segment:
             times.first = max_timestamp
         self.size = end
         self._known_positions.put(last_offset + 1, end)
+
+    def append_all(
+        self, batches: memoryview, headers: Sequence[BatchHeader], index_interval_bytes: int
+    ) -> None:
+        """Write neighbouring batches with one call, and index each as `append` would have.
+
+        After an `OSError` nothing of them is visible.
+        """
+        position = place = self.size
+        end = position + len(batches)
+        if end > self._file_end:
+            self._set_aside(end)
+        progress = IndexProgress(self.largest_timestamp, self._bytes_since_index_entry)
+        try:
+            with self.log_file as descriptor:
+                self._files.write_at(descriptor, batches, position)
+            for header in headers:
+                self.index_batch(BatchPlace(place, header), header.size, index_interval_bytes)
+                place += header.size
+        except OSError:
+            self._cut_back(position)
+            self._times.largest, self._bytes_since_index_entry = progress
+            with contextlib.suppress(OSError):
+                self.time_index.truncate_to(headers[0].base_offset)
+            raise
+        self._sync_count.note()
+        if position == 0:
+            self._times.first = headers[0].max_timestamp
+        self.size = end
+        self._known_positions.put(headers[-1].end_offset, end)
 
     def index_batch(self, place: BatchPlace, size: int, index_interval_bytes: int) -> None:
         """Index a batch that is in the file already, as `append` would have."""
@@ -348,6 +361,8 @@ class Segment:
                 raise self._damaged(f"offset {offset} is not found: {error}") from error
 
     def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
+        if not self.size:
+            return None  # it may have no file yet
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)
@@ -463,38 +478,3 @@ class Segment:
         self._times = SegmentTimes(NO_TIMESTAMP_YET)
         self._bytes_since_index_entry = 0
         self._sync_count.note()
-
-    def all_files(self) -> tuple[LogFile, ...]:
-        return (
-            self.log_file,
-            self.offset_index.file,
-            self.time_index.file,
-            self.transaction_index.file,
-        )
-
-    def mark_deleted(self) -> list[str]:
-        """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
-        self.is_deleted = True
-        paths = []
-        for file in self.all_files():
-            if self._files.exists(file.path):
-                file.rename(name_for_deleted(file.path, self._files))
-                paths.append(file.path)
-            file.discard()
-        return paths
-
-    def remove_files(self) -> None:
-        self.discard()  # first: a thread that finds no file must see that it was deleted
-        for file in self.all_files():
-            self._files.remove(file.path)
-
-    def discard(self) -> None:
-        """Mark the segment deleted: its files close when their last lease ends."""
-        self.is_deleted = True
-        for file in self.all_files():
-            file.discard()
-
-    def close(self) -> None:
-        """Close the files until they are used again."""
-        for file in self.all_files():
-            file.close()

@@ -30,7 +30,7 @@ from drumlin.storage.partition_metadata import (
     read_topic_id,
 )
 from drumlin.storage.producer_snapshot import snapshot_path
-from drumlin.storage.segment import LOG_SUFFIX, file_prefix
+from drumlin.storage.segment_files import LOG_SUFFIX, file_prefix
 from drumlin.storage.time_index import TimeIndex
 from drumlin.storage.transaction_index import TransactionIndex
 

@@ -6,9 +6,9 @@ A slice of a log file is a part of its own and goes through untouched, so that i
     v4:     throttle_time [name [index error high_watermark last_stable_offset [aborted] records]]
     v5-6:   also the log start offset
     v7-10:  error and session id before the topics
-    v11:    the preferred read replica, which here is never another broker
+    v11:    the preferred read replica (KIP-392)
     v12:    compact lengths and tagged fields; where the reader's log diverges from ours (KIP-595)
-    v13-18: topic ids instead of names
+    v13-18: topic ids instead of names; from 16 on current leaders (KIP-951)
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag, leader_tag
 from drumlin.wire.uvarint import ONE_BYTE, uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
@@ -26,6 +27,8 @@ _SESSIONS_FROM: Final = 7
 _READ_REPLICAS_FROM: Final = 11
 _FLEXIBLE_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
+_LEADERS_FROM: Final = 16
+_LEADER_TAG: Final = 1
 _UNKNOWN: Final = -1
 _NO_SESSION: Final = 0
 _LENGTH_SIZE: Final = 4
@@ -40,18 +43,37 @@ _NO_REPLICA: Final = _INT32.pack(_UNKNOWN)
 _DIVERGING: Final = struct.Struct(">bbbiqx")
 _DIVERGING_SIZE: Final = 13
 
+
+class PreferredReplica(NamedTuple):
+    """The broker from which a consumer is to read (KIP-392), in versions that can say so."""
+
+    node_id: int
+
+
 #: No records.
 NOTHING: Final = b""
 #: Error number, high watermark, last stable offset, log start offset; producer ids and first
 #: offsets of aborted transactions (None is null on the wire, an empty sequence is not); records,
-#: bytes or a slice of a file; epoch and end offset where the reader's log diverges, or None.
-#: A plain tuple, as there may be very many of them.
-Answer = tuple[int, int, int, int, Sequence[tuple[int, int]] | None, Any, tuple[int, int] | None]
+#: bytes or a slice of a file; epoch and end offset where the reader's log diverges, or the leader
+#: where we do not lead, or where to read instead, or None. A plain tuple: there may be many.
+Answer = tuple[
+    int,
+    int,
+    int,
+    int,
+    Sequence[tuple[int, int]] | None,
+    Any,
+    tuple[int, int] | CurrentLeader | PreferredReplica | None,
+]
 
 
-def failed(code: ErrorCode, aborted: Sequence[tuple[int, int]] | None = None) -> Answer:
+def failed(
+    code: ErrorCode,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    leader: CurrentLeader | None = None,
+) -> Answer:
     """The answer for a partition that cannot be read."""
-    return code.value, _UNKNOWN, _UNKNOWN, _UNKNOWN, aborted, NOTHING, None
+    return code.value, _UNKNOWN, _UNKNOWN, _UNKNOWN, aborted, NOTHING, leader
 
 
 @functools.cache
@@ -74,11 +96,13 @@ class FetchAnswers:
         "_replica",
         "_sizes_names",
         "_start",
+        "tells_leaders",
         "topic_end",
     )
 
     def __init__(self, version: int) -> None:
         flexible = self._flexible = version >= _FLEXIBLE_FROM
+        self.tells_leaders = version >= _LEADERS_FROM
         self._has_session = version >= _SESSIONS_FROM
         # Length, correlation id, tags of the header, throttle time; error and session id.
         session = "hi" if self._has_session else ""
@@ -123,6 +147,11 @@ class FetchAnswers:
                     put(b"\x00")
             elif diverging is None:
                 put(head + no_records)
+            elif isinstance(diverging, PreferredReplica):
+                put(head[: -_INT32.size] + _INT32.pack(diverging[0]) + no_records)
+            elif isinstance(diverging, CurrentLeader):
+                tag = leader_tag(_LEADER_TAG, diverging) if self.tells_leaders else self.topic_end
+                put(head + no_records[:-1] + tag if flexible else head + no_records)
             else:
                 put(head + b"\x01" + _DIVERGING.pack(1, 0, _DIVERGING_SIZE, *diverging))
 
@@ -134,12 +163,13 @@ class FetchAnswers:
         *,
         session_id: int = _NO_SESSION,
         error: int = 0,
+        endpoints: Sequence[NodeEndpoint] = (),
     ) -> list[Any]:
         """The frame with its length prefix, as parts to send one after the other.
 
-        Takes ownership of `pieces`.
+        Takes ownership of `pieces`. `endpoints`: of the leaders that answers name.
         """
-        pieces.append(self.topic_end)
+        pieces.append(endpoints_tag(endpoints) if endpoints else self.topic_end)
         run = [self._head(correlation_id, topics, sum(map(len, pieces)), session_id, error)]
         parts: list[Any] = []
         for piece in pieces:
@@ -155,10 +185,15 @@ class FetchAnswers:
         return parts
 
     def frame_of(
-        self, correlation_id: int, topics: int, joined: Joined, session_id: int = _NO_SESSION
+        self,
+        correlation_id: int,
+        topics: int,
+        joined: Joined,
+        session_id: int = _NO_SESSION,
+        endpoints: Sequence[NodeEndpoint] = (),
     ) -> list[Any]:
         """The same, of pieces joined along the way: joining very many at the end takes long."""
-        end = self.topic_end
+        end = endpoints_tag(endpoints) if endpoints else self.topic_end
         head = self._head(correlation_id, topics, joined.size + len(end), session_id, 0)
         return joined.parts(head, end)
 

@@ -6,13 +6,13 @@ are text does not matter here. Counts and lengths are checked against the frame 
 `decoder.py`; tests hold the two readers against each other.
 
     v4:     replica_id max_wait min_bytes max_bytes isolation [name [index offset max_bytes]]
-    v5-6:   the partitions also with the reader's log start offset, which only followers use
+    v5-6:   the partitions also with the log start offset of a follower
     v7-8:   session id and epoch before the topics, forgotten partitions after them
     v9-10:  the partitions also with the leader's epoch (KIP-320)
     v11:    the reader's rack at the end
     v12:    compact lengths and tagged fields; the epoch last fetched (KIP-595)
     v13-14: topic ids instead of names
-    v15-18: the replica's id in a tagged field; more tagged fields, which only followers send
+    v15-18: the replica's id and epoch in a tagged field; more of them, which no broker sends
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _CONSUMER: Final = -1
 _NO_SESSION: Final = 0
 _FINAL_EPOCH: Final = -1
 _NO_EPOCH: Final = -1
+_NO_OFFSET: Final = -1
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -45,22 +46,22 @@ _REPLICA_STATE: Final = struct.Struct(">iq")
 _WITH_REPLICA: Final = struct.Struct(">iiiib")
 _WITH_REPLICA_AND_SESSION: Final = struct.Struct(">iiiibii")
 _WITH_SESSION: Final = struct.Struct(">iiibii")
-#: One partition, without the fields that only followers use.
 _PARTITION_4: Final = struct.Struct(">iqi")
-_PARTITION_5: Final = struct.Struct(">iq8xi")
-_PARTITION_9: Final = struct.Struct(">iiq8xi")
-_PARTITION_12: Final = struct.Struct(">iiqi8xi")
-_PARTITION_12_UNTAGGED: Final = struct.Struct(">iiqi8xix")
+_PARTITION_5: Final = struct.Struct(">iqqi")
+_PARTITION_9: Final = struct.Struct(">iiqqi")
+_PARTITION_12: Final = struct.Struct(">iiqiqi")
+_PARTITION_12_UNTAGGED: Final = struct.Struct(">iiqiqix")
 
-#: Index, current leader epoch, fetch offset, last fetched epoch, max bytes; epochs may be -1.
-#: A plain tuple, as there may be very many of them.
-Wanted = tuple[int, int, int, int, int]
+#: Index, current leader epoch, fetch offset, last fetched epoch, log start offset (of a follower),
+#: max bytes; the others may be -1. A plain tuple, as there may be very many of them.
+Wanted = tuple[int, int, int, int, int, int]
 
 
 class FetchRequest(NamedTuple):
     """Topics are the bytes of their name, from version 13 on those of their id."""
 
-    replica_id: int
+    replica_id: int  # of a follower; below zero: a consumer
+    replica_epoch: int  # in which that broker is registered (KIP-903); -1: it does not say
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -69,6 +70,7 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[tuple[bytes, list[Wanted]]]
     forgotten: list[tuple[bytes, tuple[int, ...]]]
+    rack: bytes = b""  # of a consumer (KIP-392)
 
 
 def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchRequest:
@@ -88,9 +90,9 @@ def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchR
 
 
 class _Replica:
-    """Takes the replica's id out of a tagged field."""
+    """Takes the replica's id and epoch out of a tagged field."""
 
-    replica_id = _CONSUMER
+    state = (_CONSUMER, _NO_EPOCH)
 
 
 class _Reader:
@@ -120,6 +122,7 @@ class _Reader:
                 position = self._skip_tags(position)
             topics.append((name, wanted))
         forgotten: list[tuple[bytes, tuple[int, ...]]] = []
+        rack = b""
         if version >= _SESSIONS_FROM:
             count, position = self._count(position, smallest)
             for _ in range(count):
@@ -130,29 +133,31 @@ class _Reader:
                 if flexible:
                     position = self._skip_tags(position)
         if version >= _RACKS_FROM:
-            _, position = self._string(position)
+            rack, position = self._string(position)
         if flexible and frame[position]:
-            limits = (self._replica_id(position, limits[0]), *limits[1:])
-        return FetchRequest(*limits, topics, forgotten)
+            limits = (*self._replica_state(position, limits[0]), *limits[2:])
+        return FetchRequest(*limits, topics, forgotten, rack)
 
-    def _limits(self, position: int) -> tuple[tuple[int, int, int, int, int, int, int], int]:
+    def _limits(self, position: int) -> tuple[tuple[int, int, int, int, int, int, int, int], int]:
         """The fields before the topics; a missing replica or session gets a consumer's default."""
         limits: Any
         if self._version >= _REPLICA_STATE_FROM:
-            limits = (_CONSUMER, *_WITH_SESSION.unpack_from(self._frame, position))
+            limits = (_CONSUMER, _NO_EPOCH, *_WITH_SESSION.unpack_from(self._frame, position))
             return limits, position + _WITH_SESSION.size
         if self._version >= _SESSIONS_FROM:
-            limits = _WITH_REPLICA_AND_SESSION.unpack_from(self._frame, position)
+            replica_id, *limits = _WITH_REPLICA_AND_SESSION.unpack_from(self._frame, position)
+            limits = (replica_id, _NO_EPOCH, *limits)
             return limits, position + _WITH_REPLICA_AND_SESSION.size
-        limits = (*_WITH_REPLICA.unpack_from(self._frame, position), _NO_SESSION, _FINAL_EPOCH)
+        replica_id, *limits = _WITH_REPLICA.unpack_from(self._frame, position)
+        limits = (replica_id, _NO_EPOCH, *limits, _NO_SESSION, _FINAL_EPOCH)
         return limits, position + _WITH_REPLICA.size
 
-    def _replica_id(self, position: int, replica_id: int) -> int:
-        known = {1: ("replica_id", _replica_state)} if self._version >= _REPLICA_STATE_FROM else {}
+    def _replica_state(self, position: int, replica_id: int) -> tuple[int, int]:
+        known = {1: ("state", _replica_state)} if self._version >= _REPLICA_STATE_FROM else {}
         replica = _Replica()
-        replica.replica_id = replica_id
+        replica.state = replica_id, _NO_EPOCH
         read_tags(self._frame, position, known, replica)
-        return replica.replica_id
+        return replica.state
 
     def _id(self, position: int) -> tuple[bytes, int]:
         end = position + _ID_SIZE
@@ -209,9 +214,9 @@ class _Reader:
         return position + 1
 
 
-def _replica_state(frame: Any, position: int) -> tuple[int, int]:
-    replica_id, _ = _REPLICA_STATE.unpack_from(frame, position)
-    return replica_id, read_tags(frame, position + _REPLICA_STATE.size, {}, None)
+def _replica_state(frame: Any, position: int) -> tuple[tuple[int, int], int]:
+    state = _REPLICA_STATE.unpack_from(frame, position)
+    return state, read_tags(frame, position + _REPLICA_STATE.size, {}, None)
 
 
 # -- the partitions of a topic -------------------------------------------------------------
@@ -232,28 +237,26 @@ def _partitions_reader(version: int) -> tuple[int, _ReadPartitions]:
 
 
 def _read_4(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
-    return _without_epochs(_PARTITION_4, frame, position, count)
+    end = position + count * _PARTITION_4.size
+    return [
+        (index, _NO_EPOCH, offset, _NO_EPOCH, _NO_OFFSET, max_bytes)
+        for index, offset, max_bytes in _PARTITION_4.iter_unpack(frame[position:end])
+    ], end
 
 
 def _read_5(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
-    return _without_epochs(_PARTITION_5, frame, position, count)
-
-
-def _without_epochs(
-    layout: struct.Struct, frame: memoryview, position: int, count: int
-) -> tuple[list[Wanted], int]:
-    end = position + count * layout.size
+    end = position + count * _PARTITION_5.size
     return [
-        (index, _NO_EPOCH, offset, _NO_EPOCH, max_bytes)
-        for index, offset, max_bytes in layout.iter_unpack(frame[position:end])
+        (index, _NO_EPOCH, offset, _NO_EPOCH, start, max_bytes)
+        for index, offset, start, max_bytes in _PARTITION_5.iter_unpack(frame[position:end])
     ], end
 
 
 def _read_9(frame: memoryview, position: int, count: int) -> tuple[list[Wanted], int]:
     end = position + count * _PARTITION_9.size
     return [
-        (index, epoch, offset, _NO_EPOCH, max_bytes)
-        for index, epoch, offset, max_bytes in _PARTITION_9.iter_unpack(frame[position:end])
+        (index, epoch, offset, _NO_EPOCH, start, max_bytes)
+        for index, epoch, offset, start, max_bytes in _PARTITION_9.iter_unpack(frame[position:end])
     ], end
 
 

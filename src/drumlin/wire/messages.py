@@ -46,7 +46,7 @@ API_KEYS: Final[dict[str, int]] = {name: key for key, name in api_key_map.items(
 
 
 class EncodedBody(NamedTuple):
-    """A response that is already encoded, except for its header."""
+    """A request or response that is already encoded, except for its header."""
 
     body: bytes
 
@@ -342,7 +342,10 @@ def encode_response(api_name: str, version: int, correlation_id: int, message: A
 def encode_request(
     api_name: str, version: int, correlation_id: int, client_id: str | None, message: Any
 ) -> list[Any]:
-    """A request frame with its length prefix, as parts to send one after the other."""
+    """A request frame with its length prefix, as parts to send one after the other.
+
+    `message` may be an `EncodedBody`.
+    """
     parts = Parts()
     parts.buffer += _REQUEST_HEADER.pack(0, API_KEYS[api_name], version, correlation_id)
     encoded = None if client_id is None else client_id.encode()
@@ -350,5 +353,8 @@ def encode_request(
     parts.buffer += encoded or b""
     if has_flexible_request_header(api_name, version):
         parts.buffer += b"\x00"
-    encoder(type(message))(message, parts)
+    if isinstance(message, EncodedBody):
+        parts.put(message.body)
+    else:
+        encoder(type(message))(message, parts)
     return parts.finish_frame()

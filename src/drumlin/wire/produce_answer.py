@@ -3,7 +3,7 @@
     v3-4:  [name [index error base_offset log_append_time]] throttle_time
     v5-7:  log_start_offset after log_append_time
     v8:    [record_errors] and error_message after that (KIP-467)
-    v9-12: the same with compact lengths and tagged fields
+    v9-12: the same with compact lengths and tagged fields; from 10 on with current leaders
     v13:   topic_id instead of name
 
 Tests hold this against the schemas.
@@ -17,11 +17,15 @@ from typing import Final, NamedTuple
 
 from drumlin.wire.encoder import put_compact_string, put_string
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag, leader_tag
 from drumlin.wire.produce_request import FLEXIBLE_FROM, TOPIC_IDS_FROM, TopicProduce
 from drumlin.wire.uvarint import put_uvarint
 
 _LOG_START_OFFSETS_FROM: Final = 5
 _RECORD_ERRORS_FROM: Final = 8
+#: From this version on it is told who leads a partition that was asked for in the wrong place.
+LEADERS_FROM: Final = 10
+_LEADER_TAG: Final = 0
 _UNKNOWN_OFFSET: Final = -1
 _NO_TIME: Final = -1
 _INT16: Final = struct.Struct(">h")
@@ -53,6 +57,7 @@ class Refused(NamedTuple):
     log_start_offset: int = _UNKNOWN_OFFSET
     record_errors: Sequence[tuple[int, str]] = ()
     message: str | None = None
+    leader: CurrentLeader | None = None
 
 
 #: What became of one partition's batch.
@@ -64,8 +69,12 @@ def write_produce_answer(
     correlation_id: int,
     topics: Sequence[TopicProduce],
     outcomes: Sequence[Outcome],
+    endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The frame, with its length prefix; `outcomes` are in the order of the partitions."""
+    """The frame, with its length prefix; `outcomes` are in the order of the partitions.
+
+    `endpoints`: of the leaders that outcomes name, for versions that tell them.
+    """
     flexible = version >= FLEXIBLE_FROM
     body = bytearray(_FRAME_START.pack(0, correlation_id))
     if flexible:
@@ -94,7 +103,7 @@ def write_produce_answer(
             body += _NO_TAGS
     body += _THROTTLE_TIME
     if flexible:
-        body += _NO_TAGS
+        body += endpoints_tag(endpoints) if endpoints else _NO_TAGS
     _INT32.pack_into(body, 0, len(body) - _INT32.size)
     return bytes(body)
 
@@ -117,7 +126,8 @@ def _put_refused(body: bytearray, version: int, index: int, refused: Refused) ->
             body += _NO_TAGS
     put_text(body, refused.message)
     if flexible:
-        body += _NO_TAGS
+        told = refused.leader if version >= LEADERS_FROM else None
+        body += _NO_TAGS if told is None else leader_tag(_LEADER_TAG, told)
 
 
 def _put_count(body: bytearray, count: int, flexible: bool) -> None:

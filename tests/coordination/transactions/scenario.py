@@ -239,7 +239,7 @@ class Scenario:
         topic = StateTopic(
             TRANSACTION_STATE,
             self.log.find,
-            self.log.flush,
+            self.log.confirm,
             self.log.read,
             self.log.batch_bytes_max,
             lambda: 1,

@@ -23,21 +23,25 @@ from drumlin.broker.fetching.partition_read import (
     unreadable,
 )
 from drumlin.broker.later import Later, Parts
+from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.fetch_answer import failed, fetch_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
 
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
+_FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
@@ -52,6 +56,7 @@ class Fetch:
         "_is_over",
         "_is_waiting",
         "_later",
+        "_leaders",
         "_max_bytes",
         "_min_bytes",
         "_size",
@@ -63,6 +68,7 @@ class Fetch:
         "by_id",
         "context",
         "for_stable",
+        "is_follower",
         "reading",
         "request",
         "writer",
@@ -77,10 +83,12 @@ class Fetch:
         version = context.header.api_version
         self.by_id = version >= _TOPIC_IDS_FROM
         self.writer = fetch_answers(version)
-        self.for_stable = request.isolation_level == _READ_COMMITTED
+        self.is_follower = request.replica_id >= 0
+        self.for_stable = request.isolation_level == _READ_COMMITTED and not self.is_follower
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self.answers: list[Answer] = []
+        self._leaders: set[CurrentLeader] = set()
         self._is_last = False  # it has waited, and answers with what there is
         self._is_over = False
         self._is_waiting = False
@@ -90,20 +98,21 @@ class Fetch:
 
     # -- where the partitions are ------------------------------------------------------
 
-    def partitions_of(self, topic: bytes) -> Mapping[int, Partition]:
+    def partitions_of(self, topic: bytes) -> Mapping[int, Replica]:
         """What is led now of a topic, by index."""
         partitions = self.broker.partitions
         return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
 
-    def missing(self, topic: bytes, index: int) -> Partition:
+    def missing(self, topic: bytes, index: int) -> Replica:
         """A partition that is not among them.
 
         Raises:
             KafkaError: why it is missing.
         """
-        return missing_partition(self.broker, topic, index, by_id=self.by_id)
+        may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
+        return missing_partition(self.broker, topic, index, by_id=self.by_id, may_follow=may_follow)
 
-    def find(self, topic: bytes, index: int) -> Partition:
+    def find(self, topic: bytes, index: int) -> Replica:
         """A partition, by `partitions_of` or else by `missing`.
 
         Raises:
@@ -111,6 +120,29 @@ class Fetch:
         """
         partition = self.partitions_of(topic).get(index)
         return self.missing(topic, index) if partition is None else partition
+
+    def refused(self, error: KafkaError, topic: bytes, index: int) -> Answer:
+        """The answer for a partition that this broker does not lead, or does not know."""
+        leader = None
+        if error.code in MISLED and self.writer.tells_leaders:
+            leader = current_leader(self.broker, topic, index, by_id=self.by_id)
+            if leader is not None:
+                self._leaders.add(leader)
+        return failed(error.code, (), leader)
+
+    def _rack(self) -> str | None:
+        """Of a consumer that is told from which replica to read; None: it is not."""
+        if self.is_follower or not self.request.rack:
+            return None
+        if self.broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            return None
+        return self.request.rack.decode(errors="replace")
+
+    def endpoints(self) -> Sequence[NodeEndpoint]:
+        """Of the leaders that answers name."""
+        if not self._leaders:
+            return ()
+        return endpoints_of(self.broker, self._leaders, self.context.listener)
 
     # -- what the two kinds do their own way --------------------------------------------
 
@@ -146,7 +178,7 @@ class Fetch:
         """
         raise NotImplementedError
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         """The partition that `read_some` has left, as it needs the disk.
 
         Raises:
@@ -162,7 +194,7 @@ class Fetch:
         """Replace the answer read before."""
         raise NotImplementedError
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         """Where an answer comes from.
 
         Raises:
@@ -198,7 +230,13 @@ class Fetch:
         """
         self._was_woken = False
         request = self.request
-        self.reading = PartitionRead(self._max_bytes, request.isolation_level, request.replica_id)
+        self.reading = PartitionRead(
+            self._max_bytes,
+            request.isolation_level,
+            request.replica_id,
+            request.replica_epoch,
+            self._rack(),
+        )
         self.answers = []
         try:
             if self.is_large():
@@ -436,5 +474,5 @@ def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
     yield from let_go(request.topics, request.forgotten)
 
 
-def _look(reading: PartitionRead, partition: Partition, wanted: Wanted) -> Answer:
+def _look(reading: PartitionRead, partition: Replica, wanted: Wanted) -> Answer:
     return reading.look(partition, wanted, may_block=True)

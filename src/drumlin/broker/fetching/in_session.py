@@ -17,7 +17,7 @@ from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drumlin.broker.context import RequestContext
     from drumlin.broker.fetching.session import Session, Watched
     from drumlin.broker.later import Parts
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
 
@@ -96,7 +96,7 @@ class SessionFetch(Fetch):
 
     def _begin(self, session: Session) -> None:
         self._session = session
-        session.fetch = self
+        session.fetch, session.is_follower = self, self.is_follower
         if self._is_incremental:
             self.broker.fetch_sessions.use(session)
 
@@ -181,7 +181,7 @@ class SessionFetch(Fetch):
     def read_some(self, count: int) -> None:
         answers, reading, session = self.answers, self.reading, self._the_session
         topic: bytes | None = None
-        found: Mapping[int, Partition] = {}
+        found: Mapping[int, Replica] = {}
         at = len(answers)
         for watched in islice(self._items, at, at + count) if at else self._items[:count]:
             if reading.bytes_left <= 0 and reading.read_bytes and self._is_incremental:
@@ -197,11 +197,13 @@ class SessionFetch(Fetch):
                 except KafkaError as error:
                     watched.watch(None)
                     reading.must_answer = True
-                    self._put(watched, failed(error.code, ()))
+                    self._put(watched, self.refused(error, watched.topic, watched.wanted[0]))
                     continue
             if partition is not watched.partition:
                 watched.watch(partition)
-            answer = reading.look(partition, watched.wanted, may_block=False)
+            answer = reading.follow(partition, watched.wanted) if reading.is_follower else None
+            if answer is None:
+                answer = reading.look(partition, watched.wanted, may_block=False)
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             else:
@@ -218,11 +220,11 @@ class SessionFetch(Fetch):
         else:
             self._news.pop(watched, None)
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         number = len(self.answers)
         return self.partition_of(number), self._items[number].wanted
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         watched = self._items[number]
         return self.find(watched.topic, watched.wanted[0])
 
@@ -292,4 +294,4 @@ class SessionFetch(Fetch):
         yield from let_go(news)
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
-        return writer.frame_of(correlation_id, topics, joined, session_id=session_id)
+        return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())

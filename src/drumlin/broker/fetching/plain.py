@@ -9,14 +9,14 @@ from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.replication.waiting_room import Waiter
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined, failed
+from drumlin.wire.fetch_answer import NOTHING, Joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumlin.broker.context import RequestContext
     from drumlin.broker.later import Parts
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.replication.waiting_room import WaitingRoom
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
@@ -65,7 +65,7 @@ class PlainFetch(Fetch):
         answers, reading = self.answers, self.reading
         look, put = reading.look, answers.append
         at, topic = len(answers), None
-        found: Mapping[int, Partition] = {}
+        found: Mapping[int, Replica] = {}
         for name, wanted in islice(self._items, at, at + count) if at else self._items[:count]:
             if name is not topic:
                 topic, found = name, self.partitions_of(name)
@@ -75,18 +75,20 @@ class PlainFetch(Fetch):
                     partition = self.missing(name, wanted[0])
                 except KafkaError as error:
                     reading.must_answer = True
-                    put(failed(error.code, ()))
+                    put(self.refused(error, name, wanted[0]))
                     continue
-            answer = look(partition, wanted, may_block=False)
+            answer = reading.follow(partition, wanted) if reading.is_follower else None
+            if answer is None:
+                answer = look(partition, wanted, may_block=False)
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             put(answer)
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         topic, wanted = self._items[number]
         return self.find(topic, wanted[0])
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         number = len(self.answers)
         return self.partition_of(number), self._items[number][1]
 
@@ -109,8 +111,9 @@ class PlainFetch(Fetch):
         ):
             partition = self.partitions_of(topic).get(wanted[0])
             if partition is not None:
-                partition.waiting.enter(waiter, for_stable=self.for_stable)
-                self._rooms.append(partition.waiting)
+                room = partition.replicas_waiting if self.is_follower else partition.waiting
+                room.enter(waiter, for_stable=self.for_stable)
+                self._rooms.append(room)
             if (
                 partition is None
                 or partition.high_watermark != answer[1]
@@ -141,7 +144,8 @@ class PlainFetch(Fetch):
             pieces.append(writer.topic(topic, len(parts)))
             writer.partitions(pieces, zip([each[0] for each in parts], answers, strict=False))
             pieces.append(writer.topic_end)
-        return writer.frame(self.context.header.correlation_id, len(topics), pieces)
+        correlation_id = self.context.header.correlation_id
+        return writer.frame(correlation_id, len(topics), pieces, endpoints=self.endpoints())
 
     def write(self) -> Work[Parts]:
         writer, answers = self.writer, iter(self.answers)
@@ -156,7 +160,8 @@ class PlainFetch(Fetch):
                 pieces = []
                 yield
             joined.add([writer.topic_end])
-        return writer.frame_of(self.context.header.correlation_id, len(topics), joined)
+        correlation_id = self.context.header.correlation_id
+        return writer.frame_of(correlation_id, len(topics), joined, endpoints=self.endpoints())
 
 
 def _leave(waiter: Waiter, rooms: list[WaitingRoom]) -> Work[None]:

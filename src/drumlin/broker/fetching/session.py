@@ -21,7 +21,7 @@ from drumlin.turns import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import Wanted
 
@@ -53,17 +53,20 @@ class Watched:
         self.session = session
         self.topic = topic
         self.wanted = wanted
-        self.partition: Partition | None = None
+        self.partition: Replica | None = None
         self.high_watermark = _UNKNOWN
         self.log_start_offset = _UNKNOWN
 
-    def watch(self, partition: Partition | None) -> None:
+    def watch(self, partition: Replica | None) -> None:
         """Watch this partition instead."""
+        session = self.session
         if self.partition is not None:
             self.partition.waiting.leave(self)
+            self.partition.replicas_waiting.leave(self)
         self.partition = partition
         if partition is not None:
-            partition.waiting.watch(self, also_for_stable=self.session.for_stable)
+            room = partition.replicas_waiting if session.is_follower else partition.waiting
+            room.watch(self, also_for_stable=session.for_stable)
 
     def is_news(self, answer: Answer) -> bool:
         """Whether an incremental response has to name this partition."""
@@ -116,7 +119,7 @@ class Session:
         self.created_at = self.used_at = now_s
         self.counted = 0  # partitions, as the cache has counted them
         self.is_ended = False
-        self.for_stable = False
+        self.for_stable = self.is_follower = False
         self.fetch: Listener | None = None
         self.queue: deque[Callable[[], None]] = deque()  # fetches that came during another
         self.dirty: dict[Watched, None] = {}

@@ -85,7 +85,9 @@ def _respond(
         for index, part in parts.items():
             code, found = ErrorCode.invalid_request, _NOTHING
             if part is not None:
-                code, found = _look_up(context, name, part, isolation_level)
+                code, found = _look_up(
+                    context, name, part, isolation_level, is_follower=request.replica_id >= 0
+                )
             answers.append(
                 shape(
                     "ListOffsetsPartitionResponse",
@@ -102,14 +104,25 @@ def _respond(
 
 
 def _look_up(
-    context: RequestContext, topic: str, part: ListOffsetsPartition, isolation_level: int
+    context: RequestContext,
+    topic: str,
+    part: ListOffsetsPartition,
+    isolation_level: int,
+    *,
+    is_follower: bool,
 ) -> tuple[ErrorCode, _Found]:
     try:
         _check_version(context.version, part.timestamp)
         partition = context.broker.partitions.get(topic, part.partition_index)
         partition.check_readable()
         partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
-        return ErrorCode.none, _find(partition, part.timestamp, isolation_level)
+        if is_follower:
+            end_offset = partition.log_end_offset
+        else:
+            end_offset = partition.readable_end_offset(isolation_level)
+            if part.timestamp not in (_EARLIEST, _EARLIEST_LOCAL):
+                partition.check_latest_is_known()
+        return ErrorCode.none, _find(partition, part.timestamp, end_offset)
     except KafkaError as error:
         return error.code, _NOTHING
 
@@ -119,8 +132,7 @@ def _check_version(version: int, timestamp: int) -> None:
         raise KafkaError(ErrorCode.unsupported_version)
 
 
-def _find(partition: Partition, timestamp: int, isolation_level: int) -> _Found:
-    end_offset = partition.readable_end_offset(isolation_level)
+def _find(partition: Partition, timestamp: int, end_offset: int) -> _Found:
     if timestamp == _LATEST:
         return _Found(end_offset, -1, partition.leader_epoch)
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):

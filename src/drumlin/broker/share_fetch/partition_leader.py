@@ -99,7 +99,7 @@ class SharePartitionLeader:
             KafkaError: the error to answer members with.
         """
         try:
-            state = await self._broker.share_state.read(*self.key, self.leader_epoch)
+            state = await self._broker.share_states.read(*self.key, self.leader_epoch)
         except KafkaError as error:
             raise _told(error) from error
         start_offset = state.start_offset
@@ -277,7 +277,7 @@ class SharePartitionLeader:
             return None
         if not batches:
             return Written(None)
-        return self._broker.share_state.write_at_once(self.key, self._state(batches))
+        return self._broker.share_states.write_at_once(self.key, self._state(batches))
 
     async def _write(self, batches: Sequence[StateBatch], begun: Written[None] | None) -> None:
         if begun is not None:
@@ -288,7 +288,7 @@ class SharePartitionLeader:
 
     async def _write_state(self, batches: Sequence[StateBatch]) -> None:
         async with self._write_turn:
-            await self._broker.share_state.write(*self.key, self._state(batches))
+            await self._broker.share_states.write(*self.key, self._state(batches))
 
     def _state(self, batches: Sequence[StateBatch]) -> ShareState:
         """The group's start offset, and what has changed after it."""

@@ -12,7 +12,7 @@ from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import (
-    VERSION_MAX,
+    VERSION_MAX_WITH_NAMES,
     FetchResponse,
     PartitionFetch,
     parse_fetch_response,
@@ -73,7 +73,7 @@ async def fetch_partitions(
         )
 
     response: FetchResponse = await connection.request(
-        "fetch", build, version_max=VERSION_MAX, parse=parse_fetch_response
+        "fetch", build, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
     )
     if response.error_code is not ErrorCode.none:
         raise KafkaError(response.error_code, "fetch")

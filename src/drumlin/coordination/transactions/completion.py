@@ -152,6 +152,7 @@ class Completion:
             Superseded: a later coordinator has written markers.
         """
         done, pace = list[TopicPartition](), Pace()
+        again: dict[ErrorCode, int] = {}
         for each in marker.partitions:
             await pace.give_way()
             code = codes.get(each, _UNKNOWN)
@@ -165,7 +166,10 @@ class Completion:
                 _log.warning("%r: %s: %s", transaction.transactional_id, each, code.name)
                 done.append(each)
             else:
-                _log.info("%r: %s: %s, again", transaction.transactional_id, each, code.name)
+                again[code] = again.get(code, 0) + 1
+        for code, count in again.items():
+            name = transaction.transactional_id
+            _log.info("%r: %d partitions have no marker yet: %s", name, count, code.name)
         await _leave_out(transaction, done)
         return not transaction.metadata.partitions
 

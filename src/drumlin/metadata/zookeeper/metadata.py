@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
@@ -119,8 +120,10 @@ class ZooKeeperMetadata:
             raise
         return cls(parts, follower)
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        prepare = None if was_clean else self._own.leave_unclean
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        prepare = None if lacking == () else partial(self._own.leave, lacking)
         try:
             await self._registration.take(broker, prepare)
             await self._follower.begin()
@@ -146,6 +149,13 @@ class ZooKeeperMetadata:
         self, partitions: Collection[PartitionId] | None
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         return await self._follower.leaders.elect_preferred(partitions)
+
+    @uncancelled
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        try:
+            await self._own.leave(partitions, self._registration.held())
+        except (Conflict, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
 
     @uncancelled
     async def hand_over(self) -> None:

@@ -121,8 +121,8 @@ class OwnStates:
 
     # -- as a replica ------------------------------------------------------------------------
 
-    async def leave_unclean(self, fence: BrokerFence) -> None:
-        """Before it registers: leave every ISR of which this broker is not the last member.
+    async def leave(self, lacking: Collection[PartitionId] | None, fence: BrokerFence) -> None:
+        """Leave the ISRs of these partitions, or of all, where this broker is not the last member.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -132,7 +132,11 @@ class OwnStates:
             return without_unclean(state, self._node_id, alive)
 
         # Not only where the ISR is known to have it: it may have come in since that was read.
-        places = await self._places(lambda each: self._node_id in each.replicas)
+        if lacking is None:
+            places = await self._places(lambda each: self._node_id in each.replicas)
+        else:
+            found = [place_of(self._image, each) for each in lacking]
+            places = [each for each in found if each is not None]
         await self._rewrite_told(places, decide, fence)
 
     async def hand_over(self, fence: BrokerFence) -> None:

@@ -1,0 +1,92 @@
+"""Changes of in-sync replicas, from the leaders that ask for them to the metadata and back.
+
+What several partitions ask for meanwhile goes together: when a follower comes back, it joins
+thousands of ISRs at once. Decides nothing: see `replication/isr.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.image import PartitionId
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import PartitionState
+    from drumlin.metadata.store import IsrWish, MetadataStore
+    from drumlin.replication.partition import Partition
+
+_log = logging.getLogger(__name__)
+
+#: After a refusal: the reason for it is mostly news that has not come yet.
+_AGAIN_S: Final = 0.2
+
+
+class IsrChanges:
+    """See the module."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._wishes: dict[Partition, IsrWish] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: Since the start: by how many members ISRs have grown and shrunk, for the metrics.
+        self.grown = self.shrunk = 0
+
+    def ask_for(self, partition: Partition, wish: IsrWish) -> None:
+        self._wishes[partition] = wish
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("in-sync replicas could not be changed", exc_info=task.exception())
+
+    async def _run(self) -> None:
+        while self._wishes:
+            asked, self._wishes = self._wishes, {}
+            ids = {PartitionId(each.topic_id, each.index): each for each in asked}
+            wishes = {key: asked[partition] for key, partition in ids.items()}
+            try:
+                answers = await self._metadata.alter_isrs(wishes)
+            except KafkaError as error:
+                answers = dict.fromkeys(wishes, error)
+            pace, is_refused = Pace(), False
+            for key, answer in answers.items():
+                is_refused |= self._take(ids[key], wishes[key], answer)
+                await pace.give_way()
+            if is_refused:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _take(
+        self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
+    ) -> bool:
+        """Whether it was refused."""
+        if not isinstance(answer, KafkaError):
+            before, now = partition.isr_size, len(answer.isr)
+            if answer.leader_epoch == partition.leader_epoch:
+                partition.agreed(answer)
+            self.grown += max(now - before, 0)
+            self.shrunk += max(before - now, 0)
+            _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
+            return False
+        if answer.code is ErrorCode.kafka_storage_error:
+            # It may have been made: both ISRs count until that is known.
+            _log.warning("%s: in-sync replicas are not changed yet: %s", partition.name, answer)
+            if partition.is_led and partition not in self._wishes:
+                self._wishes[partition] = wish
+        else:
+            _log.info("%s: in-sync replicas stay, %s", partition.name, answer)
+            partition.refused(wish)
+        return True

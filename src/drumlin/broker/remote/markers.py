@@ -1,0 +1,134 @@
+"""The end of a transaction, told to the leaders of all of its partitions, wherever they are.
+
+Owns the way to them: WriteTxnMarkers to other brokers, side by side. Who leads a partition is asked
+of the image each time, and nothing is sent again: the coordinator retries what has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.markers import write_markers
+from drumlin.broker.remote.partitions import AT_ONCE, by_topic, in_pieces
+from drumlin.broker.remote.together import Together
+from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.metadata.image import NO_LEADER
+from drumlin.peer.errors import PeerError
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts import Coordinators
+
+_log = logging.getLogger(__name__)
+
+_API: Final = "write_txn_markers"
+#: Partitions in a request, of all transactions.
+_PARTITIONS_MAX: Final = 2 * AT_ONCE
+
+_Codes = dict[TopicPartition, ErrorCode]
+
+
+class MarkerRoutes:
+    """The ways of one transaction coordinator's markers."""
+
+    def __init__(self, broker: Coordinators) -> None:
+        self._broker = broker
+        self._markers = Together(
+            self._send,
+            lambda each: each.producer_id,  # answers go by it
+            lambda each: len(each.partitions),
+            _PARTITIONS_MAX,
+        )
+
+    async def write(self, marker: Marker) -> _Codes:
+        """Write one marker to all of its partitions; a code for each, NONE where it is written.
+
+        LEADER_NOT_AVAILABLE: there is no leader now; NETWORK_EXCEPTION: no answer from it.
+        """
+        own_id = self._broker.node_id
+        by_leader, codes = await self._sorted(marker)
+        here = by_leader.pop(own_id, ())
+        if len(here) == len(marker.partitions):
+            return await write_markers(self._broker, marker)
+        elsewhere = [
+            self._write_to(leader, marker._replace(partitions=partitions))
+            for leader, partitions in by_leader.items()
+        ]
+        own = write_markers(self._broker, marker._replace(partitions=here))
+        pace = Pace()
+        for told in await asyncio.gather(own, *elsewhere):
+            codes.update(told)
+            await pace.give_way()
+        return codes
+
+    async def close(self) -> None:
+        await self._markers.close()
+
+    async def _sorted(self, marker: Marker) -> tuple[dict[int, list[TopicPartition]], _Codes]:
+        """The partitions by their leaders, and the codes of those that have none."""
+        by_leader: dict[int, list[TopicPartition]] = {}
+        codes: _Codes = {}
+        topics, pace = self._broker.metadata.image.topics, Pace()
+        for key in marker.partitions:
+            topic = topics.get(key[0])
+            state = None if topic is None else topic.partition(key[1])
+            if state is None:
+                codes[key] = ErrorCode.unknown_topic_or_partition
+            elif state.leader == NO_LEADER:
+                codes[key] = ErrorCode.leader_not_available
+            else:
+                by_leader.setdefault(state.leader, []).append(key)
+            await pace.give_way()
+        return by_leader, codes
+
+    async def _write_to(self, leader: int, marker: Marker) -> _Codes:
+        codes: _Codes = {}
+        for some in in_pieces(marker.partitions):
+            try:
+                codes.update(await self._markers.ask(leader, marker._replace(partitions=some)))
+            except (PeerError, KafkaError) as error:
+                code = error.code if isinstance(error, KafkaError) else None
+                codes.update(dict.fromkeys(some, code or ErrorCode.network_exception))
+        return codes
+
+    async def _send(self, node_id: int, markers: Sequence[Marker]) -> list[_Codes]:
+        try:
+            connection = await self._broker.peers.connection(node_id, "markers")
+            response = await connection.request(_API, lambda shape: _request(shape, markers))
+        except (PeerError, KafkaError) as error:
+            _log.info("markers of %d transactions: %s", len(markers), error)
+            raise
+        told = {each.producer_id: each for each in response.markers}
+        return [_codes(each, told.get(each.producer_id)) for each in markers]
+
+
+def _request(shape: Shape, markers: Sequence[Marker]) -> object:
+    told = [
+        shape(
+            "WritableTxnMarker",
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+            transaction_result=each.is_commit,
+            topics=tuple(
+                shape("WritableTxnMarkerTopic", name=name, partition_indexes=indexes)
+                for name, indexes in by_topic(each.partitions).items()
+            ),
+            coordinator_epoch=each.coordinator_epoch,
+            transaction_version=each.transaction_version,
+        )
+        for each in markers
+    ]
+    return shape("WriteTxnMarkersRequest", markers=tuple(told))
+
+
+def _codes(marker: Marker, told: Any) -> _Codes:
+    codes = dict.fromkeys(marker.partitions, ErrorCode.network_exception)
+    for topic in () if told is None else told.topics:
+        for each in topic.partitions:
+            codes[topic.name, each.partition_index] = each.error_code
+    return codes

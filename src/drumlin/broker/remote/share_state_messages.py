@@ -1,0 +1,171 @@
+"""What is asked of share coordinators, as requests say it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from drumlin.coordination.share.state.state import (
+    NO_EPOCH,
+    UNKNOWN_COUNT,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
+from drumlin.peer.errors import InvalidResponse
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+#: Batches that are converted before other work gets its turn.
+_AT_ONCE: Final = 100
+
+
+class Call(Protocol):
+    """A question about one share partition."""
+
+    @property
+    def key(self) -> SharePartitionKey: ...
+
+    def part(self, shape: Shape) -> object:
+        """Its part of a request."""
+
+
+class Initialize(NamedTuple):
+    key: SharePartitionKey
+    state_epoch: int
+    start_offset: int
+
+    def part(self, shape: Shape) -> object:
+        return shape(
+            "PartitionData",
+            partition=self.key.partition,
+            state_epoch=self.state_epoch,
+            start_offset=self.start_offset,
+        )
+
+
+class Read(NamedTuple):
+    key: SharePartitionKey
+    leader_epoch: int
+
+    def part(self, shape: Shape) -> object:
+        return shape("PartitionData", partition=self.key.partition, leader_epoch=self.leader_epoch)
+
+
+class Summarize(NamedTuple):
+    key: SharePartitionKey
+
+    def part(self, shape: Shape) -> object:
+        return shape("PartitionData", partition=self.key.partition, leader_epoch=NO_EPOCH)
+
+
+class Delete(NamedTuple):
+    key: SharePartitionKey
+
+    def part(self, shape: Shape) -> object:
+        return shape("PartitionData", partition=self.key.partition)
+
+
+class Write(NamedTuple):
+    key: SharePartitionKey
+    state: ShareState
+
+    def part(self, shape: Shape) -> object:
+        state = self.state
+        return shape(
+            "PartitionData",
+            partition=self.key.partition,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            state_batches=tuple([shape("StateBatch", **each._asdict()) for each in state.batches]),
+        )
+
+
+class _Names(NamedTuple):
+    api: str
+    request: str
+    topic: str
+
+
+_NAMES: Final[dict[type, _Names]] = {
+    Initialize: _Names(
+        "initialize_share_group_state", "InitializeShareGroupStateRequest", "InitializeStateData"
+    ),
+    Read: _Names("read_share_group_state", "ReadShareGroupStateRequest", "ReadStateData"),
+    Write: _Names("write_share_group_state", "WriteShareGroupStateRequest", "WriteStateData"),
+    Delete: _Names("delete_share_group_state", "DeleteShareGroupStateRequest", "DeleteStateData"),
+    Summarize: _Names(
+        "read_share_group_state_summary",
+        "ReadShareGroupStateSummaryRequest",
+        "ReadStateSummaryData",
+    ),
+}
+
+
+def size_of(call: Call) -> int:
+    """Entries of its part of a request."""
+    return 1 + len(call.state.batches) if isinstance(call, Write) else 1
+
+
+def api_of(call: Call) -> str:
+    return _NAMES[type(call)].api
+
+
+def request(shape: Shape, calls: Sequence[Call]) -> object:
+    """One request for questions of the same kind about the same group."""
+    by_topic: dict[UUID, list[object]] = {}
+    for each in calls:
+        by_topic.setdefault(each.key.topic_id, []).append(each.part(shape))
+    names = _NAMES[type(calls[0])]
+    topics = [
+        shape(names.topic, topic_id=topic_id, partitions=tuple(parts))
+        for topic_id, parts in by_topic.items()
+    ]
+    return shape(names.request, group_id=calls[0].key.group_id, topics=tuple(topics))
+
+
+def answers(calls: Iterable[Call], response: Any) -> list[Any]:
+    """What the response says of each.
+
+    Raises:
+        InvalidResponse: it says nothing of one of them.
+    """
+    told = {
+        (topic.topic_id, each.partition): each
+        for topic in response.results
+        for each in topic.partitions
+    }
+    try:
+        return [told[each.key.topic_id, each.key.partition] for each in calls]
+    except KeyError as error:
+        raise InvalidResponse(f"no answer about a share partition: {error}") from error
+
+
+async def state_in(answer: Any) -> ShareState:
+    """The state that an answer holds, or as much as it does.
+
+    Raises:
+        KafkaError: it holds an error instead.
+    """
+    if answer.error_code is not ErrorCode.none:
+        raise KafkaError(answer.error_code, answer.error_message or "")
+    batches: list[StateBatch] = []
+    told, pace = getattr(answer, "state_batches", ()), Pace()
+    for first in range(0, len(told), _AT_ONCE):
+        batches += map(_batch, told[first : first + _AT_ONCE])
+        await pace.give_way()
+    return ShareState(
+        getattr(answer, "state_epoch", 0),
+        getattr(answer, "leader_epoch", NO_EPOCH),
+        getattr(answer, "start_offset", 0),
+        getattr(answer, "delivery_complete_count", UNKNOWN_COUNT),
+        tuple(batches),
+    )
+
+
+def _batch(each: Any) -> StateBatch:
+    return StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)

@@ -1,0 +1,177 @@
+"""The states of share partitions, wherever their share coordinator is in the cluster.
+
+Owns the way to it: where it is here, a call; else requests. Both are repeated as long as nobody
+coordinates, or who does cannot be asked: all of them may be made twice. What is asked of one broker
+about one group meanwhile goes together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
+
+from drumlin.broker.remote.coordinators import coordinator_of
+from drumlin.broker.remote.share_state_messages import (
+    Call,
+    Delete,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+    answers,
+    api_of,
+    request,
+    size_of,
+    state_in,
+)
+from drumlin.broker.remote.together import Together
+from drumlin.coordination.pending_answer import Written
+from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
+from drumlin.metadata.image import NO_LEADER
+from drumlin.metadata.names import SHARE_GROUP_STATE
+from drumlin.peer.errors import PeerError
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts import Coordinators
+    from drumlin.coordination.share.state.coordinator import ShareCoordinator
+
+_log = logging.getLogger(__name__)
+
+#: Entries of a request: partitions, and batches of their states.
+_SIZE_MAX: Final = 1000
+#: Another answer may come later, maybe from another broker.
+_TRANSIENT: Final = frozenset(
+    {
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+    }
+)
+_FIRST_PAUSE_S: Final = 0.05
+_LAST_PAUSE_S: Final = 1.0
+
+
+class _Lane(NamedTuple):
+    """What may share a request."""
+
+    node_id: int
+    api_name: str
+    group_id: str
+
+
+class ShareStateRoutes:
+    """See the module; methods are those of `ShareCoordinator`.
+
+    Their errors are `KafkaError`s as there; COORDINATOR_NOT_AVAILABLE and the like only once
+    `patience_s` are over: about as long as with Apache Kafka, and mostly enough for another broker
+    to have taken over.
+    """
+
+    def __init__(
+        self, broker: Coordinators, here: ShareCoordinator, patience_s: float = 15.0
+    ) -> None:
+        self._broker = broker
+        self._here = here
+        self._patience_s = patience_s
+        self._calls = Together(self._send, lambda it: it.key, size_of, _SIZE_MAX)
+        self._is_stopping = False
+
+    def finish(self) -> None:
+        """The broker stops: nothing is asked twice any more."""
+        self._is_stopping = True
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None:
+        """As `ShareCoordinator.initialize`; the topic is created if there is none yet."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        await self._ask(
+            Initialize(key, state_epoch, start_offset),
+            partial(self._here.initialize, *key, state_epoch, start_offset),
+        )
+
+    async def read(
+        self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int
+    ) -> ShareState:
+        """As `ShareCoordinator.read`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        here = partial(self._here.read, *key, leader_epoch)
+        state: ShareState = await self._ask(Read(key, leader_epoch), here)
+        return state
+
+    async def write(self, group_id: str, topic_id: UUID, partition: int, state: ShareState) -> None:
+        """As `ShareCoordinator.write`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        await self._ask(Write(key, state), partial(self._here.write, *key, state))
+
+    def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None:
+        """As `ShareCoordinator.write_at_once`; None also where the coordinator is elsewhere."""
+        is_here = self._coordinator(key) in (None, self._broker.node_id)
+        return self._here.write_at_once(key, change) if is_here else None
+
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None:
+        """As `ShareCoordinator.delete`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        await self._ask(Delete(key), partial(self._here.delete, *key))
+
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
+        """As `ShareCoordinator.summary`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        state: ShareState = await self._ask(Summarize(key), partial(self._here.summary, *key))
+        return state
+
+    # -- the way -------------------------------------------------------------------------------
+
+    def _coordinator(self, key: SharePartitionKey) -> int | None:
+        image = self._broker.metadata.image
+        return coordinator_of(image, SHARE_GROUP_STATE, key.coordinator_key)
+
+    async def _ask(self, call: Call, here: Callable[[], Awaitable[Any]]) -> Any:
+        """The state that is answered, if any."""
+        loop = asyncio.get_running_loop()
+        gives_up_at, pause_s = loop.time() + self._patience_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return await self._ask_once(call, here)
+            except KafkaError as error:
+                is_over = self._is_stopping or loop.time() >= gives_up_at
+                if error.code not in _TRANSIENT or is_over:
+                    raise
+                _log.debug("%s of %s: %s, again", api_of(call), call.key, error)
+            await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    async def _ask_once(self, call: Call, here: Callable[[], Awaitable[Any]]) -> Any:
+        node_id = self._coordinator(call.key)
+        if node_id is None and isinstance(call, Initialize):
+            await self._here.find_partition(call.key.coordinator_key)
+            node_id = self._coordinator(call.key)
+        if node_id in (None, self._broker.node_id):  # without a topic, all of them answer alike
+            return await here()
+        if node_id == NO_LEADER:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+        lane = _Lane(node_id, api_of(call), call.key.group_id)
+        try:
+            answer = await self._calls.ask(lane, call)
+        except PeerError as error:
+            raise KafkaError(ErrorCode.coordinator_not_available, str(error)) from error
+        return await state_in(answer)
+
+    async def _send(self, lane: _Lane, calls: Sequence[Call]) -> list[Any]:
+        try:
+            connection = await self._broker.peers.connection(lane.node_id, "share state")
+            response = await connection.request(lane.api_name, lambda shape: request(shape, calls))
+            return answers(calls, response)
+        except KafkaError as error:  # there is no such broker
+            raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error

@@ -1,0 +1,88 @@
+"""Replication on this broker: what its leaders have to know, and what its followers fetch with.
+
+Puts the parts together, starts and ends them. Which partition has which role is up to
+`hosted_partitions.py`; who is in sync, to `replication/isr.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.followers import Followers
+from drumlin.broker.isr_changes import IsrChanges
+from drumlin.replication.fetcher import Surroundings
+from drumlin.replication.fetchers import Fetchers
+from drumlin.replication.partition import LeaderContext
+from drumlin.turns import Pace
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.peers import Peers
+    from drumlin.peer.connection import BrokerConnection
+    from drumlin.replication.followed_partition import FollowedPartition
+
+_ANY_EPOCH = -1
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(self, broker: BrokerData, peers: Peers) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._image = broker.metadata.image
+        self.isr_changes = IsrChanges(broker.metadata)
+        self._fetchers = Fetchers(
+            Surroundings(
+                connect=self._connect,
+                node_id=broker.node_id,
+                broker_epoch=self._own_epoch,
+                clock=broker.clock,
+                config=broker.config,
+                blocking=broker.threads.administering,
+                on_fenced=_await_news,
+            )
+        )
+        self.followers = Followers(broker.partitions, self._fetchers)
+        self.leading = LeaderContext(
+            broker.node_id,
+            self._is_alive,
+            self._rack_of,
+            self._lag_max_ms,
+            self.isr_changes.ask_for,
+        )
+
+    async def drop_laggards(self) -> None:
+        """Have leaders look for followers that have fallen behind."""
+        pace = Pace()
+        for partition in self._broker.partitions:
+            partition.drop_laggards()
+            await pace.give_way()
+
+    async def close(self) -> None:
+        """Fetch nothing any more, and ask for nothing."""
+        await self._fetchers.close()
+        await self.isr_changes.close()
+
+    def _is_alive(self, node_id: int, broker_epoch: int) -> bool:
+        broker = self._image.brokers.get(node_id)
+        return broker is not None and broker_epoch in (_ANY_EPOCH, broker.epoch)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._image.brokers.get(node_id)
+        return None if broker is None else broker.rack
+
+    def _lag_max_ms(self) -> float:
+        return self._broker.config.replica_lag_time_max_ms
+
+    def _own_epoch(self) -> int:
+        broker = self._image.brokers.get(self._broker.node_id)
+        return _ANY_EPOCH if broker is None else broker.epoch
+
+    async def _connect(self, node_id: int) -> BrokerConnection:
+        return await self._peers.open_to_fetch(node_id)
+
+
+def _await_news(partition: FollowedPartition) -> None:
+    """The metadata is about to say who leads it now; until then the fetcher tries now and then."""
+    del partition

@@ -1,0 +1,84 @@
+"""Asks a leader where its logs begin and end: for followers whose next offset it does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from drumlin.peer.connection import BrokerConnection, RequestBuilder
+from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import Shape
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_READ_UNCOMMITTED: Final = 0
+_VERSION_MAX: Final = 9
+
+
+class LeadersOffsets(NamedTuple):
+    """The log start and log end offset, or an error."""
+
+    error_code: ErrorCode
+    start: int
+    end: int
+
+
+async def leaders_offsets(
+    connection: BrokerConnection, node_id: int, partitions: Sequence[FollowedPartition]
+) -> dict[FollowedPartition, LeadersOffsets]:
+    """The offsets of each partition that the leader answers for.
+
+    Raises:
+        PeerError: no answer.
+    """
+    starts = _ask(connection, _asking(node_id, partitions, _EARLIEST))
+    ends = _ask(connection, _asking(node_id, partitions, _LATEST))
+    by_start, by_end = _by_place(await starts), _by_place(await ends)
+    found = {}
+    for partition in partitions:
+        place = partition.topic, partition.index
+        start, end = by_start.get(place), by_end.get(place)
+        if start is not None and end is not None:
+            failed = start if start.error_code is not ErrorCode.none else end
+            found[partition] = LeadersOffsets(failed.error_code, start.offset, end.offset)
+    return found
+
+
+def _ask(connection: BrokerConnection, build: RequestBuilder) -> asyncio.Future[Any]:
+    return connection.send("list_offsets", build, version_max=_VERSION_MAX)
+
+
+def _asking(
+    node_id: int, partitions: Sequence[FollowedPartition], timestamp: int
+) -> RequestBuilder:
+    def build(shape: Shape) -> object:
+        topics: dict[str, list[Any]] = {}
+        for each in partitions:
+            wanted = shape(
+                "ListOffsetsPartition",
+                partition_index=each.index,
+                current_leader_epoch=each.leader_epoch,
+                timestamp=timestamp,
+            )
+            topics.setdefault(each.topic, []).append(wanted)
+        return shape(
+            "ListOffsetsRequest",
+            replica_id=node_id,
+            isolation_level=_READ_UNCOMMITTED,
+            topics=tuple(
+                shape("ListOffsetsTopic", name=name, partitions=tuple(wanted))
+                for name, wanted in topics.items()
+            ),
+        )
+
+    return build
+
+
+def _by_place(response: Any) -> dict[tuple[str, int], Any]:
+    return {
+        (topic.name, each.partition_index): each
+        for topic in response.topics
+        for each in topic.partitions
+    }
