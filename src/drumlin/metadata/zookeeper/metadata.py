@@ -54,7 +54,7 @@ from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operation, Replace
 from drumlin.metadata.zookeeper.own_states import OwnStates
-from drumlin.metadata.zookeeper.partition_states import unwritten, with_newer
+from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
@@ -196,16 +196,13 @@ class ZooKeeperMetadata:
         for has_configs in (False, True):
             made = operations.create_topic(topic, configs, epoch, has_configs=has_configs)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict as conflict:
                 if conflict.operation.path == path and not has_configs:
                     continue
                 self._follower.notice(layout.TOPICS)
                 raise already_exists(topic.name) from conflict
-            if not is_whole:
-                topic = unwritten(topic)
-                await self._own.complete(topic)
-            return topic
+            return await self._own.complete(topic, left) if left else topic
         raise AssertionError("the second attempt returns or raises")
 
     @uncancelled
@@ -279,15 +276,12 @@ class ZooKeeperMetadata:
         if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
             made = operations.add_partitions(topic, added, node.version, epoch)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict:
                 pass
             else:
-                if not is_whole:
-                    topic = unwritten(replace(topic, partitions=added))
-                    await self._own.complete(topic)
-                    return topic.partitions
-                return added
+                begun = replace(topic, partitions=added)
+                return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)

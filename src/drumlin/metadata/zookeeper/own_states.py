@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.leadership import (
+    NO_EPOCH,
     handed_over,
     in_next_epoch,
     without_unclean,
 )
 from drumlin.metadata.store import IsrWish
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.partition_states import unwritten
 from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten
 from drumlin.turns import Pace
@@ -93,17 +96,28 @@ class OwnStates:
         for error in written.errors.values():
             raise error
 
-    async def complete(self, topic: TopicState) -> None:
-        """Write the states that are missing of these partitions: they were too many at once.
+    async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
+        """Write those states of new partitions that have these paths: they were too many at once.
+
+        Of these the topic that is returned has no states that any other would not be newer than.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        places = list(_places_of(topic, lambda _: True))
+        topic = unwritten(
+            topic,
+            {
+                each.index
+                for each in topic.partitions
+                if layout.state_path(topic.name, each.index) in missing
+            },
+        )
+        places = list(_places_of(topic, lambda each: each.partition_epoch == NO_EPOCH))
         written = await self._rewrite(places, lambda _place, state, _alive: state)
         await self._parts.states.take(written.stored)
         for error in written.errors.values():
             raise error
+        return topic
 
     # -- as a replica ------------------------------------------------------------------------
 

@@ -153,14 +153,12 @@ class _Rewriting:
     def _changes(self, *, is_first: bool) -> list[_Change]:
         """What is to be written of what is left; nothing is left of the others.
 
-        In the first attempt, states are taken to be as they are known; what would not be changed
-        then, or is to be refused, is left for the second one.
+        In the first attempt, states are taken to be as they are known, and new ones to be missing;
+        what would not be changed then, or is to be refused, is left for the second one.
         """
         places = self._still_there()
         if is_first:
-            known = (
-                self._change_of_known(each) for each in places if each.known.partition_epoch >= 0
-            )
+            known = map(self._change_of_known, places)
             return [each for each in known if each is not None]
         nodes = self._session.read([layout.state_path(*_at(each)) for each in places])
         changes, new = [], []
@@ -201,11 +199,17 @@ class _Rewriting:
         return places
 
     def _change_of_known(self, place: Place) -> _Change | None:
+        before = place.known
         try:
-            after = self._decide(place, place.known, self._epochs)
+            after = self._decide(place, before, self._epochs)
         except KafkaError:
             return None
-        return None if after == place.known else self._replace(place, place.known, after)
+        if before.partition_epoch == NO_EPOCH and after.leader_epoch != NO_EPOCH:
+            change = self._create(place, before, after)
+            change.operations.insert(0, Create(layout.partition_path(*_at(place))))
+            return change
+        is_known = before.partition_epoch != NO_EPOCH and after != before
+        return self._replace(place, before, after) if is_known else None
 
     def _change(self, place: Place, node: Node | None) -> _Change | None:
         path = layout.state_path(*_at(place))
