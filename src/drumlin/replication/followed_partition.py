@@ -198,13 +198,16 @@ class FollowedPartition(Replica):
 
         Returns:
             A truncation that has to be carried out before the next fetch.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, it has it after all: to be tried again.
         """
         if asked != self.position or self._truncation is not None:
             return None
         reset = reset_for(self.log.log_end_offset, leaders_start, leaders_end)
-        if reset.offset is None:
-            return None
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
+        if reset.offset is None:
+            raise KafkaError(ErrorCode.offset_out_of_range, has)
         return self._truncation_to(reset.offset, has, is_anew=reset.is_anew)
 
     def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> Truncation:
