@@ -9,8 +9,22 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    AcknowledgeType,
+    Consumer,
+    KafkaException,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from cluster.conftest import MakeBroker
 from rig.drumlin_server import DrumlinServer
@@ -175,3 +189,68 @@ def test_transactions_whoever_coordinates_them(
         assert set(numbers.values()) == {1}, "something is there twice"
         assert numbers.keys() - unknown == set(transactions.committed)
     assert len({frozenset(numbers) for numbers in found.values()}) == 1
+
+
+class Sharing:
+    """A member of a share group that accepts all it gets."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.accepted: Counter[tuple[int, int]] = Counter()
+        self._settings = {"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0}
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        explicit = {"share.acknowledgement.mode": "explicit"}
+        with ShareConsumer(self._settings | explicit) as consumer:
+            consumer.subscribe(["t"])
+            while not self._is_over.is_set():
+                given = [each for each in consumer.poll(1) if each.error() is None]
+                for each in given:
+                    consumer.acknowledge(each, AcknowledgeType.ACCEPT)
+                if given:
+                    outcomes = consumer.commit_sync(30)
+                    written = {each.partition for each in outcomes if outcomes[each] is None}
+                    for each in given:
+                        if each.partition() in written:
+                            self.accepted[each.partition(), each.offset()] += 1
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over.set()
+            thread.join(120)
+        assert not thread.is_alive()
+
+
+def test_a_share_group_whoever_coordinates_it(brokers: list[DrumlinServer]) -> None:
+    """Every record is accepted, and none of them after that was confirmed to the member."""
+    bootstrap = addresses(brokers)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entry = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    group = ConfigResource(ResourceType.GROUP, "g", incremental_configs=[entry])
+    admin.incremental_alter_configs([group])[group].result(30)
+    sharing, sent = Sharing(bootstrap), 0
+
+    def produce_and_wait() -> None:
+        nonlocal sent
+        producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        for number in range(40):
+            producer.produce("t", str(number), partition=number % _PARTITIONS)
+        assert producer.flush(60) == 0
+        sent += 40
+        wait_until(lambda: len(sharing.accepted) == sent, f"{sent} to be accepted", 120)
+
+    with sharing.going_on():
+        produce_and_wait()
+        for broker in brokers:
+            broker.kill()
+            produce_and_wait()
+            broker.start()
+            produce_and_wait()
+    assert set(sharing.accepted.values()) == {1}
