@@ -1,4 +1,4 @@
-"""`drumlin cluster`: the brokers, what they serve, and where they keep logs."""
+"""`drumlin cluster describe` and `log-dirs`: who is there, and where logs are kept."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any, Final
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
-from drumlin.cli.commands import Group
+from drumlin.cli.commands import command
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
-app: Final = Group(help="Show the brokers of a cluster and their log directories.")
 
-
-@app.add(epilog=examples("drumlin cluster describe", "drumlin cluster describe --json"))
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -61,7 +58,6 @@ def _api_versions(shape: Shape) -> object:
     )
 
 
-@app.add("log-dirs", epilog=examples("drumlin cluster log-dirs", "drumlin cluster log-dirs --json"))
 def log_dirs(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -93,3 +89,11 @@ def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+describe_command: Final = command(
+    describe, epilog=examples("drumlin cluster describe", "drumlin cluster describe --json")
+)
+log_dirs_command: Final = command(
+    log_dirs, epilog=examples("drumlin cluster log-dirs", "drumlin cluster log-dirs --json")
+)
