@@ -18,6 +18,9 @@ def _practice(attribute: str, help: str) -> Place:  # noqa: A002
 app: Final = LazyGroup(
     {
         "describe": _info("describe_command", "Show the cluster's id, brokers and features."),
+        "status": Place(
+            "drumlin.cli.cluster_status", "status_command", "Show whether the cluster is well."
+        ),
         "log-dirs": _info("log_dirs_command", "Show the log directories of every broker."),
         "up": _practice("up_command", "Run a practice cluster on this machine."),
         "start": _practice("start_command", "Start brokers of a practice cluster again."),
