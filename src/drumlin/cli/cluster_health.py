@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check
 from drumlin.peer.cluster_view import PartitionView, TopicView
-from drumlin.peer.errors import UnsupportedByBroker
+from drumlin.peer.errors import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -53,7 +53,9 @@ def ask_all(cluster: Cluster) -> Found:
     described = cluster.ask_any("describe_cluster", _describe_cluster)
     check(described.error_code, "cluster", described.error_message)
     cluster.run(cluster.connections.look_up(None))
-    topics = dict(sorted(cluster.connections.view.topics.items()))
+    views = cluster.connections.view.topics.values()
+    # Only some partitions are listed: those of one's own topics first.
+    topics = {each.name: each for each in sorted(views, key=lambda t: (t.is_internal, t.name))}
     return Found(
         described.cluster_id,
         described.controller_id,
@@ -182,8 +184,8 @@ def _reassignments(cluster: Cluster) -> list[dict[str, Any]] | None:
     try:
         answer = cluster.run(ask())
         check(answer.error_code, "reassignments", answer.error_message)
-    except UnsupportedByBroker:
-        return None
+    except (UnsupportedByBroker, ConnectionLost, RequestTimeout):
+        return None  # or the controller was killed a moment ago
     except KafkaError as error:
         if error.code is not ErrorCode.cluster_authorization_failed:
             raise

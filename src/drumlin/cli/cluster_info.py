@@ -9,6 +9,8 @@ from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import command
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.cli.outcomes import fail
+from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
@@ -30,7 +32,7 @@ def describe(
             "rack": each.rack,
             "is_controller": each.broker_id == found.controller_id,
         }
-        for each in found.brokers
+        for each in sorted(found.brokers, key=lambda each: each.broker_id)
     ]
     features = [
         {"feature": each.name, "level": each.max_version_level}
@@ -64,10 +66,18 @@ def log_dirs(
     as_json: AsJson = False,
 ) -> None:
     """Show the log directories of every broker, what is in them, and what room is left."""
+    rows: list[dict[str, Any]] = []
+    refusals = []
     with connect(bootstrap, command_config) as cluster:
-        rows = [row for node_id in cluster.broker_ids for row in _log_dirs(cluster, node_id)]
+        for node_id in cluster.broker_ids:
+            try:
+                rows += _log_dirs(cluster, node_id)
+            except PeerError as error:
+                refusals.append(str(error))
     columns = ("broker", "log_dir", "state", "partitions", "used_bytes", "free_bytes")
-    output.show_rows(rows, columns, as_json=as_json)
+    if rows:
+        output.show_rows(rows, columns, as_json=as_json)
+    fail(refusals)
 
 
 def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:

@@ -39,6 +39,10 @@ def up(
             help="Of broker 1; the others follow. 9092, or as it is in DIR.",
         ),
     ] = None,
+    racks: Annotated[
+        str | None,
+        Option("--racks", metavar="RACK,…", help="Of the brokers, which take them in turn."),
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="Configure all brokers. Repeatable."),
@@ -52,12 +56,13 @@ def up(
 
     Ctrl-C stops the brokers one after the other, and ZooKeeper last; twice, it kills them all. A
     broker that ends by itself is told of, and not started again. The same DIR is the same
-    cluster the next time; --set is not remembered. cluster.json in DIR says who runs where.
+    cluster the next time; --set and --racks are not remembered. cluster.json in DIR says who
+    runs where.
     """
-    from drumlin.cli.practice.brokers import read_settings
+    from drumlin.cli.practice.brokers import Configuration
     from drumlin.cli.practice.supervisor import run_cluster
 
-    return run_cluster(data, brokers, port, read_settings(assignments or []))
+    return run_cluster(data, brokers, port, Configuration.read(assignments or [], racks))
 
 
 def start(members: Members, data: Data, as_json: AsJson = False) -> None:
@@ -109,7 +114,7 @@ up_command: Final = command(
     epilog=examples(
         "drumlin cluster up --data ./practice",
         "drumlin cluster up --data ./practice --brokers 5 --port 19092",
-        "drumlin cluster up --data ./practice --set min.insync.replicas=2",
+        "drumlin cluster up --data ./practice --racks a,b,c --set min.insync.replicas=2",
     ),
 )
 start_command: Final = command(start, epilog=examples("drumlin cluster start 2 --data ./practice"))

@@ -6,7 +6,8 @@ Kafka's own defaults for internal topics are three replicas; with fewer brokers 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from drumlin.cli.practice.ports import HOST
 from drumlin.config.errors import ConfigError
 from drumlin.config.sources import read_assignments
 
+_EXIT_USAGE: Final = 2
 _REPLICAS: Final = 3
 _MIN_ISR: Final = 2
 #: Long enough for a busy machine, short enough to watch a failover.
@@ -29,19 +31,36 @@ _OURS: Final = frozenset(
 )
 
 
-def read_settings(assignments: Iterable[str]) -> dict[str, str]:
-    """What `--set` gives to all brokers.
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What `up` is told for all brokers, and the racks that they take in turn."""
 
-    Raises:
-        Failure: one is not KEY=VALUE, or is for each broker another.
-    """
-    try:
-        settings = read_assignments(assignments)
-    except ConfigError as error:
-        raise Failure(f"--set {error}", 2) from None
-    for key in _OURS & settings.keys():
-        raise Failure(f"--set {key}: 'drumlin cluster up' decides it for each broker", 2)
-    return settings
+    settings: Mapping[str, str] = field(default_factory=dict)
+    racks: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, assignments: Iterable[str], racks: str | None) -> Configuration:
+        """From the command line.
+
+        Raises:
+            Failure: a setting is not KEY=VALUE, or is for each broker another; a rack is empty.
+        """
+        try:
+            settings = read_assignments(assignments)
+        except ConfigError as error:
+            raise Failure(f"--set {error}", _EXIT_USAGE) from None
+        for key in sorted(_OURS & settings.keys()):
+            why = "'drumlin cluster up' decides it for each broker"
+            raise Failure(f"--set {key}: {why}", _EXIT_USAGE)
+        names = [] if racks is None else [each.strip() for each in racks.split(",")]
+        if not all(names):
+            raise Failure(f"--racks {racks!r} is no list of racks, as a,b,c", _EXIT_USAGE)
+        return cls(settings, names)
+
+    def of_broker(self, broker: int, count: int) -> dict[str, str]:
+        """The settings of one of `count` brokers."""
+        rack = {"broker.rack": self.racks[(broker - 1) % len(self.racks)]} if self.racks else {}
+        return {**defaults(count), **rack, **self.settings}
 
 
 def defaults(count: int) -> dict[str, str]:

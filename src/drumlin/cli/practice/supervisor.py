@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from drumlin.cli import output
 from drumlin.cli.output import Failure
-from drumlin.cli.practice.brokers import broker_command, defaults
+from drumlin.cli.practice.brokers import Configuration, broker_command
 from drumlin.cli.practice.control import ControlServer
 from drumlin.cli.practice.member import Command, Member, Ready
 from drumlin.cli.practice.plan import planned
@@ -26,7 +25,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_cluster(
-    directory: Path, count: int | None, port: int | None, settings: Mapping[str, str]
+    directory: Path, count: int | None, port: int | None, configuration: Configuration
 ) -> int:
     """Run a cluster until it is told to stop; the exit code.
 
@@ -36,16 +35,18 @@ def run_cluster(
     check_kazoo()
     directory = directory.absolute()
     with planned(directory, count, port) as record:
-        return asyncio.run(Supervisor(directory, record, settings).run())
+        return asyncio.run(Supervisor(directory, record, configuration).run())
 
 
 class Supervisor:
     """Looks after the members of one cluster."""
 
-    def __init__(self, directory: Path, record: ClusterRecord, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, record: ClusterRecord, configuration: Configuration
+    ) -> None:
         self._directory = directory
         self._record = record
-        self._settings = {**defaults(len(record.brokers)), **settings}
+        self._configuration = configuration
         self._zookeeper = self._zookeeper_member()
         self._brokers = [self._broker_member(each) for each in record.brokers]
         self._members = {each.name: each for each in (self._zookeeper, *self._brokers)}
@@ -165,8 +166,9 @@ class Supervisor:
                     await asyncio.Future()  # its end is told elsewhere
 
         def command() -> list[str]:
-            number = int(broker.name)
-            return broker_command(number, data, broker.port, zookeeper, self._settings)
+            number, count = int(broker.name), len(self._record.brokers)
+            settings = self._configuration.of_broker(number, count)
+            return broker_command(number, data, broker.port, zookeeper, settings)
 
         return self._member(broker.name, command, ready, f"broker-{broker.name}")
 
