@@ -37,7 +37,9 @@ class UnusableLogDirectory(Exception):
 class LogDirectory:
     """A folder of partition folders, on one device."""
 
-    def __init__(self, path: str, open_files: OpenFiles, clock: Clock) -> None:
+    def __init__(
+        self, path: str, open_files: OpenFiles, clock: Clock, lock: int | None = None
+    ) -> None:
         self.path = path
         self.open_files = open_files
         self.files = open_files.files
@@ -57,7 +59,7 @@ class LogDirectory:
         #: Whether the last server shut down cleanly; a dir without partitions counts as clean.
         self.was_clean = True
         self.is_claimed = False
-        self._lock = DirectoryLock(path)
+        self._lock = DirectoryLock(path, lock)
         self._said: set[str] = set()
 
     # -- ownership ---------------------------------------------------------------------
