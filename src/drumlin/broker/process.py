@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from drumlin.broker.broker import Broker
 from drumlin.broker.garbage import GarbageCollection
 from drumlin.broker.loop_watch import LoopWatch
+from drumlin.broker.machine.locks import Locks
+from drumlin.broker.machine.moving import has_folders, move_partitions
 from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
@@ -55,6 +57,9 @@ def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
     prepare_process(log_level)
     try:
         config = BrokerConfig.load(properties)
+        if not config.zookeeper_connect and has_folders(config):
+            with Locks({config.node_id: config.log_dirs}):
+                move_partitions(config, 1)
         run_broker(config, lambda broker: _tell_ready(config, broker))
     except (ConfigError, StartFailed) as error:
         print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.config_changes import take_over_stored_configs
 from drumlin.broker.machine.locks import Locks
+from drumlin.broker.machine.moving import is_empty, move_partitions, note_placed
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
 from drumlin.broker.process import prepare_process, risks, stop_on, unless_stopped
@@ -70,12 +71,15 @@ class _Server:
         self._log_level = log_level
         self._workers: dict[int, Worker] = {}
         self._image: ClusterImage
+        self._is_empty = False
 
     async def run(self) -> int:
         stop = stop_on()
         log_dirs = {each.node_id: _absolute(each.log_dirs) for each in self._configs}
         with Locks(log_dirs) as locks:
             store = await unless_stopped(asyncio.to_thread(self._open), stop)
+            if self._is_empty:
+                await store.commit([note_placed([*log_dirs])])
             self._image = store.image
             authority = Authority(store, log_dirs, self._may_be_unclean, self._drop)
             store.on_change(self._on_change)
@@ -89,10 +93,13 @@ class _Server:
 
     def _open(self) -> SqliteMetadata:
         paths = [Path(path) for path in self._config.log_dirs]
+        move_partitions(self._config, len(self._configs))
+        self._is_empty = is_empty(self._config)
         try:
             store = open_embedded(paths, ImmediateListeners())
         except UnusableMetadata as error:
             raise StartFailed(str(error)) from error
+        self._is_empty = self._is_empty and not store.image.topics
         take_over_stored_configs(self._config, store.image)
         return store
 
