@@ -15,17 +15,20 @@ from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
 from metadata.several_brokers import Brokers, RunBrokers
 from metadata.several_brokers import Scenario as BrokersScenario
-from metadata.stores import Stores, stores_at
+from metadata.stores import Stores, shared_stores, stores_at
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["sqlite", "shared", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     """Each kind of store, one after the other."""
     if request.param == "zookeeper":
         made: Stores = request.getfixturevalue("in_zookeeper")
         return made
+
+    if request.param == "shared":
+        return shared_stores(tmp_path)
 
     async def open_embedded() -> MetadataStore:
         return SqliteMetadata.open(tmp_path)
