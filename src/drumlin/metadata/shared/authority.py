@@ -22,7 +22,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
-from drumlin.metadata.isr_wishes import check_wish
+from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.leadership import (
     handed_over,
     in_next_epoch,
@@ -220,6 +220,8 @@ class Authority:
 
         def decide(topic: TopicState, state: PartitionState) -> PartitionState:
             wish = wishes[PartitionId(topic.topic_id, state.index)]
+            if is_granted(wish, state, node_id):
+                return state  # an answer was lost
             alive = {each.node_id: each.epoch for each in self.image.brokers.values()}
             check_wish(wish, state, node_id, alive)
             return replace(state, isr=tuple(member for member, _ in wish.isr))
