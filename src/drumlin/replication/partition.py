@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from drumlin.replication.confirmations import Confirmations
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
-from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.store import IsrWish
     from drumlin.records.validation import AppendRules, PreparedBatch
     from drumlin.storage.append_result import AppendResult
-    from drumlin.storage.file_slice import ReadResult
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.producer_state import TransactionMarker
@@ -41,12 +39,14 @@ class LeaderContext(NamedTuple):
 
     node_id: of the broker.
     is_alive: see `isr.py`.
+    rack_of: the rack of a broker that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
     """
 
     node_id: int
     is_alive: IsAlive
+    rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
     ask_for: Callable[[Partition, IsrWish], None]
 
@@ -56,8 +56,6 @@ class Partition(Replica):
 
     def __init__(self, log: PartitionLog, state: PartitionState, context: LeaderContext) -> None:
         super().__init__(log)
-        #: The followers' fetches, which read up to the log's end.
-        self.replicas_waiting = WaitingRoom()
         #: None: no other broker has a replica.
         self.isr: InSyncReplicas | None = None
         self._context = context
@@ -141,9 +139,14 @@ class Partition(Replica):
             self._confirmations.reached(log.high_watermark)
         else:
             log.expect_replicas()
-            _, is_alive, lag_max_ms, _ = context = self._context
+            context = self._context
             self.isr = InSyncReplicas(
-                context.node_id, state, log.log_end_offset, self._now_ms(), lag_max_ms, is_alive
+                context.node_id,
+                state,
+                log.log_end_offset,
+                self._now_ms(),
+                context.lag_max_ms,
+                context.is_alive,
             )
             self._move_high_watermark(self.isr)
         self.waiting.disturb()
@@ -172,22 +175,12 @@ class Partition(Replica):
         return 1 if self.isr is None else self.isr.size
 
     def check_follower(self, replica_id: int) -> None:
-        """Refuse a broker that has no replica of this partition.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER.
-        """
         if self.isr is None or replica_id not in self.isr.followers:
             raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """A follower has everything before `offset`, which it asks for.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, it is a process that has been replaced.
-        """
         isr, log = self.isr, self.log
         if isr is None:
             return
@@ -201,6 +194,18 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
+
+    def nearest_to(self, rack: str, offset: int) -> int | None:
+        context, isr = self._context, self.isr
+        if isr is None or context.rack_of(context.node_id) == rack:
+            return None
+        there = [
+            (each.log_end_offset, replica_id)
+            for replica_id, each in isr.followers.items()
+            if each.log_start_offset <= offset <= each.log_end_offset
+            and context.rack_of(replica_id) == rack
+        ]
+        return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
         """Ask for an ISR without those who have not had all for too long. Called now and then."""
@@ -391,14 +396,6 @@ class Partition(Replica):
         self.log.delete_records_before(target)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
-
-    def read_as_replica(
-        self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
-    ) -> ReadResult:
-        """Like `read`, up to the log's end: for a follower."""
-        log = self.log
-        end_offset = log.log_end_offset
-        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""

@@ -50,6 +50,8 @@ class LogState:
         self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
+        #: Whether it was cut, and the rest of the truncation is still to come.
+        self.is_being_cut = False
         self.durability = Durability(path, log_directory.files)
         #: Whether it has sealed segments that wait to be flushed in the background.
         self.awaits_flush = False
