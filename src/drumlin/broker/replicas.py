@@ -52,11 +52,11 @@ class Replicas:
             self.isr_changes.ask_for,
         )
 
-    async def drop_laggards(self) -> None:
-        """Have leaders look for followers that have fallen behind."""
+    async def review_followers(self) -> None:
+        """Have leaders look for followers that have fallen behind, or caught up."""
         pace = Pace()
         for partition in self._broker.partitions:
-            partition.drop_laggards()
+            partition.review_followers()
             await pace.give_way()
 
     async def close(self) -> None:

@@ -93,6 +93,7 @@ class LeaderFetcher:
         self._followed: dict[Key, _Followed] = {}
         self._paused: dict[Key, _Followed] = {}
         self._session = FollowerSession()
+        self._epoch = -1  # of the broker, by which the leader knows the session
         self._has_news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._truncating: set[asyncio.Task[None]] = set()
@@ -183,7 +184,11 @@ class LeaderFetcher:
                 continue
 
     def _ask(self, connection: BrokerConnection) -> asyncio.Future[FetchResponse]:
-        request, config = self._session.next(), self._around.config
+        epoch, config = self._around.broker_epoch(), self._around.config
+        if epoch != self._epoch:  # of every partition, the leader has to hear that we are in it
+            self._epoch = epoch
+            self._session.restart()
+        request = self._session.next()
         body = self._encode(request)
 
         def build(shape: Shape) -> EncodedBody:
@@ -212,7 +217,7 @@ class LeaderFetcher:
             config.replica_fetch_max_bytes,
         )
         return encode_fetch(
-            Replica(around.node_id, around.broker_epoch()),
+            Replica(around.node_id, self._epoch),
             limits,
             (request.session_id, request.epoch),
             request.wanted,

@@ -84,7 +84,9 @@ class PlainWriter(threading.Thread):
             if error is not None:
                 self.failure = self.failure or RuntimeError(f"{value} is refused: {error}")
                 return
-            self._recorder.ack(self.name, value, int(message.offset() or 0))
+            offset = message.offset()
+            if offset is not None:  # else it follows from the ack of what was sent after it
+                self._recorder.ack(self.name, value, offset)
             self._recorder.end(self.name, number, Outcome.COMMITTED)
 
         content = encode(value, self._random)

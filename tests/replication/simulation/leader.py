@@ -143,6 +143,8 @@ class Leader:
     def tick(self, now_ms: int) -> None:
         self.look(now_ms)
         wish = self.isr.shrinkage(self.log.log_end_offset, now_ms)
+        if wish is None:
+            wish = self.isr.growth(self.log.high_watermark)
         if wish is not None:
             self.wish(wish)
 
