@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from drumlin.metadata.changes import Change
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
+from metadata.several_brokers import Brokers, RunBrokers
+from metadata.several_brokers import Scenario as BrokersScenario
 from metadata.stores import Stores, shared_stores, stores_at
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
@@ -67,5 +70,22 @@ def run(in_zookeeper: Stores) -> Callable[..., None]:
             await scenario(store, changes)
 
         in_zookeeper.run(with_changes)
+
+    return run
+
+
+@pytest.fixture
+def run_brokers(chroot: str) -> RunBrokers:
+    """Runs a scenario on brokers in the chroot, and ends those that are left."""
+
+    def run(scenario: BrokersScenario) -> None:
+        async def with_brokers() -> None:
+            brokers = Brokers(chroot)
+            try:
+                await scenario(brokers)
+            finally:
+                await brokers.close()
+
+        asyncio.run(with_brokers())
 
     return run

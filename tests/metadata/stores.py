@@ -38,9 +38,7 @@ class Stores:
             store = await self.open()
             try:
                 if is_registered:
-                    await store.register_broker(
-                        BrokerState(self._node_id, None, ()), was_clean=True
-                    )
+                    await store.register_broker(BrokerState(self._node_id, None, ()))
                 await scenario(store)
             finally:
                 await store.close()

@@ -34,6 +34,8 @@ from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
 
+#: Lets consumers read from a replica in their rack.
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: Where a default is not Kafka's. Internal topics: Kafka's ask for three brokers, the embedded
 #: store has one. Socket buffers: the system sizes them by need, and large fetches go out half as
 #: fast again than with Kafka's 100 KiB.
@@ -126,6 +128,7 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int

@@ -132,8 +132,10 @@ class SqliteMetadata:
     def adoption(self) -> Adoption | None:
         return self if self.is_new else None
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        del was_clean  # no other broker has more records
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        del lacking  # no other broker has more records
         self._node_id = self.image.controller_id = broker.node_id
         self.image.put_broker(replace(broker, epoch=0))
 
@@ -179,12 +181,14 @@ class SqliteMetadata:
                 index: self._altered(None if topic is None else topic.partition(index), wish)
                 for index, wish in wishes.items()
             }
+            if topic is None:
+                return outcomes
             changed = {
                 index: state
                 for index, state in outcomes.items()
-                if isinstance(state, PartitionState)
+                if isinstance(state, PartitionState) and state is not topic.partitions[index]
             }
-            if topic is None or not changed:
+            if not changed:
                 return outcomes
             isrs = [database.put_isr(topic_id, each.index, each.isr) for each in changed.values()]
             try:
@@ -211,7 +215,27 @@ class SqliteMetadata:
             check_wish(wish, state, self._node_id, alive)
         except KafkaError as error:
             return error
-        return _with_isr(state, tuple(node_id for node_id, _ in wish.isr))
+        isr = tuple(node_id for node_id, _ in wish.isr)
+        return state if isr == state.isr else _with_isr(state, isr)
+
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """There is nobody else who could lead."""
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        for topic_id, index in partitions or ():
+            topic = self.image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partition(index)
+            code = ErrorCode.preferred_leader_not_available
+            if state is None:
+                code = ErrorCode.unknown_topic_id
+            elif state.leader == state.replicas[0]:
+                code = ErrorCode.election_not_needed
+            outcomes[PartitionId(topic_id, index)] = KafkaError(code)
+        return outcomes
+
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        """It is the last member of each."""
 
     async def hand_over(self) -> None:
         """There is nobody who could take over."""

@@ -22,20 +22,21 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
-from drumlin.metadata.isr_wishes import check_wish
+from drumlin.metadata.isr_wishes import check_wish, is_granted
+from drumlin.metadata.leadership import (
+    handed_over,
+    in_next_epoch,
+    is_unclean,
+    preferred,
+    settled,
+    without_unclean,
+)
 from drumlin.metadata.mutations import uncancelled
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, Handler, encode_tale
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.shared.states import Decision, PartitionStates
 from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.metadata.zookeeper.leadership import (
-    handed_over,
-    in_next_epoch,
-    is_unclean,
-    settled,
-    without_unclean,
-)
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class Authority:
         """Have a broker's process follow the store; its channel is about to start."""
         handlers: dict[str, Callable[[int, Any], Any]] = {
             messages.REGISTER: self._register,
+            messages.LEAVE_ISRS: self._leave_isrs,
+            messages.ELECT_PREFERRED: self._elect_preferred,
             messages.HAND_OVER: self._hand_over,
             messages.NOTE_ADOPTED: self._note_adopted,
             messages.CREATE_TOPIC: self._create_topic,
@@ -121,11 +124,8 @@ class Authority:
         self._is_stopping = True
 
     async def _register(self, node_id: int, body: Any) -> None:
-        broker, was_clean = codec.read_broker(body[0]), body[1]
-        if not was_clean:
-            await self._rewrite(
-                lambda _, state: without_unclean(state, node_id, self.image.brokers)
-            )
+        broker, lacking = codec.read_broker(body[0]), body[1]
+        await self._leave(node_id, None if lacking is None else codec.read_partition_ids(lacking))
         epoch = await self.store.next_broker_epoch()
         self.image.put_broker(replace(broker, epoch=epoch))
         self._brokers_changed()
@@ -147,6 +147,16 @@ class Authority:
     def _brokers_changed(self) -> None:
         self.image.controller_id = min(self.image.brokers, default=NO_LEADER)
         self._publish_all(messages.BROKERS_CHANGED, codec.write_brokers(self.image))
+
+    async def _leave_isrs(self, node_id: int, body: Any) -> None:
+        await self._leave(node_id, codec.read_partition_ids(body))
+
+    async def _leave(self, node_id: int, lacking: Collection[PartitionId] | None) -> None:
+        def decide(_: TopicState, state: PartitionState) -> PartitionState:
+            return without_unclean(state, node_id, self.image.brokers)
+
+        if lacking is None or lacking:
+            await self._rewrite(decide, lacking)
 
     async def _hand_over(self, node_id: int, _: Any) -> None:
         broker = self.image.brokers.get(node_id)
@@ -177,7 +187,7 @@ class Authority:
                     list(state.isr),
                     after.leader,
                 )
-            return preferred(after) if is_start else after
+            return _as_preferred(after, alive) if is_start else after
 
         await self._rewrite(decide, wanted)
 
@@ -210,12 +220,22 @@ class Authority:
 
         def decide(topic: TopicState, state: PartitionState) -> PartitionState:
             wish = wishes[PartitionId(topic.topic_id, state.index)]
+            if is_granted(wish, state, node_id):
+                return state  # an answer was lost
             alive = {each.node_id: each.epoch for each in self.image.brokers.values()}
             check_wish(wish, state, node_id, alive)
             return replace(state, isr=tuple(member for member, _ in wish.isr))
 
         outcomes = await self._states.rewrite(decide, wishes)
         return codec.write_outcomes([outcomes[each] for each in wishes])
+
+    async def _elect_preferred(self, _: int, body: Any) -> list[Any]:
+        def decide(_: TopicState, state: PartitionState) -> PartitionState:
+            return preferred(state, self.image.brokers)
+
+        wanted = codec.read_partition_ids(body)
+        outcomes = await self._states.rewrite(decide, wanted)
+        return codec.write_outcomes([outcomes[each] for each in wanted])
 
     # -- mutations ---------------------------------------------------------------------
 
@@ -300,12 +320,12 @@ class Authority:
                 channel.send(frame)
 
 
-def preferred(state: PartitionState) -> PartitionState:
-    """The partition led by the first of its replicas that is in sync, if it is led at all."""
-    leader = next((each for each in state.replicas if each in state.isr), state.leader)
-    if state.leader in (NO_LEADER, leader):
+def _as_preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
+    """The partition led by its first replica, if that can be."""
+    try:
+        return preferred(state, alive)
+    except KafkaError:
         return state
-    return replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
 
 
 def _check(outcomes: Mapping[PartitionId, PartitionState | KafkaError]) -> None:

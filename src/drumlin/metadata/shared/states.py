@@ -82,7 +82,7 @@ class PartitionStates:
             except KafkaError as error:
                 outcomes[partition] = error
                 return
-            if after is not state:
+            if after != state:
                 after = replace(after, partition_epoch=state.partition_epoch + 1)
                 changed[partition] = after
             if wanted is not None:
