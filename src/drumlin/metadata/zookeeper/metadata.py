@@ -371,7 +371,7 @@ def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_timeout_ms,
         makes_chroot=True,
-        options=access_of(config).options(),
+        access=access_of(config),
     )
     session = Session(client, hosts, session_timeout_ms / 1000)
     try:
