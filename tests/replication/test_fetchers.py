@@ -315,7 +315,7 @@ def test_partitions_go_where_their_leaders_are(tmp_path: Path, cluster: Cluster)
             await eventually(lambda: are_equal(other.log, again.log))
             again.follow(LEADER, 2)
             led.epoch = 2
-            led.log.start_leader_epoch(2)
+            append(led.log, 1, leader_epoch=2)
             fetchers.follow(again)
             await eventually(lambda: are_equal(led.log, again.log))
 
