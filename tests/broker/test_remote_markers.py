@@ -163,7 +163,7 @@ def test_what_the_leader_says_is_told(tmp_path: Path, code: ErrorCode) -> None:
 
 
 def test_leaders_that_cannot_be_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
 
     async def main() -> None:
         async with running(tmp_path) as broker:
