@@ -39,6 +39,7 @@ class Cluster:
         self.leader = Leader(self.broker)
         self.config = BrokerConfig.load({"replica.fetch.backoff.ms": "200"})
         self.fenced: list[FollowedPartition] = []
+        self.broker_epoch = BROKER_EPOCH
 
     def create(self, topic: str, index: int = 0, config: LogConfig | None = None) -> Led:
         """A partition of the leader's, in epoch 0."""
@@ -57,9 +58,10 @@ class Cluster:
         around = Surroundings(
             self._connect,
             SELF,
-            lambda: BROKER_EPOCH,
+            lambda: self.broker_epoch,
             SystemClock(),
             self.config,
+            asyncio.to_thread,
             self.fenced.append,
         )
         fetchers = Fetchers(around)
@@ -120,6 +122,31 @@ def test_a_log_is_copied_and_followed(cluster: Cluster) -> None:
     request = cluster.broker.asked("fetch")[0]
     state = request.replica_state
     assert (state.replica_id, state.replica_epoch) == (SELF, BROKER_EPOCH)
+
+
+def test_in_a_new_broker_epoch_all_partitions_are_named(cluster: Cluster) -> None:
+    """The leader has to know of each that it is the new one's, also where nothing is new."""
+    quiet, busy = cluster.create("quiet"), cluster.create("busy")
+    followers = [cluster.follow(quiet), cluster.follow(busy)]
+    append(quiet.log, 3)
+
+    def named(epoch: int) -> set[UUID]:
+        return {
+            topic.topic_id
+            for request in cluster.broker.asked("fetch")
+            if request.replica_state.replica_epoch == epoch
+            for topic in request.topics
+        }
+
+    async def use(fetchers: Fetchers) -> None:
+        for each in followers:
+            fetchers.follow(each)
+        await eventually(lambda: are_equal(quiet.log, followers[0].log))
+        cluster.broker_epoch += 1
+        append(busy.log, 3)
+        await eventually(lambda: len(named(cluster.broker_epoch)) == 2)
+
+    cluster.run(use)
 
 
 def test_records_that_diverge_are_replaced(cluster: Cluster) -> None:

@@ -2,7 +2,8 @@
 
 Owns them. They are opened when they are needed, and closed when the broker is another process, is
 elsewhere, or is gone, and with this broker. Requests are never retried here: that is up to those
-who ask. But a broker that could not be reached is left alone for a moment.
+who ask. But a broker that could not be reached is left alone for a moment. Those who fetch as
+replicas have connections of their own, and pauses of their own.
 """
 
 from __future__ import annotations
@@ -11,24 +12,29 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, ClusterImage
-from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import ConnectionLost
+from drumlin.peer.connection import Address, BrokerConnection, RequestBuilder
+from drumlin.peer.errors import ConnectionLost, UnsupportedByBroker
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import prepare_to_ask, schema_versions
 
 if TYPE_CHECKING:
+    from drumlin.broker.threads import Threads
     from drumlin.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
 
 #: A broker answers each connection in order: what may wait for long has a connection of its own.
-Purpose = Literal["markers", "offsets", "replication", "share state", "transactions"]
+Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
+#: What every connection begins with.
+_FIRST: Final = ("api_versions", schema_versions("api_versions")[1])
 #: After an attempt that has failed, as of Kafka's clients; doubled up to the last.
 _FIRST_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 1.0
@@ -37,11 +43,31 @@ _LAST_PAUSE_S: Final = 1.0
 class Peers:
     """All connections of one broker to others."""
 
-    def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
+    def __init__(self, config: BrokerConfig, image: ClusterImage, threads: Threads) -> None:
         self._config = config
         self._image = image
+        self._threads = threads
+        self._prepared: set[tuple[str, int]] = set()
         self._links: dict[tuple[int, Purpose], _Link] = {}
+        self._fetching: set[tuple[BrokerState, BrokerConnection]] = set()
         self._is_closed = False
+
+    async def ask(
+        self, node_id: int, purpose: Purpose, api_name: str, build: RequestBuilder, low: int = 0
+    ) -> Any:
+        """The answer of the broker with this id, to a request of version `low` or a later one.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: there is no answer.
+        """
+        connection = await self.connection(node_id, purpose)
+        version = connection.version_of(api_name)
+        if version < low:
+            message = f"broker {node_id} offers {api_name} up to {version}, {low} would do"
+            raise UnsupportedByBroker(message)
+        await self._prepare(api_name, version)
+        return await connection.request(api_name, build)
 
     async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
         """An open connection to the broker with this id, as it is now.
@@ -50,12 +76,8 @@ class Peers:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
-        broker = self._image.brokers.get(node_id)
-        address = None if broker is None else self._address(broker)
-        if broker is None or address is None:
-            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
-        if self._is_closed:
-            raise ConnectionLost(f"broker {node_id}: not asked, as this broker stops")
+        await self._prepare(*_FIRST)
+        broker, address = self._look_up(node_id)
         link = self._links.get((node_id, purpose))
         if link is None or link.broker != broker:
             if link is not None:
@@ -64,18 +86,26 @@ class Peers:
             link = self._links[node_id, purpose] = _Link(broker, address, options)
         return await link.connection()
 
-    async def open(self, node_id: int, purpose: Purpose) -> BrokerConnection:
-        """A new connection to the broker with this id, which the caller closes.
+    async def open_to_fetch(self, node_id: int) -> BrokerConnection:
+        """A new connection to the broker with this id, for one that fetches as a replica.
+
+        The caller closes it, unless the broker is another one before.
 
         Raises:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
-        broker = self._image.brokers.get(node_id)
-        address = None if broker is None else self._address(broker)
-        if address is None:
-            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
-        return await BrokerConnection.open(address, self._options(purpose))
+        await self._prepare(*_FIRST)
+        broker, address = self._look_up(node_id)
+        timeout_ms: int = self._config.replica_socket_timeout_ms
+        options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
+        connection = await BrokerConnection.open(address, options)
+        self._fetching = {each for each in self._fetching if each[1].is_open}
+        if self._is_closed or self._image.brokers.get(node_id) != broker:
+            connection.close()
+            raise ConnectionLost(f"broker {node_id}: no longer wanted")
+        self._fetching.add((broker, connection))
+        return connection
 
     def on_change(self, change: Change) -> None:
         """Drop what leads to brokers that are others now: whoever waits there need not wait."""
@@ -85,6 +115,9 @@ class Peers:
             if self._image.brokers.get(node_id) != link.broker:
                 del self._links[node_id, purpose]
                 link.close()
+        for broker, connection in self._fetching:
+            if self._image.brokers.get(broker.node_id) != broker:
+                connection.close()
 
     def close(self) -> None:
         """Close all connections; who waits for an answer gets `ConnectionLost`."""
@@ -92,12 +125,32 @@ class Peers:
         for link in self._links.values():
             link.close()
         self._links.clear()
+        for _, connection in self._fetching:
+            connection.close()
+        self._fetching.clear()
+
+    async def _prepare(self, api_name: str, version: int) -> None:
+        """Have compiled what the first request of this version takes: on the loop it would stall
+        all clients.
+        """
+        if (api_name, version) not in self._prepared:
+            await self._threads.making(prepare_to_ask, api_name, version)
+            self._prepared.add((api_name, version))
+
+    def _look_up(self, node_id: int) -> tuple[BrokerState, Address]:
+        if self._is_closed:
+            raise ConnectionLost(f"broker {node_id}: not asked, as this broker stops")
+        broker = self._image.brokers.get(node_id)
+        address = None if broker is None else self._address(broker)
+        if broker is None or address is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
+        return broker, address
 
     def _address(self, broker: BrokerState) -> Address | None:
         endpoint = broker.endpoint(self._config.inter_broker_listener_name)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-    def _options(self, purpose: Purpose) -> PeerOptions:
+    def _options(self, purpose: str) -> PeerOptions:
         config = self._config
         return PeerOptions(
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",

@@ -39,19 +39,24 @@ class Replicas:
                 broker_epoch=self._own_epoch,
                 clock=broker.clock,
                 config=broker.config,
+                blocking=broker.threads.administering,
                 on_fenced=_await_news,
             )
         )
         self.followers = Followers(broker.partitions, self._fetchers)
         self.leading = LeaderContext(
-            broker.node_id, self._is_alive, self._lag_max_ms, self.isr_changes.ask_for
+            broker.node_id,
+            self._is_alive,
+            self._rack_of,
+            self._lag_max_ms,
+            self.isr_changes.ask_for,
         )
 
-    async def drop_laggards(self) -> None:
-        """Have leaders look for followers that have fallen behind."""
+    async def review_followers(self) -> None:
+        """Have leaders look for followers that have fallen behind, or caught up."""
         pace = Pace()
         for partition in self._broker.partitions:
-            partition.drop_laggards()
+            partition.review_followers()
             await pace.give_way()
 
     async def close(self) -> None:
@@ -63,6 +68,10 @@ class Replicas:
         broker = self._image.brokers.get(node_id)
         return broker is not None and broker_epoch in (_ANY_EPOCH, broker.epoch)
 
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._image.brokers.get(node_id)
+        return None if broker is None else broker.rack
+
     def _lag_max_ms(self) -> float:
         return self._broker.config.replica_lag_time_max_ms
 
@@ -71,7 +80,7 @@ class Replicas:
         return _ANY_EPOCH if broker is None else broker.epoch
 
     async def _connect(self, node_id: int) -> BrokerConnection:
-        return await self._peers.open(node_id, "replication")
+        return await self._peers.open_to_fetch(node_id)
 
 
 def _await_news(partition: FollowedPartition) -> None:

@@ -255,9 +255,9 @@ class PartitionLog(LogState):
     # -- rolling -----------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Begin a new segment, unless the active one is empty or the log is being cut."""
         self.log_directory.check_writable()
-        if self.segments.active.size:
+        if self.segments.active.size and not self.is_being_cut:
             with self._failing_as("roll"):
                 self._roll(self.log_end_offset, now_ms)
 
@@ -455,11 +455,9 @@ class PartitionLog(LogState):
         return cleaning_view(self)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove every batch that reaches to `offset` or beyond."""
-        with self._failing_as("truncate"):
-            truncation.truncate(self, offset)
+        """Remove every batch that reaches to `offset` or beyond. Blocks."""
+        truncation.truncate(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets `offset`."""
-        with self._failing_as("truncate"):
-            truncation.start_anew(self, offset)
+        """Remove everything; the next record gets `offset`. Blocks."""
+        truncation.start_anew(self, offset)

@@ -242,6 +242,7 @@ class Segment(SegmentFiles):
         if self._file_end > self.size:  # first: on a full device the indexes need this room
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
+            self._sync_count.note()
             self._file_end = 0
         self.offset_index.write_out()
         self.time_index.write_out()
@@ -443,22 +444,24 @@ class Segment(SegmentFiles):
 
     # -- cutting and removing ----------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset` and all after it."""
-        place = self.find(offset)
-        if place is not None:
-            self.time_index.truncate_to(place.header.base_offset)
-            self.transaction_index.truncate_to(offset)
-            self.truncate_to_position(place.position)
+    def cut(self, first: BatchPlace) -> None:
+        """Remove a batch and all after it. Their bytes stay in the file until `rest`."""
+        self.time_index.truncate_to(first.header.base_offset)
+        self.transaction_index.truncate_to(first.header.base_offset)
+        self._cut_to(first.position)
+        self._file_end = RELATIVE_OFFSET_MAX
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file and the offset index; the caller sees to the other indexes."""
-        self.offset_index.truncate_to_position(position)
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
-        self.size = position
-        self._file_end = 0
         self._sync_count.note()
+        self._cut_to(position)
+        self._file_end = 0
+
+    def _cut_to(self, position: int) -> None:
+        self.offset_index.truncate_to_position(position)
+        self.size = position
         # After the size: threads that still read what was cut put their findings into the old ones.
         self._known_positions = KnownPositions()
         self._times = SegmentTimes()
