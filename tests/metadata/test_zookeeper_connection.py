@@ -7,10 +7,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
+from kazoo.protocol.states import KeeperState
 
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
+from metadata.stores import Stores
+from rig.waiting import eventually
 from rig.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.zookeeper
@@ -84,3 +88,16 @@ def test_one_that_keeps_breaking_is_told(broken: str, *, makes_chroot: bool) -> 
         connect(
             broken, session_timeout_ms=6000, connection_timeout_ms=1500, makes_chroot=makes_chroot
         )
+
+
+def test_the_image_is_not_current_until_all_was_looked_at_again(in_zookeeper: Stores) -> None:
+    async def scenario(store: Any) -> None:
+        assert store.image.is_current
+        session = store._commits.session._client
+        # As a lost connection does, in kazoo's thread.
+        session._session_callback(KeeperState.CONNECTING)
+        await eventually(lambda: not store.image.is_current)
+        session._session_callback(KeeperState.CONNECTED)
+        await eventually(lambda: store.image.is_current)
+
+    in_zookeeper.run(scenario)
