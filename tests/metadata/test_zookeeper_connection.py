@@ -7,13 +7,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
-from kazoo.protocol.states import KeeperState
 
+from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
-from metadata.stores import Stores
+from metadata.stores import stores_at
+from rig.network import ZOOKEEPER, Network, both_ways
+from rig.ports import free_ports
 from rig.waiting import eventually
 from rig.zookeeper import ZooKeeper
 
@@ -90,14 +91,17 @@ def test_one_that_keeps_breaking_is_told(broken: str, *, makes_chroot: bool) -> 
         )
 
 
-def test_the_image_is_not_current_until_all_was_looked_at_again(in_zookeeper: Stores) -> None:
-    async def scenario(store: Any) -> None:
-        assert store.image.is_current
-        session = store._commits.session._client
-        # As a lost connection does, in kazoo's thread.
-        session._session_callback(KeeperState.CONNECTING)
-        await eventually(lambda: not store.image.is_current)
-        session._session_callback(KeeperState.CONNECTED)
-        await eventually(lambda: store.image.is_current)
+def test_the_image_is_not_current_until_all_was_looked_at_again(zookeeper: ZooKeeper) -> None:
+    (port,), ways = free_ports(1), both_ways("1", ZOOKEEPER)
+    with Network() as network:
+        network.carry(port, ZOOKEEPER, zookeeper.port, "1")
 
-    in_zookeeper.run(scenario)
+        async def scenario(store: MetadataStore) -> None:
+            assert store.image.is_current
+            network.cut(ways)
+            network.break_off(ways)
+            await eventually(lambda: not store.image.is_current)
+            network.heal(ways)
+            await eventually(lambda: store.image.is_current)
+
+        stores_at(f"127.0.0.1:{port}/current").run(scenario)
