@@ -87,7 +87,9 @@ class Member:
         self._store, self._node_id = store, node_id
         self._deleted: set[UUID] = set()
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
         state = replace(broker, epoch=next(self._store.epochs))
         await self._store.tell(lambda image: image.put_broker(state), BrokersChanged())
 

@@ -90,15 +90,14 @@ class Broker:
         metrics_sockets: BoundSockets,
     ) -> None:
         self.config, self.clock = config, clock
-        self.metadata = metadata
-        self.logs = logs
+        self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
         self.wakeups, self.turns = Wakeups(), Turns()
         self.threads = Threads()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
-        self.peers = Peers(config, metadata.image)
+        self.peers = Peers(config, metadata.image, self.threads)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)

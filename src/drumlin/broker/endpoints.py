@@ -22,6 +22,7 @@ from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.measures import Measure, Metrics
+from drumlin.broker.metrics.replication import measure_replication
 from drumlin.broker.parts import BrokerData
 from drumlin.compaction.errors import CleaningStopped
 from drumlin.compaction.report import describe_result
@@ -30,6 +31,7 @@ from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.log_cleaner import Cleaning
+    from drumlin.broker.replicas import Replicas
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class Operated(BrokerData, Protocol):
     """What of the broker can be inspected, and what an operator can trigger."""
 
     cleaning: Cleaning
+    replicas: Replicas
 
 
 class Endpoints:
@@ -50,6 +53,7 @@ class Endpoints:
         self._broker = broker
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)
+        self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
         self._turn = asyncio.Lock()
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},

@@ -102,7 +102,7 @@ class FollowedPartition(Replica):
             return self._agree(answer.diverging)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
-            yield from self._append(answer.records, asked.leader_epoch, now_ms)
+            yield from self._append(answer, asked.leader_epoch, now_ms)
         except KafkaError:  # consumers here wait for what came before it, too
             self._take_marks(answer, stable_before)
             raise
@@ -110,9 +110,9 @@ class FollowedPartition(Replica):
             self._take_marks(answer, stable_before)
         return None
 
-    def _append(self, records: memoryview, leader_epoch: int, now_ms: int) -> Work[None]:
-        log, interruptions = self.log, self._interruptions
-        if log.log_start_offset == log.log_end_offset:
+    def _append(self, answer: PartitionFetch, leader_epoch: int, now_ms: int) -> Work[None]:
+        log, records, interruptions = self.log, answer.records, self._interruptions
+        if max(answer.log_start_offset, log.log_start_offset) >= log.log_end_offset:
             self._make_room_before(records)
         position, end = -1, 0
         while end > position:
@@ -125,9 +125,9 @@ class FollowedPartition(Replica):
                     return
 
     def _make_room_before(self, records: memoryview) -> None:
-        """Begin an empty log where the leader's first batch begins.
+        """Begin a log without records that are still wanted where the leader's first batch begins.
 
-        It begins before the leader's log does where records were deleted up to its midst.
+        That is before the leader's log start where records were deleted up to the batch's midst.
         """
         log = self.log
         if len(records) < HEADER_SIZE:

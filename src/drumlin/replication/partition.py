@@ -176,6 +176,11 @@ class Partition(Replica):
             self._move_high_watermark(self.isr)
 
     @property
+    def is_under_min_isr(self) -> bool:
+        """Whether it takes nothing with `acks=all` now."""
+        return self.isr_size < self._needed_replicas()
+
+    @property
     def isr_size(self) -> int:
         """How many replicas are in sync."""
         return 1 if self.isr is None else self.isr.size

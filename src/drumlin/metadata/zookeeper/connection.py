@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -29,9 +31,16 @@ class ZooKeeperAway(ZooKeeperFailure):
 
 
 def connect(
-    hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, makes_chroot: bool = False
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    makes_chroot: bool = False,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
+
+    `options`: those of `access.ZooKeeperAccess`.
 
     Raises:
         ZooKeeperAway: there is no answer.
@@ -48,7 +57,9 @@ def connect(
     retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
     timeout_s = session_timeout_ms / 1000
     deadline = time.monotonic() + connection_timeout_ms / 1000
-    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry)
+    client = KazooClient(
+        hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the chroot: see below
         started = client.start_async()

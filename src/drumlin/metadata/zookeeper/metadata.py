@@ -45,6 +45,7 @@ from drumlin.metadata.store import (
     UnusableMetadata,
 )
 from drumlin.metadata.zookeeper import layout, operations, own_layout
+from drumlin.metadata.zookeeper.access import access_of
 from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.metadata.zookeeper.controllership import Controllership
@@ -370,6 +371,7 @@ def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_timeout_ms,
         makes_chroot=True,
+        options=access_of(config).options(),
     )
     session = Session(client, hosts, session_timeout_ms / 1000)
     try:

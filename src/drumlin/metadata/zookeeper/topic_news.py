@@ -6,7 +6,7 @@ it was, as its records are not ours to remove.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -36,9 +36,13 @@ _TOGETHER: Final = 500
 class TopicNews:
     """Looks at topics, in the turn of whoever follows ZooKeeper."""
 
-    def __init__(self, parts: Parts, leaders: Leaders) -> None:
+    def __init__(
+        self, parts: Parts, leaders: Leaders, interrupt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`interrupt` is called between the parts of what takes long."""
         self._parts = parts
         self._leaders = leaders
+        self._interrupt = interrupt
         self._image = parts.image
         self._run = parts.commits.run
         self._watched: set[str] = set()
@@ -102,6 +106,8 @@ class TopicNews:
                 await pace.give_way()
             for name in seen.missing:
                 await self._miss(name)
+            if len(names) > _TOGETHER:
+                await self._interrupt()
         await self._leaders.settle(settled_later)
 
     async def _take(self, seen: SeenTopic, *, has_configs: bool) -> None:
