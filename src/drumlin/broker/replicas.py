@@ -12,7 +12,7 @@ from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
 from drumlin.replication.fetcher import Surroundings
 from drumlin.replication.fetchers import Fetchers
-from drumlin.replication.partition import LeaderContext
+from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Replicas:
             self._rack_of,
             self._lag_max_ms,
             self.isr_changes.ask_for,
+            self._is_certain,
         )
 
     async def review_followers(self) -> None:
@@ -74,6 +75,15 @@ class Replicas:
 
     def _lag_max_ms(self) -> float:
         return self._broker.config.replica_lag_time_max_ms
+
+    def _is_certain(self, partition: Partition) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.index)
+        return (
+            self._image.is_current
+            and state is not None
+            and (state.leader, state.leader_epoch) == (self._broker.node_id, partition.leader_epoch)
+        )
 
     def _own_epoch(self) -> int:
         broker = self._image.brokers.get(self._broker.node_id)

@@ -42,6 +42,7 @@ class LeaderContext(NamedTuple):
     rack_of: the rack of a broker that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
+    is_certain: whether no other broker can lead the partition by now, as far as we hear of it.
     """
 
     node_id: int
@@ -49,6 +50,7 @@ class LeaderContext(NamedTuple):
     rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
     ask_for: Callable[[Partition, IsrWish], None]
+    is_certain: Callable[[Partition], bool]
 
 
 class Partition(Replica):
@@ -69,6 +71,10 @@ class Partition(Replica):
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
         self.begin_leader_epoch(state)
+
+    @property
+    def knows_its_end(self) -> bool:
+        return self.isr is None or self._context.is_certain(self)
 
     def check_latest_is_known(self) -> None:
         """Refuse to tell the last offset while it may be below one that was told before (KIP-207).

@@ -79,6 +79,11 @@ class Replica:
             return high_watermark, high_watermark, log.log_start_offset
         return high_watermark, self.last_stable_offset, log.log_start_offset
 
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether an offset after the log's end is wrong, and not one that others have by now."""
+        return False
+
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
         if isolation_level == _READ_COMMITTED:

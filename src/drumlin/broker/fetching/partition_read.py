@@ -169,8 +169,18 @@ class PartitionRead:
                 if may_block:
                     offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
-            return failed(error.code)
+            return failed(self._told(error.code, partition, fetch_offset))
         return (0, *offsets, aborted, records, None)
+
+    def _told(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> ErrorCode:
+        """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
+
+        So one that may have it from a later leader is told to come again.
+        """
+        is_out_of_range = code is ErrorCode.offset_out_of_range and not self.is_follower
+        if not is_out_of_range or fetch_offset < partition.log_end_offset:
+            return code
+        return code if partition.knows_its_end else ErrorCode.offset_not_available
 
     def _told_instead(
         self, partition: Replica, last_fetched_epoch: int, fetch_offset: int

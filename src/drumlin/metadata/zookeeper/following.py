@@ -95,7 +95,7 @@ class Follower:
         if is_connected:
             self.notice()
         elif not self._is_away:
-            self._is_away = True
+            self._is_away, self._parts.image.is_current = True, False
             _log.warning(
                 "ZooKeeper on %s does not answer: what is there is served on, and topics and "
                 "configurations cannot be changed until it is back",
@@ -222,8 +222,8 @@ class Follower:
         await self.topics.look(unreadable, known, is_all=True)
         await self._look_at_office()
         await self.settle()
-        if self._is_away and not is_first:
-            self._is_away = False
+        if self._is_away and not is_first and self._session.is_connected:
+            self._is_away, self._parts.image.is_current = False, True
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:
