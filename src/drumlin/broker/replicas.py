@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
-from drumlin.replication.fetcher import Surroundings
 from drumlin.replication.fetchers import Fetchers
+from drumlin.replication.followed_partitions import Surroundings
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.turns import Pace
 
