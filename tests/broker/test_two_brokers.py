@@ -10,29 +10,13 @@ from typing import Any
 import pytest
 
 from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
-from broker.many_brokers import addresses, cluster
+from broker.many_brokers import addresses, cluster, key_of, port
 from drumlin.broker.broker import Broker
-from drumlin.coordination.state_partitions import partition_for
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import eventually
-
-
-def port(broker: Broker) -> int:
-    (endpoint,) = broker.metadata.image.brokers[broker.node_id].endpoints
-    return endpoint.port
-
-
-def key_of(broker: Broker, topic_name: str, node_id: int, name: str) -> str:
-    """A key that this broker coordinates."""
-    partitions = broker.metadata.image.topics[topic_name].partitions
-    return next(
-        key
-        for key in (f"{name}-{each}" for each in range(1000))
-        if partitions[partition_for(key, len(partitions))].leader == node_id
-    )
 
 
 def on_two(
@@ -133,5 +117,24 @@ def test_a_topic_of_coordinators_is_made_by_whoever_is_asked(
             assert {each["node_id"] for each in again[0]} == {1, 2}
             for each in found:
                 assert {it["error_code"] for it in each} <= {"none", "coordinator_not_available"}
+
+    asyncio.run(main())
+
+
+def test_a_topic_of_coordinators_needs_all_of_its_replicas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        settings = {"transaction_state_log_replication_factor": "3"}
+        async with cluster(tmp_path, monkeypatch, **settings) as brokers:
+
+            def find() -> Any:
+                with RawClient(port(brokers[1])) as client:
+                    asked = {"key_type": 1, "coordinator_keys": ["id"]}
+                    return render(client.ask("find_coordinator", 4, **asked))["coordinators"]
+
+            (found,) = await asyncio.to_thread(find)
+            assert found["error_code"] == "coordinator_not_available"
+            assert TRANSACTION_STATE not in brokers[0].metadata.image.topics
 
     asyncio.run(main())

@@ -29,6 +29,14 @@ def free_ports(count: int) -> list[int]:
     raise OSError(f"no {count} free ports from {_FIRST} to {_END - 1}")
 
 
+def adjacent_free_ports(count: int) -> int:
+    """The first of so many free ports that follow each other."""
+    found = free_ports(count)
+    while found[-1] - found[0] != count - 1:
+        found = [*found[1:], *free_ports(1)]
+    return found[0]
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as trial:
         # As servers do: what an ended one has left in TIME_WAIT does not count.

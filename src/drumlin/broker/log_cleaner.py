@@ -66,6 +66,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
             config.log_cleaner_io_max_bytes_per_second, _RATE_LEAST, math.inf
         ),
         backoff_ms=config.log_cleaner_backoff_ms,
+        brokers=config.brokers,
     )
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
-from drumlin.replication.fetcher import Surroundings
 from drumlin.replication.fetchers import Fetchers
-from drumlin.replication.partition import LeaderContext
+from drumlin.replication.followed_partitions import Surroundings
+from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -45,14 +45,19 @@ class Replicas:
         )
         self.followers = Followers(broker.partitions, self._fetchers)
         self.leading = LeaderContext(
-            broker.node_id, self._is_alive, self._lag_max_ms, self.isr_changes.ask_for
+            broker.node_id,
+            self._is_alive,
+            self._rack_of,
+            self._lag_max_ms,
+            self.isr_changes.ask_for,
+            self._is_certain,
         )
 
-    async def drop_laggards(self) -> None:
-        """Have leaders look for followers that have fallen behind."""
+    async def review_followers(self) -> None:
+        """Have leaders look for followers that have fallen behind, or caught up."""
         pace = Pace()
         for partition in self._broker.partitions:
-            partition.drop_laggards()
+            partition.review_followers()
             await pace.give_way()
 
     async def close(self) -> None:
@@ -64,8 +69,21 @@ class Replicas:
         broker = self._image.brokers.get(node_id)
         return broker is not None and broker_epoch in (_ANY_EPOCH, broker.epoch)
 
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._image.brokers.get(node_id)
+        return None if broker is None else broker.rack
+
     def _lag_max_ms(self) -> float:
         return self._broker.config.replica_lag_time_max_ms
+
+    def _is_certain(self, partition: Partition) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.index)
+        return (
+            self._image.is_current
+            and state is not None
+            and (state.leader, state.leader_epoch) == (self._broker.node_id, partition.leader_epoch)
+        )
 
     def _own_epoch(self) -> int:
         broker = self._image.brokers.get(self._broker.node_id)

@@ -238,7 +238,8 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
             rows.append(describe_error(name, partition, str(files.path), error))
             continue
         status = LogStatus(found, None, False, None)
-        rows.append(describe_status(name, partition, str(files.path), status, active_segment(log)))
+        where = log.log_directory.path
+        rows.append(describe_status(name, partition, where, status, active_segment(log)))
     if not rows and topic is not None:
         raise output.Failure(f"no compacted partitions of {topic} lie in {path}")
     return {"is_enabled": None, "totals": None, "partitions": rows}

@@ -21,8 +21,8 @@ from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Option
-from drumlin.cli.group_transfer import Groups, Topics
-from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from drumlin.cli.group_transfer import Groups, Topics, ZooKeeperConfig
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples, read_properties
 from drumlin.cli.outcomes import sentence
 from drumlin.client.errors import ClientError
 from drumlin.migration.errors import StoreUnavailable
@@ -66,6 +66,7 @@ def mirror(
             help="A ZooKeeper with /consumers/GROUP/offsets.",
         ),
     ],
+    zookeeper_config: ZooKeeperConfig = None,
     topics: Topics = None,
     interval_ms: Annotated[
         int,
@@ -103,7 +104,8 @@ def mirror(
     with ExitStack() as stack:
         _stop_at_signals(stack, stop, wake)
         cluster = stack.enter_context(connect(bootstrap, command_config, _OPTIONS))
-        client = open_client(zookeeper, session_timeout_ms=_SESSION_TIMEOUT_MS)
+        guarded = read_properties(zookeeper_config) if zookeeper_config else {}
+        client = open_client(zookeeper, guarded, session_timeout_ms=_SESSION_TIMEOUT_MS)
         stack.callback(close_client, client)
         cluster_id = cluster.connections.view.cluster_id
         remembered = MirrorState(state or _default_state(cluster_id, zookeeper), cluster_id)

@@ -267,7 +267,7 @@ class Round:
         self._found = find_cleanable(log, view, self._now_ms)
         self._map: OffsetMap | None = None
         self._rewriting: Rewriter | None = None
-        self._crew = Crew(helpers_for(settings.threads))
+        self._crew = Crew(helpers_for(settings.threads * settings.brokers))
         self._began_s = time.perf_counter()
         self.statistics = CleaningStatistics(
             log.topic,

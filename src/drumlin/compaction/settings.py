@@ -13,6 +13,8 @@ class CleanerSettings(NamedTuple):
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = 1.7976931348623157e308
     backoff_ms: int = 15_000
+    #: Of this machine, each of which has such settings: they share its cores.
+    brokers: int = 1
 
     @property
     def map_bytes(self) -> int:

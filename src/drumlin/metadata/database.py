@@ -187,6 +187,16 @@ def put_config(resource: Resource, key: str, value: str | None) -> Statement:
     return sql, (resource.type, resource.name, key, value)
 
 
+def put_state(topic_id: UUID, state: PartitionState) -> Statement:
+    sql = (
+        "UPDATE partitions SET leader = ?, leader_epoch = ?, replicas = ?, isr = ? "
+        "WHERE topic_id = ? AND partition = ?"
+    )
+    replicas, isr = json.dumps(state.replicas), json.dumps(state.isr)
+    where = topic_id.bytes, state.index
+    return sql, (state.leader, state.leader_epoch, replicas, isr, *where)
+
+
 def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:
     sql = "UPDATE partitions SET isr = ? WHERE topic_id = ? AND partition = ?"
     return sql, (json.dumps(isr), topic_id.bytes, partition)

@@ -121,6 +121,8 @@ class ClusterImage:
 
     cluster_id: str
     controller_id: int = -1
+    #: False: others may have changed it meanwhile, of which we cannot hear.
+    is_current: bool = True
     brokers: dict[int, BrokerState] = field(default_factory=dict)
     topics: dict[str, TopicState] = field(default_factory=dict)
     topics_by_id: dict[UUID, TopicState] = field(default_factory=dict)

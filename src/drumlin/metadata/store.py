@@ -81,11 +81,15 @@ class MetadataStore(Protocol):
     def adoption(self) -> Adoption | None:
         """To be made, where the store is new and logs that it does not know may be there."""
 
-    def register_broker(self, broker: BrokerState, *, was_clean: bool) -> Awaitable[None]:
+    def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> Awaitable[None]:
         """Make this process a broker of the cluster, in a new broker epoch.
 
-        One that has not stopped cleanly may lack records that it had: it leaves every ISR first of
-        which it is not the last member (KIP-966). Nothing is changed before that.
+        lacking: partitions of which it may lack records that it had; None: of any, as it has not
+            stopped cleanly. It leaves their ISRs first, where it is not the last member (KIP-966).
+
+        Nothing is changed before that.
 
         Raises:
             UnusableMetadata: it must not be.
@@ -93,7 +97,7 @@ class MetadataStore(Protocol):
         """
 
     def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition led by this broker. No change is reported.
+        """Begin a new leader epoch in every partition led by this broker. That is not reported.
 
         After an unclean stop records may be missing that consumers have seen; the new epoch
         is how they find out.
@@ -103,9 +107,10 @@ class MetadataStore(Protocol):
         """
 
     def on_change(self, listener: Listener) -> None:
-        """Call `listener` on the event loop after each change from now on.
+        """Call `listener` on the event loop after each change from now on, in their order.
 
-        What it returns is awaited before the next listener is called.
+        What it returns is awaited before the next listener is called, and before the next change is
+        reported: it must not wait for a mutation of which the change is reported.
         """
 
     def create_topic(
@@ -175,7 +180,9 @@ class MetadataStore(Protocol):
         """
 
     def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """Begin a new leader epoch in some partitions. No change is reported.
+        """Begin a new leader epoch in some partitions, where this broker leads them.
+
+        That is not reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -191,17 +198,43 @@ class MetadataStore(Protocol):
 
         Returns:
             The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
-            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; KAFKA_STORAGE_ERROR
-            where it is not known whether it was made.
+            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NOT_CONTROLLER while
+            this broker is not registered; KAFKA_STORAGE_ERROR where it is not known whether it was
+            made. One that was made is granted again.
+        """
+
+    def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
+        """As the controller, have these partitions be led by the first of their replicas.
+
+        Or all that can be and are not, if none are named. Changes are reported before this returns.
+
+        Returns:
+            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
+            ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER.
+        """
+
+    def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
+        """Leave the ISRs of partitions whose logs have failed, and let others lead them.
+
+        Where this broker is the last member it stays. Changes are reported.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
         """
 
     def hand_over(self) -> Awaitable[None]:
         """Leave all ISRs and give the leaderships away, where another broker can take over.
 
-        This broker stops next (KIP-966: what it does not lead any more it does not count for).
+        This broker stops next: no leader takes it into an ISR again in this broker epoch, though it
+        may go on to fetch. What it does not lead any more it does not count for (KIP-966).
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
+            KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:

@@ -11,10 +11,12 @@ block; they may be made from any one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.access import access_in
 from drumlin.metadata.zookeeper.connection import (
     ZooKeeperAway,
     ZooKeeperFailure,
@@ -46,8 +48,15 @@ class ZooKeeperOffset(NamedTuple):
     modified_timestamp_ms: int  # by the clock of ZooKeeper's leader
 
 
-def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
+def open_client(
+    hosts: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    session_timeout_ms: int = 10_000,
+) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
+
+    `properties` may say how to encrypt, and who we are, with the keys of a broker.
 
     Raises:
         StoreError: kazoo is not installed, or there is no such chroot.
@@ -55,7 +64,10 @@ def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
     """
     try:
         return connect(
-            hosts, session_timeout_ms=session_timeout_ms, connection_timeout_ms=session_timeout_ms
+            hosts,
+            session_timeout_ms=session_timeout_ms,
+            connection_timeout_ms=session_timeout_ms,
+            access=access_in(properties),
         )
     except ZooKeeperAway as error:
         raise StoreUnavailable(str(error)) from None

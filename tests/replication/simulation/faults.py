@@ -40,7 +40,9 @@ class Fault(NamedTuple):
     extent: float
 
     def __str__(self) -> str:
-        return f"{self.at_ms:6d} {self.kind} ({self.victim:.3f}, {self.other:.3f}, {self.extent:.3f})"
+        return (
+            f"{self.at_ms:6d} {self.kind} ({self.victim:.3f}, {self.other:.3f}, {self.extent:.3f})"
+        )
 
 
 def draw(seed: int, until_ms: int) -> list[Fault]:

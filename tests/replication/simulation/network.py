@@ -39,7 +39,9 @@ class Connection:
 
 
 class Network:
-    def __init__(self, schedule: Schedule, process_of: Callable[[int], BrokerProcess | None]) -> None:
+    def __init__(
+        self, schedule: Schedule, process_of: Callable[[int], BrokerProcess | None]
+    ) -> None:
         self._schedule = schedule
         self._process_of = process_of
         self._cuts: dict[tuple[int, int], int] = {}

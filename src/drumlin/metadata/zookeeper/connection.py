@@ -6,12 +6,16 @@ Never reads or writes a node but the chroot. Calls block.
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.zookeeper.access import ZooKeeperAccess
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+_OPEN: Final = ZooKeeperAccess()
 NO_KAZOO: Final = "ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'"
 _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
@@ -28,7 +32,12 @@ class ZooKeeperAway(ZooKeeperFailure):
 
 
 def connect(
-    hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, makes_chroot: bool = False
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    makes_chroot: bool = False,
+    access: ZooKeeperAccess = _OPEN,
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
 
@@ -38,7 +47,6 @@ def connect(
     """
     try:
         from kazoo.client import KazooClient
-        from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
         raise ZooKeeperFailure(NO_KAZOO) from None
     # Lost connections are reported by the caller that waits for them.
@@ -47,23 +55,46 @@ def connect(
     hosts = _with_ports(hosts)
     retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
     timeout_s = session_timeout_ms / 1000
-    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry)
+    deadline = time.monotonic() + connection_timeout_ms / 1000
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the chroot: see below
-            client.start(timeout=connection_timeout_ms / 1000)
-    except KazooTimeoutError:
+        options = access.options()
+    except ValueError as error:
+        raise ZooKeeperFailure(str(error)) from error
+    client = KazooClient(
+        hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the chroot: see below
+        started = client.start_async()
+    if not started.wait(connection_timeout_ms / 1000):
         close_client(client)
-        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}") from None
+        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
     try:
-        if client.chroot and makes_chroot:
-            client.ensure_path("/")
-        elif client.chroot and not client.exists("/"):
-            raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+        if client.chroot:
+            _enter_chroot(client, hosts, deadline, makes_it=makes_chroot)
     except BaseException:
         close_client(client)
         raise
     return client
+
+
+def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it: bool) -> None:
+    """Make the chroot, or see that it is there. A connection that is lost may come back."""
+    from kazoo import exceptions
+
+    ask = client.ensure_path_async if makes_it else client.exists_async
+    while True:
+        try:
+            if not ask("/").get(timeout=max(0.0, deadline - time.monotonic())):
+                raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+            return
+        except client.handler.timeout_exception:
+            break
+        except (exceptions.ConnectionLoss, exceptions.SessionExpiredError):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_RETRY_S)
+    raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
 
 
 def close_client(client: KazooClient) -> None:

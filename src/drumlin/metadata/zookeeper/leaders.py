@@ -5,27 +5,37 @@ It is done whenever brokers come or go, and whenever a state is seen that is not
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
-from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper.leadership import is_unclean, settled
-from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer, rewrite_states
+from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.leadership import is_unclean, preferred, settled
+from drumlin.metadata.zookeeper.errors import not_controller
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionId
     from drumlin.metadata.zookeeper.operations import ControllerFence
     from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.states import Decision
 
 _log = logging.getLogger(__name__)
 
-#: Partitions that are asked for at once: other requests have their turn in between.
-_TOGETHER: Final = 1000
+
+@dataclass(slots=True)
+class _Unsettled:
+    """Partitions that are not as they should be, and the topics that may have unclean leaders."""
+
+    places: list[Place] = field(default_factory=list)
+    unclean: set[str] = field(default_factory=set)
 
 
 class Leaders:
@@ -52,12 +62,12 @@ class Leaders:
         fence, pace = self._parts.controllership.fence, Pace()
         if fence is None:
             return
-        places: list[Place] = []
+        unsettled = _Unsettled()
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
-                await self._add_unsettled(places, topic_id, topic.name, topic.partitions, pace)
-        written = await self._write(places, fence)
+                await self._add(unsettled, topic, pace)
+        written = await self._write(unsettled, fence)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
             raise written.failure
@@ -65,27 +75,62 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if we are the controller."""
+        """Partitions that are not in the image yet, settled if we are the controller.
+
+        Raises:
+            KafkaError: it has to be tried again.
+        """
         fence = self._parts.controllership.fence
-        places: list[Place] = []
+        unsettled = _Unsettled()
         if fence is None:
             return partitions
-        await self._add_unsettled(places, topic_id, name, partitions, Pace())
-        stored = (await self._write(places, fence)).stored
-        return tuple(stored.get(Place(topic_id, name, each).partition, each) for each in partitions)
+        await self._add(unsettled, TopicState(name, topic_id, partitions), Pace())
+        written = await self._write(unsettled, fence)
+        if written.failure is not None:
+            raise written.failure
+        stored = {index: state for (_, index), state in written.stored.items()}
+        return tuple(stored.get(each.index, each) for each in partitions)
 
-    async def _add_unsettled(
-        self,
-        places: list[Place],
-        topic_id: UUID,
-        name: str,
-        partitions: Sequence[PartitionState],
-        pace: Pace,
-    ) -> None:
-        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(name)
-        for each in partitions:
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """See `store.MetadataStore.elect_preferred`."""
+        fence = self._parts.controllership.fence
+        if fence is None:
+            raise not_controller()
+        if partitions is None:
+            places = await self._not_led_as_preferred()
+            partitions = [each.partition for each in places]
+        else:
+            found = [place_of(self._image, each) for each in partitions]
+            places = [each for each in found if each is not None]
+        unknown = KafkaError(ErrorCode.unknown_topic_id)
+
+        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            return preferred(state, alive)
+
+        written = await self._rewrite(places, decide, fence)
+        for telling in await self._parts.states.take(written.stored):
+            await telling
+        return dict.fromkeys(partitions, unknown) | written.stored | written.errors
+
+    async def _not_led_as_preferred(self) -> list[Place]:
+        places, pace = [], Pace()
+        for topic in list(self._image.topics.values()):
+            for each in topic.partitions:
+                with contextlib.suppress(KafkaError):
+                    preferred(each, self._image.brokers)
+                    places.append(Place(topic.topic_id, topic.name, each))
+                await pace.give_way()
+        return places
+
+    async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
+        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(topic.name)
+        if may_be_unclean:
+            unsettled.unclean.add(topic.name)
+        for each in topic.partitions:
             if settled(each, alive, may_be_unclean=may_be_unclean) is not each:
-                places.append(Place(topic_id, name, each))
+                unsettled.places.append(Place(topic.topic_id, topic.name, each))
             await pace.give_way()
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -93,11 +138,9 @@ class Leaders:
         configs = log_config(self._image.topic_configs(topic), defaults)
         return configs.unclean_leader_election_enable
 
-    async def _write(self, places: Sequence[Place], fence: ControllerFence) -> Rewritten:
-        """Settle these places, as they are by then."""
-        unclean = frozenset(
-            name for name in {each.topic for each in places} if self._may_be_unclean(name)
-        )
+    async def _write(self, unsettled: _Unsettled, fence: ControllerFence) -> Rewritten:
+        """Settle these partitions, as they are by then."""
+        unclean = unsettled.unclean
         deserted: dict[PartitionId, PartitionState] = {}
 
         def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
@@ -106,35 +149,36 @@ class Leaders:
                 deserted[place.partition] = state
             return wanted
 
-        whole, left = Rewritten(), iter(places)
-        while some := list(islice(left, _TOGETHER)):
-            writer = Writer(fence, fence.epoch)
-            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
-            whole.stored.update(part.stored)
-            whole.errors.update(part.errors)
-            whole.failure = whole.failure or part.failure
-        self._tell(places, whole, deserted)
-        return whole
+        written = await self._rewrite(unsettled.places, decide, fence)
+        self._say(len(unsettled.places), written, deserted)
+        return written
 
-    def _tell(
+    async def _rewrite(
+        self, places: Sequence[Place], decide: Decision, fence: ControllerFence
+    ) -> Rewritten:
+        return await rewrite_in_parts(
+            self._parts.commits, places, decide, lambda: Writer(fence, fence.epoch)
+        )
+
+    def _say(
         self,
-        places: Sequence[Place],
+        count: int,
         written: Rewritten,
         deserted: Mapping[PartitionId, PartitionState],
     ) -> None:
-        if places:
-            _log.info("leaders and in-sync replicas of %d partitions were looked at", len(places))
-        for place in places:
-            before, after = deserted.get(place.partition), written.stored.get(place.partition)
-            if before is not None and after is not None and after.leader not in before.isr:
+        if count:
+            _log.info("%d partitions were to be given leaders or in-sync replicas", count)
+        for partition, before in deserted.items():
+            after = written.stored.get(partition)
+            if after is not None and after.leader not in before.isr:
                 _log.error(
                     "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as "
                     "unclean.leader.election.enable says: acknowledged records may be lost",
-                    place.topic,
-                    place.known.index,
+                    self._image.topic_name(partition.topic_id) or partition.topic_id,
+                    partition.partition,
                     list(before.isr),
                     after.leader,
                 )
         for error in written.errors.values():
-            if error is not written.failure:
+            if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.say(str(error))

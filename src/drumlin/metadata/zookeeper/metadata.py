@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
@@ -44,6 +45,7 @@ from drumlin.metadata.store import (
     UnusableMetadata,
 )
 from drumlin.metadata.zookeeper import layout, operations, own_layout
+from drumlin.metadata.zookeeper.access import access_of
 from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.metadata.zookeeper.controllership import Controllership
@@ -53,7 +55,7 @@ from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operation, Replace
 from drumlin.metadata.zookeeper.own_states import OwnStates
-from drumlin.metadata.zookeeper.partition_states import unwritten, with_newer
+from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
@@ -119,8 +121,10 @@ class ZooKeeperMetadata:
             raise
         return cls(parts, follower)
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        prepare = None if was_clean else self._own.leave_unclean
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        prepare = None if lacking == () else partial(self._own.leave, lacking)
         try:
             await self._registration.take(broker, prepare)
             await self._follower.begin()
@@ -140,6 +144,19 @@ class ZooKeeperMetadata:
         self, wishes: Mapping[PartitionId, IsrWish]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         return await self._own.alter_isrs(wishes)
+
+    @uncancelled
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        return await self._follower.leaders.elect_preferred(partitions)
+
+    @uncancelled
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        try:
+            await self._own.leave(partitions, self._registration.held())
+        except (Conflict, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
 
     @uncancelled
     async def hand_over(self) -> None:
@@ -169,8 +186,9 @@ class ZooKeeperMetadata:
                 topic = with_newer(await self._create(topic, configs), early)
                 self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
-            await self._parts.listeners.report(TopicCreated(topic, configs))
-            return topic
+            telling = self._parts.listeners.tell(TopicCreated(topic, configs))
+        await telling  # others may go on meanwhile, above all who follows ZooKeeper
+        return topic
 
     async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> TopicState:
         """Write a new topic; a configuration without one may be there already."""
@@ -179,16 +197,13 @@ class ZooKeeperMetadata:
         for has_configs in (False, True):
             made = operations.create_topic(topic, configs, epoch, has_configs=has_configs)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict as conflict:
                 if conflict.operation.path == path and not has_configs:
                     continue
                 self._follower.notice(layout.TOPICS)
                 raise already_exists(topic.name) from conflict
-            if not is_whole:
-                topic = unwritten(topic)
-                await self._own.complete(topic)
-            return topic
+            return await self._own.complete(topic, left) if left else topic
         raise AssertionError("the second attempt returns or raises")
 
     @uncancelled
@@ -197,11 +212,11 @@ class ZooKeeperMetadata:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
             try:
-                told_of = await asked(self._follower.wishes.delete_held(topic))
+                telling = await asked(self._follower.wishes.delete_held(topic))
             except Conflict as conflict:
                 raise as_kafka_error(conflict) from conflict
-            if told_of is not None:
-                await told_of
+        if telling is not None:
+            await telling
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
@@ -243,8 +258,9 @@ class ZooKeeperMetadata:
                 topic = with_newer(topic, early)
                 self.image.put_topic(topic)
             added = topic.partitions[first_index:]
-            await self._parts.listeners.report(PartitionsAdded(topic, added))
-            return topic
+            telling = self._parts.listeners.tell(PartitionsAdded(topic, added))
+        await telling
+        return topic
 
     async def _widen(
         self, topic: TopicState, added: tuple[PartitionState, ...]
@@ -261,15 +277,12 @@ class ZooKeeperMetadata:
         if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
             made = operations.add_partitions(topic, added, node.version, epoch)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict:
                 pass
             else:
-                if not is_whole:
-                    topic = unwritten(replace(topic, partitions=added))
-                    await self._own.complete(topic)
-                    return topic.partitions
-                return added
+                begun = replace(topic, partitions=added)
+                return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)
@@ -293,9 +306,11 @@ class ZooKeeperMetadata:
                 configs = await self._compare_and_set(path, write)
             except Conflict as conflict:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition) from conflict
-            if configs is not None:
-                self.image.put_configs(resource, configs)
-                await self._parts.listeners.report(ConfigsChanged(resource, configs))
+            if configs is None:
+                return
+            self.image.put_configs(resource, configs)
+            telling = self._parts.listeners.tell(ConfigsChanged(resource, configs))
+        await telling
 
     @uncancelled
     async def next_producer_id_block(self) -> ProducerIdBlock:
@@ -356,6 +371,7 @@ def _open_session(config: BrokerConfig, cluster_id: str | None) -> tuple[Session
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=config.zookeeper_connection_timeout_ms or session_timeout_ms,
         makes_chroot=True,
+        access=access_of(config),
     )
     session = Session(client, hosts, session_timeout_ms / 1000)
     try:

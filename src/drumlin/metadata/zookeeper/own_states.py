@@ -5,21 +5,23 @@ They are decided on what is stored, and made as long as the broker is registered
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import (
+from drumlin.metadata.leadership import (
+    NO_EPOCH,
     handed_over,
     in_next_epoch,
     without_unclean,
 )
-from drumlin.metadata.zookeeper.states import Place, Rewritten, rewrite_states
+from drumlin.metadata.store import IsrWish
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.partition_states import unwritten
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.metadata.zookeeper.states import Place, Rewritten
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.operations import BrokerFence
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states import Decision
-
-#: Partitions that are asked for at once: other requests have their turn in between.
-_TOGETHER: Final = 1000
 
 
 class OwnStates:
@@ -50,7 +49,7 @@ class OwnStates:
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         places, pace = [], Pace()
         for partition in wishes:
-            place = self._place(partition)
+            place = place_of(self._image, partition)
             if place is None:
                 outcomes[partition] = KafkaError(ErrorCode.unknown_topic_id)
             else:
@@ -65,7 +64,8 @@ class OwnStates:
             return replace(state, isr=tuple(node_id for node_id, _ in wish.isr))
 
         written = await self._rewrite(places, decide)
-        await asyncio.gather(*await self._parts.states.take(written.stored))
+        for telling in await self._parts.states.take(written.stored):
+            await telling
         for place in places:
             partition = place.partition
             error, state = written.errors.get(partition), written.stored.get(partition)
@@ -79,7 +79,7 @@ class OwnStates:
 
     async def advance(self, partitions: Collection[PartitionId]) -> None:
         """Begin a new leader epoch in these partitions, where this broker leads them."""
-        found = [self._place(each) for each in partitions]
+        found = [place_of(self._image, each) for each in partitions]
         await self._advance([each for each in found if each is not None])
 
     async def _advance(self, places: Sequence[Place]) -> None:
@@ -96,22 +96,33 @@ class OwnStates:
         for error in written.errors.values():
             raise error
 
-    async def complete(self, topic: TopicState) -> None:
-        """Write the states that are missing of these partitions: they were too many at once.
+    async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
+        """Write those states of new partitions that have these paths: they were too many at once.
+
+        Of these the topic that is returned has no states that any other would not be newer than.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        places = list(_places_of(topic, lambda _: True))
+        topic = unwritten(
+            topic,
+            {
+                each.index
+                for each in topic.partitions
+                if layout.state_path(topic.name, each.index) in missing
+            },
+        )
+        places = list(_places_of(topic, lambda each: each.partition_epoch == NO_EPOCH))
         written = await self._rewrite(places, lambda _place, state, _alive: state)
         await self._parts.states.take(written.stored)
         for error in written.errors.values():
             raise error
+        return topic
 
     # -- as a replica ------------------------------------------------------------------------
 
-    async def leave_unclean(self, fence: BrokerFence) -> None:
-        """Before it registers: leave every ISR of which this broker is not the last member.
+    async def leave(self, lacking: Collection[PartitionId] | None, fence: BrokerFence) -> None:
+        """Leave the ISRs of these partitions, or of all, where this broker is not the last member.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -121,7 +132,11 @@ class OwnStates:
             return without_unclean(state, self._node_id, alive)
 
         # Not only where the ISR is known to have it: it may have come in since that was read.
-        places = await self._places(lambda each: self._node_id in each.replicas)
+        if lacking is None:
+            places = await self._places(lambda each: self._node_id in each.replicas)
+        else:
+            found = [place_of(self._image, each) for each in lacking]
+            places = [each for each in found if each is not None]
         await self._rewrite_told(places, decide, fence)
 
     async def hand_over(self, fence: BrokerFence) -> None:
@@ -130,27 +145,24 @@ class OwnStates:
         def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
             return handed_over(state, self._node_id, alive)
 
-        places = await self._places(lambda each: self._node_id in each.replicas)
+        def can_leave(state: PartitionState) -> bool:
+            return self._node_id in state.isr and len(state.isr) > 1
+
+        places = await self._places(can_leave)
         await self._rewrite_told(places, decide, fence)
 
     async def _rewrite_told(
         self, places: Sequence[Place], decide: Decision, fence: BrokerFence
     ) -> None:
         written = await self._rewrite(places, decide, fence)
-        await asyncio.gather(*await self._parts.states.take(written.stored))
+        for telling in await self._parts.states.take(written.stored):
+            await telling
         if written.failure is not None:
             raise written.failure
         for error in written.errors.values():
             self._parts.say(str(error))
 
     # -- partitions --------------------------------------------------------------------------
-
-    def _place(self, partition: PartitionId) -> Place | None:
-        topic = self._image.topics_by_id.get(partition.topic_id)
-        state = None if topic is None else topic.partition(partition.partition)
-        if topic is None or state is None:
-            return None
-        return Place(topic.topic_id, topic.name, state)
 
     async def _places(self, is_wanted: Callable[[PartitionState], bool]) -> list[Place]:
         places, pace = [], Pace()
@@ -162,19 +174,9 @@ class OwnStates:
     async def _rewrite(
         self, places: Sequence[Place], decide: Decision, fence: BrokerFence | None = None
     ) -> Rewritten:
-        whole, left = Rewritten(), iter(places)
-        while some := list(islice(left, _TOGETHER)):
-            try:
-                writer = self._parts.writer(fence)
-            except KafkaError as error:
-                whole.errors.update((each.partition, error) for each in some)
-                whole.failure = error
-                continue
-            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
-            whole.stored.update(part.stored)
-            whole.errors.update(part.errors)
-            whole.failure = whole.failure or part.failure
-        return whole
+        return await rewrite_in_parts(
+            self._parts.commits, places, decide, lambda: self._parts.writer(fence)
+        )
 
 
 def _places_of(topic: TopicState, is_wanted: Callable[[PartitionState], bool]) -> Iterator[Place]:

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.leadership import never_led
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
-from drumlin.metadata.zookeeper.leadership import never_led
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.states import known_state
 from drumlin.storage.partition_metadata import decode_uuid

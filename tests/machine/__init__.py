@@ -1,0 +1,1 @@
+"""Several brokers on one machine, started by one command: real processes, real clients."""

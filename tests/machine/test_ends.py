@@ -1,0 +1,123 @@
+"""How the processes of a server of several brokers end, wanted or not."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+
+import psutil
+import pytest
+
+from machine.clients import create, leaders, produce, read
+from machine.conftest import MakeServer
+from rig.machine_server import MachineServer, await_end
+from rig.waiting import wait_until
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+VALUES = [str(each) for each in range(2000)]
+
+
+def test_a_broker_that_is_killed_is_back_with_all_that_was_acknowledged(
+    make_server: MakeServer,
+) -> None:
+    server = make_server()
+    server.start_brokers(2)
+    create(server, "t", 4)
+    acknowledged = produce(server, "t", VALUES)
+    for node_id in (1, 2):
+        victims = {node_id: server.workers()[node_id]}
+        victims[node_id].kill()
+        server.await_workers(victims)
+        wait_until(lambda: sorted(leaders(server, "t")) == [1, 1, 2, 2], "all leaders to be back")
+        acknowledged += produce(server, "t", [f"{node_id}-{each}" for each in VALUES])
+    assert len(acknowledged) == 3 * len(VALUES)
+    assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
+    server.stop()
+
+
+def test_no_broker_outlives_the_server(make_server: MakeServer) -> None:
+    server = make_server()
+    server.start_brokers(4)
+    create(server, "t", 8)
+    acknowledged = produce(server, "t", VALUES)
+    workers = server.workers()
+    assert sorted(workers) == [1, 2, 3, 4]
+    server.kill()
+    await_end(workers)
+    server.start_brokers(4)
+    assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
+    server.stop()
+
+
+def test_no_broker_outlives_a_server_that_is_killed_at_its_start(make_server: MakeServer) -> None:
+    server = make_server()
+    for _ in range(3):
+        server.launch(server.command(2))
+        workers = wait_until(server.workers, "a broker's process")
+        server.kill()
+        await_end(workers)
+    server.start_brokers(2)
+    server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_stops_all_cleanly(make_server: MakeServer, number: signal.Signals) -> None:
+    server = make_server()
+    server.start_brokers(2)
+    create(server, "t", 2)
+    workers = server.workers()
+    # As Ctrl-C, and the end of a terminal or a service, which all processes are told.
+    for process in (psutil.Process(server.pid), *workers.values()):
+        process.send_signal(number)
+    assert server.wait_until_ended() == 0
+    await_end(workers)
+    assert server.said().count("stopped cleanly") == 3
+    for folder in (server.data, server.data / ".brokers" / "2"):
+        assert (folder / ".kafka_cleanshutdown").exists()
+
+
+def test_a_server_may_be_stopped_before_it_is_ready(make_server: MakeServer) -> None:
+    server = make_server()
+    server.launch(server.command(2))
+    workers = wait_until(server.workers, "a broker's process")
+    assert server.terminate() == 0
+    await_end(workers)
+
+
+def test_a_port_that_is_taken_ends_all_with_one_line(make_server: MakeServer) -> None:
+    server = make_server()
+    with socket.create_server(("127.0.0.1", server.port + 2)):
+        where = f"127.0.0.1:{server.port + 2}"
+        expected = f"drumlin server: broker 3: cannot listen on {where}: Address already in use"
+        assert failed_start(server, 4) == [expected]
+    server.start_brokers(4)
+    server.stop()
+
+
+def test_a_data_directory_has_one_server(make_server: MakeServer) -> None:
+    server = make_server()
+    server.start_brokers(2)
+    expected = [f"drumlin server: log dir {server.data} is in use by another server"]
+    other = MachineServer(server.data.parent)
+    other.output = server.data.parent / "other.out"
+    for brokers in (1, 3):
+        assert failed_start(other, brokers) == expected
+    server.stop()
+
+
+def test_zookeeper_is_for_servers_of_one_broker(make_server: MakeServer) -> None:
+    server = make_server({"zookeeper.connect": "127.0.0.1:1/x"})
+    (line,) = failed_start(server, 2)
+    assert "zookeeper.connect" in line
+    assert "--brokers" in line
+
+
+def failed_start(server: MachineServer, brokers: int) -> list[str]:
+    """What it says of a start that fails."""
+    done = subprocess.run(
+        server.command(brokers), capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 1
+    return [line for line in done.stderr.splitlines() if line.startswith("drumlin server")]

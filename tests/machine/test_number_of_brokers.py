@@ -1,0 +1,53 @@
+"""A data directory is served by one broker, then by four, by two, by one: with all there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from machine.clients import committed, create, described, leaders, produce, read
+from machine.conftest import MakeServer
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+_PER_START = 500
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_partitions_go_along(make_server: MakeServer, is_killed: bool) -> None:
+    server = make_server()
+    written: list[str] = []
+    for brokers in (1, 4, 2, 3, 1):
+        server.start_brokers(brokers)
+        if brokers == 1 and not written:
+            create(server, "t", 6)
+            for number in range(3):
+                create(server, f"small-{number}", 1)
+        elif brokers == 4:
+            create(server, "replicated", 4, replicas=3)
+        fresh = [f"{len(written) + each}" for each in range(_PER_START)]
+        assert sorted(produce(server, "t", fresh)) == sorted(fresh)
+        # The group continues where it was, whichever broker is its coordinator now.
+        assert sorted(read(server, "t", fresh, "steady")) == sorted(fresh)
+        written += fresh
+        assert committed(server, "steady", "t", 6) == len(written)
+        assert sorted(read(server, "t", written, f"new-{brokers}-{len(written)}")) == sorted(
+            written
+        )
+        counts = Counter(leaders(server, "t"))
+        assert len(counts) == brokers
+        assert max(counts.values()) == -(-6 // brokers)
+        if brokers == 4:
+            produce(server, "replicated", fresh)
+            replicated = fresh
+        elif brokers < 4 and len(written) > _PER_START:
+            partitions = described(server, "replicated").partitions.values()
+            assert {len(each.replicas) for each in partitions} == {min(brokers, 2)}
+            group = f"replicated-{len(written)}"
+            assert sorted(read(server, "replicated", replicated, group)) == sorted(replicated)
+        if is_killed:
+            server.kill()
+        else:
+            server.stop()
+    assert not (server.data / ".brokers").exists()

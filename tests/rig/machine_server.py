@@ -1,0 +1,88 @@
+"""`drumlin server --brokers N` as a subprocess, with the processes of its brokers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from rig.drumlin_server import DrumlinServer, server_command
+from rig.ports import adjacent_free_ports
+from rig.waiting import wait_until
+
+#: As many as a test may start it with.
+_PORTS: int = 4
+_WORKER = "drumlin.broker.machine.worker"
+
+
+class MachineServer(DrumlinServer):
+    """One server of several brokers on one data directory, each time with as many as it likes."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, settings)
+        self.port = adjacent_free_ports(_PORTS)
+        self.brokers = 1
+
+    @property
+    def addresses(self) -> str:
+        """Of all brokers, for a client."""
+        return ",".join(f"127.0.0.1:{self.port + each}" for each in range(self.brokers))
+
+    def start_brokers(self, brokers: int, timeout_s: float = 90.0) -> None:
+        """Start with so many, and wait until all of them serve."""
+        self.brokers = brokers
+        said_before = len(self.said())
+        self.launch(self.command(brokers))
+        self.await_ready_line(re.escape(self.addresses.replace(",", ", ")), said_before, timeout_s)
+
+    def command(self, brokers: int) -> list[str]:
+        return [*server_command(self.data, self.port, self.settings), "--brokers", str(brokers)]
+
+    def workers(self) -> dict[int, psutil.Process]:
+        """The processes of the brokers, by their ids."""
+        found = {}
+        for process in psutil.Process(self.pid).children():
+            try:
+                line = process.cmdline()
+            except psutil.Error:
+                continue
+            if _WORKER in line:
+                found[int(line[line.index(_WORKER) + 1])] = process
+        return found
+
+    def await_workers(self, other_than: Mapping[int, psutil.Process]) -> None:
+        """Wait until other processes have the ids that these had, and are ready."""
+
+        def are_back() -> bool:
+            now = self.workers()
+            return all(each in now and now[each].pid != other_than[each].pid for each in other_than)
+
+        wait_until(are_back, "brokers to be started again")
+        for node_id in other_than:
+            wait_until(
+                lambda node_id=node_id: f"broker {node_id} is ready again" in self.said(),  # type: ignore[misc]
+                f"broker {node_id} to be ready again",
+                60.0,
+            )
+
+
+def await_end(processes: Mapping[int, psutil.Process], timeout_s: float = 20.0) -> float:
+    """Wait until none of them runs; after how long that was so. One that waits for its parent to
+    take notice of its end has ended."""
+    began = time.monotonic()
+
+    def have_ended() -> bool:
+        return not any(map(_runs, processes.values()))
+
+    wait_until(have_ended, "the end of all processes", timeout_s)
+    return time.monotonic() - began
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
