@@ -18,7 +18,7 @@ from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish
 from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import settled
+from drumlin.metadata.leadership import settled
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition
