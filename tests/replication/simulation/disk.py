@@ -37,10 +37,15 @@ class Disk:
         self._flushed = _Flushed((), 0, ())
 
     def flush(self) -> None:
-        self._flushed = _Flushed(
-            tuple(self.batches), self.log_end_offset, self.leader_epochs.entries
-        )
+        self.sync()
+        self._flushed = self._flushed._replace(entries=self.leader_epochs.entries)
         self.recovery_point = self.log_end_offset
+
+    def sync(self) -> None:
+        """Have the batches on the disk as they are now, without a recovery point that says so."""
+        self._flushed = self._flushed._replace(
+            batches=tuple(self.batches), log_end_offset=self.log_end_offset
+        )
 
     def lose_tail(self, choice: float) -> None:
         """The power fails: something between all and nothing is left of what was not flushed."""

@@ -102,11 +102,7 @@ class SimulatedLog(PartitionLog):
         self.roll_rule = rule
         self._is_loaded = True
         disk.recover()
-        checkpoint = disk.high_watermark_checkpoint
-        if not disk.was_clean:
-            # What was truncated may be there again: then it counts for no more than was flushed.
-            checkpoint = min(checkpoint, disk.recovery_point)
-        self.load_high_watermark(checkpoint)
+        self.load_high_watermark(disk.high_watermark_checkpoint)
 
     # The offsets and epochs live on the disk: the next process has them without a copy.
 
@@ -240,6 +236,9 @@ class SimulatedTruncation:
         log.leader_epochs.truncate_from_end(offset)
         return True
 
-    def rebuild(self) -> None: ...
+    def rebuild(self) -> None:
+        """What is gone does not come back from here on, whatever happens."""
+        self.log.disk.sync()
 
-    def finish(self) -> None: ...
+    def finish(self) -> None:
+        self.rebuild()
