@@ -35,7 +35,6 @@ class Followers:
         ):
             return
         self.forget(topic.name, state.index)
-        log.expect_replicas()
         followed = FollowedPartition(log, state.leader, state.leader_epoch)
         self._partitions.add_followed(followed)
         if state.leader != NO_LEADER:

@@ -34,6 +34,7 @@ class FollowedPartition(Replica):
 
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
+        log.expect_replicas()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._interruptions = 0
