@@ -23,7 +23,11 @@ from drumlin.metadata.image import (
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 _SCHEMA_VERSION: Final = 1
-#: Keys of the table `cluster`, followed by a topic id.
+#: Keys of the table `cluster`.
+CLUSTER_ID: Final = "cluster_id"
+LOGS_ADOPTED: Final = "logs_adopted"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+#: Such keys are followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
 _SCHEMA: Final = """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
