@@ -232,6 +232,7 @@ class Broker:
             await self.hosting.host_all()
         except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
+        metadata.on_change(self.replicas.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
+from drumlin.metadata.changes import Change, ConfigsChanged
+from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partitions import Surroundings
 from drumlin.replication.partition import LeaderContext, Partition
@@ -59,6 +61,11 @@ class Replicas:
         for partition in self._broker.partitions:
             partition.review_followers()
             await pace.give_way()
+
+    def on_change(self, change: Change) -> None:
+        """Follow the configuration: there may be more fetchers now, or fewer."""
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            self._fetchers.rearrange()
 
     async def close(self) -> None:
         """Fetch nothing any more, and ask for nothing."""

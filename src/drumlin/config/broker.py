@@ -29,7 +29,7 @@ from drumlin.config.listeners import (
     metrics_listener,
     parse_protocol_map,
 )
-from drumlin.config.machine import log_dir_of
+from drumlin.config.machine_folders import log_dir_of
 from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value

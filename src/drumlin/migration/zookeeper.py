@@ -10,7 +10,8 @@ block; they may be made from any one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from drumlin.metadata.zookeeper.access import access_in
 from drumlin.metadata.zookeeper.connection import (
     ZooKeeperAway,
     ZooKeeperFailure,
+    close_client,
     connect,
 )
 from drumlin.metadata.zookeeper.layout import parse_partition
@@ -73,6 +75,21 @@ def open_client(
         raise StoreUnavailable(str(error)) from None
     except ZooKeeperFailure as error:
         raise StoreError(str(error)) from None
+
+
+@contextlib.contextmanager
+def connected(
+    hosts: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    session_timeout_ms: int = 10_000,
+) -> Iterator[KazooClient]:
+    """The same, for as long as the block lasts."""
+    client = open_client(hosts, properties, session_timeout_ms=session_timeout_ms)
+    try:
+        yield client
+    finally:
+        close_client(client)
 
 
 def can_have_group(group: str) -> bool:

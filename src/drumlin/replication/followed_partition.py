@@ -52,6 +52,10 @@ class FollowedPartition(Replica):
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
 
+    def has(self, log: PartitionLog) -> bool:
+        """Whether it is this very log, and not one that has taken its place."""
+        return self.log is log
+
     # -- whom it follows ---------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
