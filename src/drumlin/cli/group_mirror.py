@@ -104,17 +104,15 @@ def mirror(
         _stop_at_signals(stack, stop, wake)
         cluster = stack.enter_context(connect(bootstrap, command_config, _OPTIONS))
         guarded = read_properties(zookeeper_config) if zookeeper_config else {}
-        client = stack.enter_context(
-            connected(zookeeper, guarded, session_timeout_ms=_SESSION_TIMEOUT_MS)
-        )
+        client = stack.enter_context(connected(zookeeper, guarded, _SESSION_TIMEOUT_MS))
         cluster_id = cluster.connections.view.cluster_id
         remembered = MirrorState(state or _default_state(cluster_id, zookeeper), cluster_id)
         stack.callback(remembered.close)
         store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
         follower = ZooKeeperFollower(store, wake.set)
         commits = find_commits(bootstrap, cluster.connections.options.security)
-        passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
+        passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         running = _Running(passes, follower, store, cluster, groups, tell)
         running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)
 

@@ -81,7 +81,6 @@ def open_client(
 def connected(
     hosts: str,
     properties: Mapping[str, str] = MappingProxyType({}),
-    *,
     session_timeout_ms: int = 10_000,
 ) -> Iterator[KazooClient]:
     """The same, for as long as the block lasts."""
