@@ -182,7 +182,9 @@ def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Oper
             layout.StateNode(2, 4, (2,)),
         ]
     ):
-        operator.put(layout.state_path("t", index), layout.encode_state(state._replace(controller_epoch=9)))
+        operator.put(
+            layout.state_path("t", index), layout.encode_state(state._replace(controller_epoch=9))
+        )
     operator.put(layout.CONTROLLER_EPOCH, b"9")
 
     async def scenario(store: MetadataStore) -> None:

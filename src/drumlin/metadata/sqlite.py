@@ -27,6 +27,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.database import Database, Statement
+from drumlin.metadata.elections import elected
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -48,6 +49,7 @@ from drumlin.metadata.mutations import (
     topic_with_id,
     uncancelled,
 )
+from drumlin.metadata.reassignment import cancelled, check_factor, reassigned
 from drumlin.metadata.store import (
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
@@ -56,6 +58,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
 )
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
@@ -204,6 +207,52 @@ class SqliteMetadata:
         except KafkaError as error:
             return error
         return _with_isr(state, tuple(node_id for node_id, _ in wish.isr))
+
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """There is one broker, so all are where they can be."""
+
+        def move(state: PartitionState, target: Target | None) -> PartitionState:
+            if target is None:
+                return cancelled(state, self.image.brokers)
+            if not may_change_factor:
+                check_factor(state, target)
+            return reassigned(state, target, self.image.brokers)
+
+        unknown = ErrorCode.unknown_topic_or_partition
+        return {each: self._asked(each, unknown, move, wish) for each, wish in targets.items()}
+
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """The only replica leads, if it can."""
+
+        def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
+            return elected(state, self.image.brokers, is_unclean=is_unclean)
+
+        unknown = ErrorCode.unknown_topic_id
+        return {each: self._asked(each, unknown, elect, is_unclean) for each in partitions}
+
+    def _asked(
+        self,
+        partition: PartitionId,
+        unknown: ErrorCode,
+        decide: Callable[[PartitionState, T], PartitionState],
+        wish: T,
+    ) -> PartitionState | KafkaError:
+        """A state that is what is decided, or why there is none."""
+        topic = self.image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.partition)
+        if state is None:
+            return KafkaError(unknown)
+        try:
+            wanted = decide(state, wish)
+        except KafkaError as error:
+            return error
+        if wanted != state:
+            return KafkaError(ErrorCode.invalid_replica_assignment, "there is one broker")
+        return state
 
     async def hand_over(self) -> None:
         """There is nobody who could take over."""

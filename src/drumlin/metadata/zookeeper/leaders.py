@@ -14,6 +14,7 @@ from uuid import UUID
 from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.zookeeper.leadership import is_unclean, settled
+from drumlin.metadata.zookeeper.reassignments import Reassignments
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer, rewrite_states
 from drumlin.turns import Pace
 
@@ -34,6 +35,7 @@ class Leaders:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._image = parts.image
+        self.reassignments = Reassignments(parts)
 
     async def settle_all(self) -> None:
         """Settle all partitions that are not as they should be, if we are the controller.
@@ -53,6 +55,7 @@ class Leaders:
         if fence is None:
             return
         places: list[Place] = []
+        topic_ids = list(topic_ids)
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
@@ -61,6 +64,7 @@ class Leaders:
         await self._parts.states.take(written.stored)
         if written.failure is not None:
             raise written.failure
+        await self.reassignments.complete(topic_ids)
 
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]

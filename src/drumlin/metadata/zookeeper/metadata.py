@@ -41,6 +41,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
     UnusableMetadata,
 )
 from drumlin.metadata.zookeeper import layout, operations, own_layout
@@ -48,6 +49,7 @@ from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.metadata.zookeeper.controllership import Controllership
 from drumlin.metadata.zookeeper.deletions import Deletions
+from drumlin.metadata.zookeeper.elections import elect_leaders
 from drumlin.metadata.zookeeper.errors import as_kafka_error, asked, told
 from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
@@ -140,6 +142,19 @@ class ZooKeeperMetadata:
         self, wishes: Mapping[PartitionId, IsrWish]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         return await self._own.alter_isrs(wishes)
+
+    @uncancelled
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        moves = self._follower.leaders.reassignments
+        return await moves.reassign(targets, may_change_factor=may_change_factor)
+
+    @uncancelled
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
 
     @uncancelled
     async def hand_over(self) -> None:
@@ -259,7 +274,7 @@ class ZooKeeperMetadata:
         except UnreadableNode as error:
             raise told(error) from error
         if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
-            made = operations.add_partitions(topic, added, node.version, epoch)
+            made = operations.add_partitions(topic, stored, added, node.version, epoch)
             try:
                 is_whole = await self._commits.commit_first(made, fence)
             except Conflict:
