@@ -83,6 +83,11 @@ def topics_of(broker: DrumlinServer) -> dict[str, Any]:
     return topics
 
 
+def brokers_of(broker: DrumlinServer) -> set[int]:
+    """The brokers that it knows."""
+    return set(admin(broker).list_topics(timeout=30).brokers)
+
+
 def refusal(broker: DrumlinServer) -> str:
     """What a broker says that does not start."""
     with pytest.raises(AssertionError, match="the broker ended with 1"):
@@ -121,7 +126,7 @@ def test_everything_is_there_after_a_kill(broker: DrumlinServer, operator: Opera
     broker.restart()
     assert read(broker, "gone", 1) == ["x"]
     state = layout.decode_state("", operator.get(layout.state_path("gone", 0)))
-    assert state == layout.StateNode(1, 0, (1,))
+    assert state == layout.StateNode(1, 0, (1,), 2)
 
 
 def test_without_zookeeper_it_serves_on(
@@ -217,13 +222,28 @@ def test_what_an_operator_changes_takes_effect(broker: DrumlinServer, operator: 
     produce(broker, "fine", "x")
 
 
-def test_a_second_broker_is_refused(broker: DrumlinServer, make_broker: MakeBroker) -> None:
-    said = refusal(make_broker({"node.id": "2"}, "two"))
-    assert "broker 1 is registered in ZooKeeper" in said
-    assert "a cluster has one broker" in said
-    said = refusal(make_broker({"zookeeper.session.timeout.ms": "500"}, "three"))
-    assert "another broker with this id runs" in said
-    create(broker, "events")
+def test_a_second_broker(broker: DrumlinServer, make_broker: MakeBroker) -> None:
+    """Topics of one replica are on either of them, and known to both."""
+    second = make_broker({"node.id": "2"}, "two")
+    second.start()
+    for each in (broker, second):
+        wait_until(lambda each=each: len(brokers_of(each)) == 2, "both to be seen")
+    create(broker, "events", 8)
+    wait_until(lambda: "events" in topics_of(second), "the topic to be seen")
+    partitions = topics_of(second)["events"].partitions
+    assert {each.leader for each in partitions.values()} == {1, 2}
+    produce(second, "events", "x")
+    assert read(broker, "events", 1) == ["x"]
+    create(second, "more", retention_ms="-1")
+    wait_until(lambda: "more" in topics_of(broker), "the topic to be seen")
+    assert setting(broker, "more", "retention.ms") == "-1"
+    same = make_broker({"zookeeper.session.timeout.ms": "500"}, "three")
+    assert "another broker with this id runs" in refusal(same)
+    second.stop()
+    wait_until(lambda: len(brokers_of(broker)) == 1, "it to be gone")
+    create(broker, "alone")
+    second.start()
+    assert read(second, "events", 1) == ["x"]
 
 
 def test_data_belongs_to_one_store(make_broker: MakeBroker, chroot: str) -> None:

@@ -145,13 +145,13 @@ class _Whatever(RuleBasedStateMachine):
         self.has_all &= set(state.isr) | (self.has_all if state.leader == NO_LEADER else set())
         self.state = state
 
-    @rule(target=TARGETS)
-    def reassign(self, target: tuple[int, ...]) -> None:
+    @rule(wanted=TARGETS)
+    def reassign(self, wanted: tuple[int, ...]) -> None:
         try:
-            state = reassigned(self.state, target, self.alive)
+            state = reassigned(self.state, wanted, self.alive)
         except KafkaError:
             return
-        assert target_of(state) == target
+        assert target_of(state) == wanted
         assert set(origin_of(self.state)) <= set(state.replicas) or not state.is_reassigned
         self._becomes(state)
 

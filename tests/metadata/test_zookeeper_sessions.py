@@ -11,9 +11,7 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from drumlin.metadata.changes import (
-    Change,
-)
+from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
@@ -60,7 +58,9 @@ def test_a_session_that_has_expired(
         await store.create_topic("after", [[1]], {})
         state = layout.decode_state("", operator.get(layout.state_path("after", 0)))
         assert state.leader == 1
-        assert len(changes) == len(set(map(str, changes))) == 4
+        assert len(changes) == len(set(map(str, changes))) == 5
+        assert BrokersChanged() in changes  # it is in another epoch
+        assert store.image.brokers[1].epoch == 1
 
     run(scenario)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
+from drumlin.metadata.leadership import preferred
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 
@@ -20,17 +21,7 @@ def elected(
         KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE, as it is not alive, or not
             in sync; ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
-    return _unclean(state, alive) if is_unclean else _preferred(state, alive)
-
-
-def _preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
-    preferred = state.replicas[0]
-    if state.leader == preferred:
-        raise KafkaError(ErrorCode.election_not_needed)
-    if preferred not in alive or preferred not in state.isr:
-        message = f"broker {preferred} is not alive, or not in sync"
-        raise KafkaError(ErrorCode.preferred_leader_not_available, message)
-    return replace(state, leader=preferred, leader_epoch=state.leader_epoch + 1)
+    return _unclean(state, alive) if is_unclean else preferred(state, alive)
 
 
 def _unclean(state: PartitionState, alive: Collection[int]) -> PartitionState:

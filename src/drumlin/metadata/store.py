@@ -95,7 +95,7 @@ class MetadataStore(Protocol):
         """
 
     def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition led by this broker. No change is reported.
+        """Begin a new leader epoch in every partition led by this broker. That is not reported.
 
         After an unclean stop records may be missing that consumers have seen; the new epoch
         is how they find out.
@@ -105,9 +105,10 @@ class MetadataStore(Protocol):
         """
 
     def on_change(self, listener: Listener) -> None:
-        """Call `listener` on the event loop after each change from now on.
+        """Call `listener` on the event loop after each change from now on, in their order.
 
-        What it returns is awaited before the next listener is called.
+        What it returns is awaited before the next listener is called, and before the next change is
+        reported: it must not wait for a mutation of which the change is reported.
         """
 
     def create_topic(
@@ -177,7 +178,9 @@ class MetadataStore(Protocol):
         """
 
     def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """Begin a new leader epoch in some partitions. No change is reported.
+        """Begin a new leader epoch in some partitions, where this broker leads them.
+
+        That is not reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -193,8 +196,24 @@ class MetadataStore(Protocol):
 
         Returns:
             The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
-            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; KAFKA_STORAGE_ERROR
-            where it is not known whether it was made.
+            FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NOT_CONTROLLER while
+            this broker is not registered; KAFKA_STORAGE_ERROR where it is not known whether it was
+            made. One that was made is granted again.
+        """
+
+    def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
+        """As the controller, have these partitions be led by the first of their replicas.
+
+        Or all that can be and are not, if none are named. Changes are reported before this returns.
+
+        Returns:
+            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
+            ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER.
         """
 
     def reassign(

@@ -103,7 +103,7 @@ class ConfigNews:
             if resource.type is ResourceType.TOPIC and resource.name not in image.topics:
                 return
             image.put_configs(resource, found[resource])
-            await self._parts.listeners.report(ConfigsChanged(resource, found[resource]))
+            self._parts.listeners.tell(ConfigsChanged(resource, found[resource]))
 
 
 def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.zookeeper.states import Place, rewrite_states
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.states import Place
 
 _log = logging.getLogger(__name__)
-
-#: Partitions that are asked for at once: other requests have their turn in between.
-_TOGETHER: Final = 1000
 
 _Outcomes = dict[PartitionId, PartitionState | KafkaError]
 
@@ -31,10 +28,9 @@ async def elect_leaders(
     outcomes: _Outcomes = dict.fromkeys(partitions, KafkaError(ErrorCode.unknown_topic_id))
     places, pace = [], Pace()
     for partition in partitions:
-        topic = parts.image.topics_by_id.get(partition.topic_id)
-        state = None if topic is None else topic.partition(partition.partition)
-        if topic is not None and state is not None:
-            places.append(Place(topic.topic_id, topic.name, state))
+        place = place_of(parts.image, partition)
+        if place is not None:
+            places.append(place)
         await pace.give_way()
 
     def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
@@ -50,10 +46,7 @@ async def elect_leaders(
             )
         return wanted
 
-    left = iter(places)
-    while some := list(islice(left, _TOGETHER)):
-        written = await parts.commits.run(rewrite_states, some, decide, parts.writer())
-        for telling in await parts.states.take(written.stored):
-            await telling
-        outcomes |= {**written.stored, **written.errors}
-    return outcomes
+    written = await rewrite_in_parts(parts.commits, places, decide, parts.writer)
+    for telling in await parts.states.take(written.stored):
+        await telling
+    return outcomes | written.stored | written.errors

@@ -5,28 +5,29 @@ It is done whenever brokers come or go, and whenever a state is seen that is not
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper.leadership import is_unclean, settled
+from drumlin.metadata.leadership import is_unclean, preferred, settled
+from drumlin.metadata.zookeeper.errors import not_controller
 from drumlin.metadata.zookeeper.reassignments import Reassignments
-from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer, rewrite_states
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionId
     from drumlin.metadata.zookeeper.operations import ControllerFence
     from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.states import Decision
 
 _log = logging.getLogger(__name__)
-
-#: Partitions that are asked for at once: other requests have their turn in between.
-_TOGETHER: Final = 1000
 
 
 class Leaders:
@@ -69,14 +70,54 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if we are the controller."""
+        """Partitions that are not in the image yet, settled if we are the controller.
+
+        Raises:
+            KafkaError: it has to be tried again.
+        """
         fence = self._parts.controllership.fence
         places: list[Place] = []
         if fence is None:
             return partitions
         await self._add_unsettled(places, topic_id, name, partitions, Pace())
-        stored = (await self._write(places, fence)).stored
-        return tuple(stored.get(Place(topic_id, name, each).partition, each) for each in partitions)
+        written = await self._write(places, fence)
+        if written.failure is not None:
+            raise written.failure
+        stored = {index: state for (_, index), state in written.stored.items()}
+        return tuple(stored.get(each.index, each) for each in partitions)
+
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """See `store.MetadataStore.elect_preferred`."""
+        fence = self._parts.controllership.fence
+        if fence is None:
+            raise not_controller()
+        if partitions is None:
+            places = await self._not_led_as_preferred()
+            partitions = [each.partition for each in places]
+        else:
+            found = [place_of(self._image, each) for each in partitions]
+            places = [each for each in found if each is not None]
+        unknown = KafkaError(ErrorCode.unknown_topic_id)
+
+        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            return preferred(state, alive)
+
+        written = await self._rewrite(places, decide, fence)
+        for telling in await self._parts.states.take(written.stored):
+            await telling
+        return dict.fromkeys(partitions, unknown) | written.stored | written.errors
+
+    async def _not_led_as_preferred(self) -> list[Place]:
+        places, pace = [], Pace()
+        for topic in list(self._image.topics.values()):
+            for each in topic.partitions:
+                with contextlib.suppress(KafkaError):
+                    preferred(each, self._image.brokers)
+                    places.append(Place(topic.topic_id, topic.name, each))
+                await pace.give_way()
+        return places
 
     async def _add_unsettled(
         self,
@@ -110,17 +151,18 @@ class Leaders:
                 deserted[place.partition] = state
             return wanted
 
-        whole, left = Rewritten(), iter(places)
-        while some := list(islice(left, _TOGETHER)):
-            writer = Writer(fence, fence.epoch)
-            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
-            whole.stored.update(part.stored)
-            whole.errors.update(part.errors)
-            whole.failure = whole.failure or part.failure
-        self._tell(places, whole, deserted)
-        return whole
+        written = await self._rewrite(places, decide, fence)
+        self._say(places, written, deserted)
+        return written
 
-    def _tell(
+    async def _rewrite(
+        self, places: Sequence[Place], decide: Decision, fence: ControllerFence
+    ) -> Rewritten:
+        return await rewrite_in_parts(
+            self._parts.commits, places, decide, lambda: Writer(fence, fence.epoch)
+        )
+
+    def _say(
         self,
         places: Sequence[Place],
         written: Rewritten,

@@ -157,6 +157,12 @@ class ZooKeeperMetadata:
         return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
 
     @uncancelled
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        return await self._follower.leaders.elect_preferred(partitions)
+
+    @uncancelled
     async def hand_over(self) -> None:
         try:
             await self._own.hand_over(await self._registration.withdraw())
@@ -184,8 +190,9 @@ class ZooKeeperMetadata:
                 topic = with_newer(await self._create(topic, configs), early)
                 self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
-            await self._parts.listeners.report(TopicCreated(topic, configs))
-            return topic
+            telling = self._parts.listeners.tell(TopicCreated(topic, configs))
+        await telling  # others may go on meanwhile, above all who follows ZooKeeper
+        return topic
 
     async def _create(self, topic: TopicState, configs: Mapping[str, str]) -> TopicState:
         """Write a new topic; a configuration without one may be there already."""
@@ -212,11 +219,11 @@ class ZooKeeperMetadata:
         async with self._parts.locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
             try:
-                told_of = await asked(self._follower.wishes.delete_held(topic))
+                telling = await asked(self._follower.wishes.delete_held(topic))
             except Conflict as conflict:
                 raise as_kafka_error(conflict) from conflict
-            if told_of is not None:
-                await told_of
+        if telling is not None:
+            await telling
 
     @property
     def deleted_topics(self) -> Mapping[UUID, tuple[str, ...] | None]:
@@ -258,8 +265,9 @@ class ZooKeeperMetadata:
                 topic = with_newer(topic, early)
                 self.image.put_topic(topic)
             added = topic.partitions[first_index:]
-            await self._parts.listeners.report(PartitionsAdded(topic, added))
-            return topic
+            telling = self._parts.listeners.tell(PartitionsAdded(topic, added))
+        await telling
+        return topic
 
     async def _widen(
         self, topic: TopicState, added: tuple[PartitionState, ...]
@@ -308,9 +316,11 @@ class ZooKeeperMetadata:
                 configs = await self._compare_and_set(path, write)
             except Conflict as conflict:
                 raise KafkaError(ErrorCode.unknown_topic_or_partition) from conflict
-            if configs is not None:
-                self.image.put_configs(resource, configs)
-                await self._parts.listeners.report(ConfigsChanged(resource, configs))
+            if configs is None:
+                return
+            self.image.put_configs(resource, configs)
+            telling = self._parts.listeners.tell(ConfigsChanged(resource, configs))
+        await telling
 
     @uncancelled
     async def next_producer_id_block(self) -> ProducerIdBlock:

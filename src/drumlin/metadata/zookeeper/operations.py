@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
-from drumlin.metadata.zookeeper.leadership import NO_EPOCH
 
 #: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
 _TRANSACTION_BYTES_MAX: Final = 700_000

@@ -5,21 +5,20 @@ They are decided on what is stored, and made as long as the broker is registered
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import (
+from drumlin.metadata.leadership import (
     handed_over,
     in_next_epoch,
     without_unclean,
 )
-from drumlin.metadata.zookeeper.states import Place, Rewritten, rewrite_states
+from drumlin.metadata.store import IsrWish
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.metadata.zookeeper.states import Place, Rewritten
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.operations import BrokerFence
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states import Decision
-
-#: Partitions that are asked for at once: other requests have their turn in between.
-_TOGETHER: Final = 1000
 
 
 class OwnStates:
@@ -50,7 +46,7 @@ class OwnStates:
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         places, pace = [], Pace()
         for partition in wishes:
-            place = self._place(partition)
+            place = place_of(self._image, partition)
             if place is None:
                 outcomes[partition] = KafkaError(ErrorCode.unknown_topic_id)
             else:
@@ -65,7 +61,8 @@ class OwnStates:
             return replace(state, isr=tuple(node_id for node_id, _ in wish.isr))
 
         written = await self._rewrite(places, decide)
-        await asyncio.gather(*await self._parts.states.take(written.stored))
+        for telling in await self._parts.states.take(written.stored):
+            await telling
         for place in places:
             partition = place.partition
             error, state = written.errors.get(partition), written.stored.get(partition)
@@ -79,7 +76,7 @@ class OwnStates:
 
     async def advance(self, partitions: Collection[PartitionId]) -> None:
         """Begin a new leader epoch in these partitions, where this broker leads them."""
-        found = [self._place(each) for each in partitions]
+        found = [place_of(self._image, each) for each in partitions]
         await self._advance([each for each in found if each is not None])
 
     async def _advance(self, places: Sequence[Place]) -> None:
@@ -137,20 +134,14 @@ class OwnStates:
         self, places: Sequence[Place], decide: Decision, fence: BrokerFence
     ) -> None:
         written = await self._rewrite(places, decide, fence)
-        await asyncio.gather(*await self._parts.states.take(written.stored))
+        for telling in await self._parts.states.take(written.stored):
+            await telling
         if written.failure is not None:
             raise written.failure
         for error in written.errors.values():
             self._parts.say(str(error))
 
     # -- partitions --------------------------------------------------------------------------
-
-    def _place(self, partition: PartitionId) -> Place | None:
-        topic = self._image.topics_by_id.get(partition.topic_id)
-        state = None if topic is None else topic.partition(partition.partition)
-        if topic is None or state is None:
-            return None
-        return Place(topic.topic_id, topic.name, state)
 
     async def _places(self, is_wanted: Callable[[PartitionState], bool]) -> list[Place]:
         places, pace = [], Pace()
@@ -162,19 +153,9 @@ class OwnStates:
     async def _rewrite(
         self, places: Sequence[Place], decide: Decision, fence: BrokerFence | None = None
     ) -> Rewritten:
-        whole, left = Rewritten(), iter(places)
-        while some := list(islice(left, _TOGETHER)):
-            try:
-                writer = self._parts.writer(fence)
-            except KafkaError as error:
-                whole.errors.update((each.partition, error) for each in some)
-                whole.failure = error
-                continue
-            part = await self._parts.commits.run(rewrite_states, some, decide, writer)
-            whole.stored.update(part.stored)
-            whole.errors.update(part.errors)
-            whole.failure = whole.failure or part.failure
-        return whole
+        return await rewrite_in_parts(
+            self._parts.commits, places, decide, lambda: self._parts.writer(fence)
+        )
 
 
 def _places_of(topic: TopicState, is_wanted: Callable[[PartitionState], bool]) -> Iterator[Place]:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from drumlin.metadata.changes import PartitionsChanged
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
-from drumlin.metadata.zookeeper.leadership import NO_EPOCH
+from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper.own_layout import ChangedState
 from drumlin.turns import Pace
 
@@ -38,7 +38,10 @@ class PartitionStates:
     async def take(
         self, found: Mapping[PartitionId, ChangedState | PartitionState], *, is_told: bool = True
     ) -> list[Awaitable[None]]:
-        """Have the image show the states that are newer; what is awaited has been told then."""
+        """Have the image show the states that are newer; what is awaited has been told then.
+
+        A new epoch alone is not told of unless `is_told`: the caller knows it.
+        """
         by_topic: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
         pace = Pace()
         for (topic_id, index), state in found.items():
@@ -46,13 +49,13 @@ class PartitionStates:
             await pace.give_way()
         telling: list[Awaitable[None]] = []
         for topic_id, states in by_topic.items():
-            changed = self._take(topic_id, states)
-            if changed is not None and is_told:
+            changed = self._take(topic_id, states, is_told=is_told)
+            if changed is not None:
                 telling.append(self._listeners.tell(changed))
             await pace.give_way()
         return telling
 
-    def _take(self, topic_id: UUID, states: _States) -> PartitionsChanged | None:
+    def _take(self, topic_id: UUID, states: _States, *, is_told: bool) -> PartitionsChanged | None:
         early = self._early.get(topic_id)
         topic = self._image.topics_by_id.get(topic_id)
         if early is not None:
@@ -66,9 +69,12 @@ class PartitionStates:
         if changed is topic:
             return None
         self._image.put_topic(changed)
-        old = topic.partitions
-        partitions = tuple(each for each in changed.partitions if each is not old[each.index])
-        return PartitionsChanged(changed, partitions)
+        partitions = tuple(
+            new
+            for old, new in zip(topic.partitions, changed.partitions, strict=True)
+            if new is not old and (is_told or (new.leader, new.isr) != (old.leader, old.isr))
+        )
+        return PartitionsChanged(changed, partitions) if partitions else None
 
     @contextmanager
     def expecting(self, topic_id: UUID) -> Iterator[_States]:

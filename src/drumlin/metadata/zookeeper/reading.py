@@ -18,9 +18,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.leadership import never_led
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
-from drumlin.metadata.zookeeper.leadership import never_led
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.states import known_state
 from drumlin.storage.partition_metadata import decode_uuid

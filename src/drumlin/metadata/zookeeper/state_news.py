@@ -1,12 +1,13 @@
 """News of changed states of partitions, as their writers leave it below `/drumlin/state_news`.
 
 What has been removed before it was seen is made up for by reading all states again. The controller
-removes news after some time; the last one stays, so that whoever has seen it has missed nothing.
+removes news after some time, but not the last that is old: whoever has seen it has missed nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.metadata.image import PartitionId
@@ -70,8 +71,10 @@ class StateNews:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
         expired_ms = self._clock.wall_ms() - _KEPT_MS
-        names = list(self._seen)[:-1]
-        old = [name for name in names if self._seen[name] < expired_ms]
+        # One that the next has followed lately may be the last that somebody has seen.
+        old = [
+            name for name, following in pairwise(self._seen) if self._seen[following] < expired_ms
+        ]
         if old:
             await self._parts.commits.run(_remove, old)
 

@@ -1,7 +1,8 @@
 """Writing the states of partitions: by compare-and-set, with news for the other brokers. Blocking.
 
 Many partitions share a transaction. One of which the state has changed meanwhile costs the others a
-second attempt, no more. An answer that was lost is made up for by reading again.
+second attempt, no more. States that are known are not read first, unless the attempt fails. An
+answer that was lost is made up for by reading again.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ReplicaAssignment
+from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.brokers import read_brokers
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.errors import as_kafka_error
-from drumlin.metadata.zookeeper.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import (
-    ControllerFence,
     Create,
     Replace,
     broker_checks,
@@ -55,7 +55,7 @@ Decision = Callable[[Place, PartitionState, Mapping[int, int]], PartitionState]
 
 
 class Writer(NamedTuple):
-    """Who writes, and the controller epoch that stands in states that were not there before."""
+    """Who writes, and the last controller epoch that it knows, which states are to have."""
 
     fence: Fence
     controller_epoch: int
@@ -108,12 +108,12 @@ class _Rewriting:
     def run(self) -> None:
         failure: Exception | None = None
         try:
-            for together in _TOGETHER:
+            for attempt, together in enumerate(_TOGETHER):
                 if failure is not None:
                     self._session.sync()
                 self._epochs = read_brokers(self._session).epochs
-                failure = self._commit(self._changes(), together)
-                if failure is None:
+                failure = self._commit(self._changes(is_first=attempt == 0), together)
+                if not self._left:
                     return
         except ZooKeeperFailure as error:
             failure = error
@@ -122,7 +122,7 @@ class _Rewriting:
         self.done.errors.update(dict.fromkeys(self._left, self.done.failure))
 
     def _commit(self, changes: Sequence[_Change], together: int) -> Exception | None:
-        """Why something is left."""
+        """Why something is left that should have been written."""
         failure = None
         parts = [changes[at : at + together] for at in range(0, len(changes), together)]
         outcomes = self._session.commit_all([self._transaction(each) for each in parts])
@@ -134,7 +134,7 @@ class _Rewriting:
                 failure = outcome
                 if isinstance(outcome, Conflict) and outcome.operation in self._writer.fence.checks:
                     self._refuse([each.place for each in part], as_kafka_error(outcome))
-        return failure if self._left else None
+        return failure
 
     def _transaction(self, changes: Sequence[_Change]) -> list[Operation]:
         relied_on = sorted(frozenset().union(*(each.relies_on for each in changes)))
@@ -150,9 +150,20 @@ class _Rewriting:
 
     # -- deciding ----------------------------------------------------------------------------
 
-    def _changes(self) -> list[_Change]:
-        """What is to be written of what is left; nothing is left of the others."""
-        # States first: the replicas that go with one must not be older, as they change together.
+    def _changes(self, *, is_first: bool) -> list[_Change]:
+        """What is to be written of what is left; nothing is left of the others.
+
+        In the first attempt, states are taken to be as they are known; what would not be changed
+        then, or is to be refused, is left for the second one. States are read before the replicas
+        that go with them: as they change together, those are never older.
+        """
+        if is_first:
+            known = (
+                self._change_of_known(each)
+                for each in self._still_there()
+                if each.known.partition_epoch >= 0
+            )
+            return [each for each in known if each is not None]
         paths = {key: layout.state_path(*_at(each)) for key, each in self._left.items()}
         nodes = dict(zip(paths, self._session.read(list(paths.values())), strict=True))
         changes, new = [], []
@@ -193,17 +204,20 @@ class _Rewriting:
                 del self._left[place.partition]
         return places
 
+    def _change_of_known(self, place: Place) -> _Change | None:
+        try:
+            after = self._decide(place, place.known, self._epochs)
+        except KafkaError:
+            return None
+        return None if after == place.known else self._replace(place, place.known, after)
+
     def _change(self, place: Place, node: Node | None) -> _Change | None:
         path = layout.state_path(*_at(place))
-        before, controller_epoch = place.known, self._writer.controller_epoch
+        before = place.known
         try:
             if node is not None:
                 stored = layout.decode_state(path, node.data)
-                before = known_state(
-                    place.known.index, place.known.assignment, stored, node.version
-                )
-                if not isinstance(self._writer.fence, ControllerFence):
-                    controller_epoch = stored.controller_epoch
+                before = known_state(before.index, before.assignment, stored, node.version)
             after = self._decide(place, before, self._epochs)
         except UnreadableNode as error:
             self._refuse([place], as_kafka_error(error))
@@ -214,25 +228,26 @@ class _Rewriting:
             self._refuse([place], error)
             return None
         if node is None and after.leader_epoch != NO_EPOCH:
-            return self._create(place, before, after, controller_epoch)
+            return self._create(place, before, after)
         if node is None or after == before:
             self._end(place.partition, after)
             return None
-        after = replace(after, partition_epoch=node.version + 1)
-        data = state_data(after, controller_epoch)
-        return _Change(place, after, [Replace(path, data, node.version)], relies_on(before, after))
+        return self._replace(place, before, after)
 
-    def _create(
-        self, place: Place, before: PartitionState, after: PartitionState, controller_epoch: int
-    ) -> _Change:
+    def _replace(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
+        version = before.partition_epoch
+        after = replace(after, partition_epoch=version + 1)
+        data = state_data(after, self._writer.controller_epoch)
+        replaced = Replace(layout.state_path(*_at(place)), data, version)
+        return _Change(place, after, [replaced], relies_on(before, after))
+
+    def _create(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
         """A state without a node; if it had one, it must look later than that did."""
         if before.partition_epoch >= 0 and after.leader_epoch == before.leader_epoch:
             after = replace(after, leader_epoch=after.leader_epoch + 1)
         after = replace(after, partition_epoch=0)
-        path = layout.state_path(*_at(place))
-        return _Change(
-            place, after, [Create(path, state_data(after, controller_epoch))], frozenset()
-        )
+        data = state_data(after, self._writer.controller_epoch)
+        return _Change(place, after, [Create(layout.state_path(*_at(place)), data)], frozenset())
 
     def _missing_parents(self, new: Sequence[_Change]) -> list[list[Create]]:
         """What must be created above new states. Never the topic, which may be deleted."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Of a partition that was never led.
 NO_EPOCH: Final = -1
@@ -65,6 +66,22 @@ def handed_over(state: PartitionState, node_id: int, alive: Collection[int]) -> 
         return state
     leader = _first(state, live) if state.leader == node_id else state.leader
     return _led_by(state, leader, rest)
+
+
+def preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
+    """The partition led by its first replica.
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED, or PREFERRED_LEADER_NOT_AVAILABLE: it is not alive, or not
+            in sync.
+    """
+    wanted = state.replicas[0]
+    if state.leader == wanted:
+        raise KafkaError(ErrorCode.election_not_needed)
+    if wanted not in alive or wanted not in state.isr:
+        message = f"broker {wanted} is not alive, or not in sync"
+        raise KafkaError(ErrorCode.preferred_leader_not_available, message)
+    return _led_by(state, wanted, state.isr)
 
 
 def in_next_epoch(state: PartitionState, node_id: int) -> PartitionState:
