@@ -114,7 +114,7 @@ def test_a_stop_lets_go_of_many_partitions_in_several_turns(
             clearing = broker.partitions.clear()
             for count in range(1, len(partitions) + 1):
                 next(clearing)
-                assert disturbed == count
+                assert disturbed == 2 * count  # consumers, and followers
                 assert not len(broker.partitions)
                 assert not broker.partitions.of_name(b"t")
                 assert not broker.partitions.of_id(state.topic_id.bytes)

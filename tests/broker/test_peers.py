@@ -29,7 +29,7 @@ def test_one_connection_for_each_purpose(tmp_path: Path) -> None:
             first, second, third = await asyncio.gather(
                 broker.peers.connection(NODE_ID, "markers"),
                 broker.peers.connection(NODE_ID, "markers"),
-                broker.peers.connection(NODE_ID, "replication"),
+                broker.peers.connection(NODE_ID, "offsets"),
             )
             assert first is second is await broker.peers.connection(NODE_ID, "markers")
             assert third is not first
@@ -114,6 +114,30 @@ def test_who_cannot_be_reached_is_left_alone_for_a_moment(
 
     monkeypatch.setattr(peers, "_FIRST_PAUSE_S", 0.5)
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_replicas_have_connections_of_their_own(tmp_path: Path, comes_back: bool) -> None:
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            with pytest.raises(KafkaError):
+                await broker.peers.open_to_fetch(NODE_ID)
+            join(broker, other)
+            first = await broker.peers.open_to_fetch(NODE_ID)
+            second = await broker.peers.open_to_fetch(NODE_ID)
+            first.close()
+            third = await broker.peers.open_to_fetch(NODE_ID)
+            assert second.is_open
+            assert other.connection_count == 3
+            if comes_back:
+                join(broker, other, epoch=2)
+                assert not second.is_open
+                assert not third.is_open
+        assert not second.is_open
+        assert not third.is_open
+
+    with ScriptedBroker() as other:
+        asyncio.run(main())
 
 
 def test_without_a_listener_for_brokers(tmp_path: Path) -> None:

@@ -13,12 +13,15 @@ import pytest
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
 from drumlin.broker.broker import Broker
-from drumlin.broker.remote.share_states import ShareStates
+from drumlin.broker.remote.share_states import ShareStateRoutes
+from drumlin.coordination.share.members import coordinator as membership
+from drumlin.coordination.share.members.messages import ShareHeartbeat
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
+from rig.waiting import eventually
 
 TOPIC_ID = UUID(int=77)
 KEY = SharePartitionKey("g", TOPIC_ID, 3)
@@ -70,10 +73,10 @@ def telling(api_name: str, code: ErrorCode = ErrorCode.none, **fields: Any) -> A
 
 async def states_elsewhere(
     broker: Broker, other: ScriptedBroker, patience_s: float = 60
-) -> ShareStates:
+) -> ShareStateRoutes:
     await broker.metadata.create_topic(SHARE_GROUP_STATE, [[NODE_ID]] * 2, {})
     join(broker, other)
-    return ShareStates(broker, broker.share_state, patience_s)
+    return ShareStateRoutes(broker, broker.share_state, patience_s)
 
 
 def test_all_that_is_asked(tmp_path: Path) -> None:
@@ -215,3 +218,32 @@ def test_the_topic_is_created_by_the_first_state(tmp_path: Path) -> None:
             assert (state.state_epoch, state.start_offset) == (3, 7)
 
     asyncio.run(main())
+
+
+def test_members_stay_while_no_share_coordinator_can_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "_INITIALIZED_WITHIN_S", 0.1)
+
+    async def main() -> None:
+        async with running(tmp_path) as broker:
+            await broker.groups.find_partition("g")
+            topic = await broker.metadata.create_topic("t", [[1]], {})
+            await broker.metadata.create_topic(SHARE_GROUP_STATE, [[NODE_ID]], {})
+            beat = ShareHeartbeat("m", 0, None, "client", "/host", ("t",))
+            answer = await broker.share_groups.heartbeat("g", beat)
+            assert not answer.assignment
+            join(broker, other)
+
+            async def is_assigned() -> bool:
+                nonlocal answer
+                again = ShareHeartbeat("m", answer.member_epoch, None, "client", "/host", None)
+                answer = await broker.share_groups.heartbeat("g", again)
+                return answer.assignment == {topic.topic_id: (0,)}
+
+            await eventually(is_assigned)
+            assert len(other.asked("initialize_share_group_state")) == 1
+
+    with ScriptedBroker() as other:
+        other.script("initialize_share_group_state", telling("initialize_share_group_state"))
+        asyncio.run(main())

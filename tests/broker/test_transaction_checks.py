@@ -62,7 +62,8 @@ def produced(
     broker: Any, state: ProducerState, version: int = 12, producer_id: int = 5, sequence: int = 0
 ) -> ErrorCode:
     """Like `answered`, in a log of which this is the state."""
-    names = {"topic": "t", "partition": 0, "name": "t-0"}
+    names = {"topic": "t", "partition": 0, "name": "t-0", "high_watermark": 0}
+    names |= {"start_leader_epoch": lambda _: None, "forget_replicas": lambda: None}
     log: Any = SimpleNamespace(producer_state=state, size_bytes=0, **names)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}
     header = parse_header(batch(b"x", base_sequence=sequence, **fields))

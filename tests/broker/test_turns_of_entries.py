@@ -60,6 +60,7 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
         for each in range(partitions)
     )
     request = SimpleNamespace(
+        replica_id=-1,
         topics=tuple(SimpleNamespace(name=f"t{each}", partitions=parts) for each in range(topics)),
         isolation_level=0,
     )
@@ -74,7 +75,7 @@ def test_what_list_offsets_asks_for_is_looked_at_in_steps(
 def test_what_list_offsets_is_asked_again_and_again_costs_no_step_for_its_answer() -> None:
     part = SimpleNamespace(partition_index=7, timestamp=-1, current_leader_epoch=-1)
     topics = (SimpleNamespace(name="t", partitions=(part,) * _ENTRIES),) * 2
-    request = SimpleNamespace(topics=topics, isolation_level=0)
+    request = SimpleNamespace(topics=topics, isolation_level=0, replica_id=-1)
     work = list_offsets.handle(_context(2, 5), request, response_shape("list_offsets", 5))
     steps = 0
     while True:

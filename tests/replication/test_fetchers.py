@@ -60,6 +60,7 @@ class Cluster:
             lambda: BROKER_EPOCH,
             SystemClock(),
             self.config,
+            asyncio.to_thread,
             self.fenced.append,
         )
         fetchers = Fetchers(around)

@@ -18,6 +18,7 @@ import pytest
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import iterate_headers
 from drumlin.records.record import decode_batch
+from drumlin.replication.partition import Partition
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.partition_log import PartitionLog
 from rig.depth import seeds

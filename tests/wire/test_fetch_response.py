@@ -2,6 +2,7 @@
 
 import random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -9,8 +10,12 @@ from drumlin.wire.errors import ErrorCode, MalformedMessage
 from drumlin.wire.fetch_response import (
     VERSION_MAX,
     VERSION_MIN,
+    Endpoint,
+    EpochEnd,
     FetchResponse,
+    Leader,
     PartitionFetch,
+    Snapshot,
     TopicFetch,
     parse_fetch_response,
 )
@@ -25,6 +30,25 @@ def build(version: int, rng: random.Random) -> Any:
     def aborted() -> Any:
         return shape("AbortedTransaction", producer_id=rng.randrange(2**40), first_offset=5)
 
+    def tagged() -> dict[str, Any]:
+        """Some of the tagged fields, if this version has them."""
+        fields: dict[str, Any] = {}
+        if shape.has("EpochEndOffset"):
+            if rng.random() < 0.3:
+                end = shape("EpochEndOffset", epoch=rng.randrange(9), end_offset=rng.randrange(99))
+                fields["diverging_epoch"] = end
+            if rng.random() < 0.3:
+                leader = shape("LeaderIdAndEpoch", leader_id=rng.randrange(9), leader_epoch=7)
+                fields["current_leader"] = leader
+            if rng.random() < 0.3:
+                snapshot = shape("SnapshotId", end_offset=rng.randrange(99), epoch=3)
+                fields["snapshot_id"] = snapshot
+        return fields
+
+    def endpoint() -> Any:
+        rack = rng.choice([None, "", "rack"])
+        return shape("NodeEndpoint", node_id=rng.randrange(9), host="h" * 9, port=9092, rack=rack)
+
     def partition() -> Any:
         return shape(
             "PartitionData",
@@ -36,12 +60,17 @@ def build(version: int, rng: random.Random) -> Any:
             preferred_read_replica=rng.randrange(-1, 5),
             aborted_transactions=rng.choice([None, (), (aborted(), aborted())]),
             records=rng.choice([None, b"", rng.randbytes(rng.randrange(300))]),
+            **tagged(),
         )
 
     def topic() -> Any:
         partitions = tuple(partition() for _ in range(rng.randrange(3)))
         name = rng.choice(["", "a", "ö" * 40])
-        return shape("FetchableTopicResponse", topic=name, partitions=partitions)
+        topic_id = UUID(bytes=rng.randbytes(16))
+        return shape("FetchableTopicResponse", topic=name, topic_id=topic_id, partitions=partitions)
+
+    has_endpoints = shape.has("NodeEndpoint") and rng.random() < 0.5
+    endpoints = {"node_endpoints": (endpoint(), endpoint())} if has_endpoints else {}
 
     return shape(
         "FetchResponse",
@@ -49,6 +78,7 @@ def build(version: int, rng: random.Random) -> Any:
         error_code=rng.choice([ErrorCode.none, ErrorCode.fetch_session_id_not_found]),
         session_id=rng.randrange(2**31),
         responses=tuple(topic() for _ in range(rng.randrange(3))),
+        **endpoints,
     )
 
 
@@ -60,7 +90,7 @@ def by_schemas(version: int, frame: bytes) -> FetchResponse:
     _, response = parse_response("fetch", version, frame)
     topics = [
         TopicFetch(
-            topic.topic,
+            getattr(topic, "topic", ""),
             [
                 PartitionFetch(
                     each.partition_index,
@@ -74,14 +104,30 @@ def by_schemas(version: int, frame: bytes) -> FetchResponse:
                     ],
                     each.records or b"",
                     getattr(each, "preferred_read_replica", -1),
+                    tagged(each, "diverging_epoch", EpochEnd, "epoch", "end_offset"),
+                    tagged(each, "current_leader", Leader, "leader_id", "leader_epoch"),
+                    tagged(each, "snapshot_id", Snapshot, "end_offset", "epoch"),
                 )
                 for each in topic.partitions
             ],
+            topic.topic_id.bytes if hasattr(topic, "topic_id") else b"",
         )
         for topic in response.responses
     ]
     code = getattr(response, "error_code", ErrorCode.none)
-    return FetchResponse(code, getattr(response, "session_id", 0), topics)
+    endpoints = tuple(
+        Endpoint(each.node_id, each.host, each.port, each.rack)
+        for each in getattr(response, "node_endpoints", ())
+    )
+    return FetchResponse(code, getattr(response, "session_id", 0), topics, endpoints)
+
+
+def tagged(owner: Any, name: str, kind: Any, *fields: str) -> Any:
+    """A tagged field by the schemas; one that was not sent has its default there."""
+    value = getattr(owner, name, None)
+    if value is None or value == type(value)():
+        return None
+    return kind(*(getattr(value, field) for field in fields))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -119,3 +165,15 @@ def test_records_are_a_slice_of_the_frame() -> None:
     position = frame.index(b"some records")
     frame[position : position + 4] = b"SOME"
     assert records == b"SOME records"
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_tagged_fields_that_are_not_known_are_passed_over(version: int) -> None:
+    shape = response_shape("fetch", version)
+    response = shape(
+        "FetchResponse", throttle_time=ZERO, error_code=ErrorCode.none, session_id=5, responses=()
+    )
+    frame = b"".join(encode_response("fetch", version, 7, response))[4:]
+    assert frame.endswith(b"\x00")
+    longer = frame[:-1] + b"\x01\x63\x03abc"
+    assert parse_fetch_response(version, memoryview(longer)).session_id == 5

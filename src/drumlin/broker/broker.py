@@ -25,8 +25,9 @@ from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
 from drumlin.broker.peers import Peers
+from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
-from drumlin.broker.remote.share_states import ShareStates
+from drumlin.broker.remote.share_states import ShareStateRoutes
 from drumlin.broker.remote.transactions import RemoteTransactions
 from drumlin.broker.replicas import Replicas
 from drumlin.broker.router import Router
@@ -52,6 +53,7 @@ from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.share.members.coordinator import ShareGroupMembership
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
+from drumlin.coordination.share.state.states import ShareStates
 from drumlin.coordination.state_topic import StateCoordinator
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.metadata.changes import Change, ConfigsChanged
@@ -97,26 +99,14 @@ class Broker:
         self.failed_verifications = FailedVerifications()
         self.peers = Peers(config, metadata.image)
         self.remote_transactions = RemoteTransactions(self.peers)
-        self._marker_routes = MarkerRoutes(self)
+        self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
         self.groups = GroupCoordinator(
             config, clock, offsets_topic, topics, setting_of, self.turns, self.producer_ids
         )
-        self.share_state = ShareCoordinator(
-            config,
-            clock,
-            state_topic(self, SHARE_GROUP_STATE),
-            StateLogs(self, SHARE_GROUP_STATE),
-            metadata.image.has_partition,
-            metadata.was_deleted,
-            self.turns,
-        )
-        self.share_states = ShareStates(self, self.share_state)
-        self.share_groups = ShareGroupMembership(
-            config, self.groups, self.share_states, topics, self.turns
-        )
+        self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,
             clock,
@@ -150,6 +140,23 @@ class Broker:
         self.endpoints = Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
+
+    def _make_share_coordinators(self, topics: ImageTopics) -> None:
+        metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
+        self.share_state = ShareCoordinator(
+            self.config,
+            self.clock,
+            topic,
+            StateLogs(self, SHARE_GROUP_STATE),
+            metadata.image.has_partition,
+            metadata.was_deleted,
+            self.turns,
+        )
+        self._share_routes = ShareStateRoutes(self, self.share_state)
+        self.share_states: ShareStates = self._share_routes
+        self.share_groups = ShareGroupMembership(
+            self.config, self.groups, self.share_states, topics, self.turns
+        )
 
     @property
     def node_id(self) -> int:
@@ -267,7 +274,7 @@ class Broker:
         self.cleaning.begin_to_stop()
         self.server.finish()
         self.shares.finish()
-        self.share_states.finish()
+        self._share_routes.finish()
         # What others do not answer by then does not hold the end up.
         asyncio.get_running_loop().call_later(_STOP_S, self.peers.close)
         for partition in self.partitions:
@@ -275,11 +282,16 @@ class Broker:
         await self._cycles.stop()
         await self.replicas.close()
         await self.shares.close()
+        await self.share_groups.close()
         for coordinator in self.coordinators.values():
             await coordinator.close()
-        await self._marker_routes.close()
-        await self.share_states.close()
-        await self.remote_transactions.close()
+        for routes in (
+            self._marker_routes,
+            self._share_routes,
+            self.remote_transactions,
+            self.log_ends,
+        ):
+            await routes.close()
         await self.server.closed(_STOP_S)
         self.server.close()
         self.peers.close()

@@ -69,7 +69,7 @@ def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Lea
         if each not in broker.metadata.image.brokers or (is_without_log and each == broker.node_id)
     )
     isr = tuple(each for each in partition.isr if each not in offline)
-    if partition.leader not in offline and partition.leader != NO_LEADER:
+    if partition.leader not in (NO_LEADER, *offline):
         return Leadership(partition.leader, ErrorCode.none, isr, offline, ())
     eligible = () if isr else partition.isr
     return Leadership(NO_LEADER, ErrorCode.leader_not_available, isr, offline, eligible)

@@ -1,4 +1,7 @@
-"""Who leads the partitions that clients have asked for in the wrong place (KIP-951)."""
+"""Who leads a partition that a client has asked for in vain (KIP-951).
+
+With it in the answer, the client goes there at once, without asking for metadata before.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 #: Errors of a client that knows an older leader, or an older epoch of it.
 MISLED: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
+_UNKNOWN: Final = CurrentLeader(NO_LEADER, -1)
+
 
 def current_leader(
     broker: BrokerData, topic: bytes, index: int, *, by_id: bool
@@ -29,8 +34,8 @@ def current_leader(
     else:
         found = image.topics.get(topic.decode(errors="replace"))
     state = None if found is None else found.partition(index)
-    if state is None or state.leader == NO_LEADER:
-        return None
+    if state is None or state.leader in (NO_LEADER, broker.node_id):
+        return None  # or it is about to be led here
     return CurrentLeader(state.leader, state.leader_epoch)
 
 
@@ -45,3 +50,29 @@ def endpoints_of(
         if known is not None and endpoint is not None:
             found.append(NodeEndpoint(node_id, endpoint.host, endpoint.port, known.rack))
     return found
+
+
+class LeaderHints:
+    """The hints of one answer, of an API that tells them with every error of `MISLED`."""
+
+    def __init__(self, broker: BrokerData, listener: str) -> None:
+        self._broker = broker
+        self._listener = listener
+        self._leaders: set[CurrentLeader] = set()
+
+    def hint(self, code: ErrorCode, topic_id: UUID | None, index: int) -> CurrentLeader | None:
+        """The leader of the partition, if this code says that the client has gone astray."""
+        if code not in MISLED:
+            return None
+        image = self._broker.metadata.image
+        topic = None if topic_id is None else image.topics_by_id.get(topic_id)
+        state = None if topic is None else topic.partition(index)
+        if state is None:
+            return _UNKNOWN
+        leader = CurrentLeader(state.leader, state.leader_epoch)
+        self._leaders.add(leader)
+        return leader
+
+    def addresses(self) -> list[NodeEndpoint]:
+        """Of the leaders that were named, where they are alive and have this listener."""
+        return endpoints_of(self._broker, self._leaders, self._listener)

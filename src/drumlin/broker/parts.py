@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from drumlin.broker.failed_verifications import FailedVerifications
     from drumlin.broker.flushes import Flushes
     from drumlin.broker.peers import Peers
-    from drumlin.broker.remote.share_states import ShareStates
     from drumlin.broker.remote.transactions import RemoteTransactions
     from drumlin.broker.threads import Threads
     from drumlin.broker.wakeups import Wakeups
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from drumlin.coordination.producer_ids import ProducerIds
     from drumlin.coordination.share.members.coordinator import ShareGroupMembership
     from drumlin.coordination.share.state.coordinator import ShareCoordinator
+    from drumlin.coordination.share.state.states import ShareStates
     from drumlin.coordination.state_topic import StateCoordinator
     from drumlin.coordination.transactions.coordinator import TransactionCoordinator
     from drumlin.metadata.store import MetadataStore

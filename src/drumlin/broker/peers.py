@@ -2,7 +2,8 @@
 
 Owns them. They are opened when they are needed, and closed when the broker is another process, is
 elsewhere, or is gone, and with this broker. Requests are never retried here: that is up to those
-who ask. But a broker that could not be reached is left alone for a moment.
+who ask. But a broker that could not be reached is left alone for a moment. Those who fetch as
+replicas have connections of their own, and pauses of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 #: A broker answers each connection in order: what may wait for long has a connection of its own.
-Purpose = Literal["markers", "offsets", "replication", "share state", "transactions"]
+Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
 #: After an attempt that has failed, as of Kafka's clients; doubled up to the last.
 _FIRST_PAUSE_S: Final = 0.05
@@ -41,6 +43,7 @@ class Peers:
         self._config = config
         self._image = image
         self._links: dict[tuple[int, Purpose], _Link] = {}
+        self._fetching: set[tuple[BrokerState, BrokerConnection]] = set()
         self._is_closed = False
 
     async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
@@ -50,12 +53,7 @@ class Peers:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
-        broker = self._image.brokers.get(node_id)
-        address = None if broker is None else self._address(broker)
-        if broker is None or address is None:
-            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
-        if self._is_closed:
-            raise ConnectionLost(f"broker {node_id}: not asked, as this broker stops")
+        broker, address = self._look_up(node_id)
         link = self._links.get((node_id, purpose))
         if link is None or link.broker != broker:
             if link is not None:
@@ -64,18 +62,25 @@ class Peers:
             link = self._links[node_id, purpose] = _Link(broker, address, options)
         return await link.connection()
 
-    async def open(self, node_id: int, purpose: Purpose) -> BrokerConnection:
-        """A new connection to the broker with this id, which the caller closes.
+    async def open_to_fetch(self, node_id: int) -> BrokerConnection:
+        """A new connection to the broker with this id, for one that fetches as a replica.
+
+        The caller closes it, unless the broker is another one before.
 
         Raises:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
-        broker = self._image.brokers.get(node_id)
-        address = None if broker is None else self._address(broker)
-        if address is None:
-            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
-        return await BrokerConnection.open(address, self._options(purpose))
+        broker, address = self._look_up(node_id)
+        timeout_ms: int = self._config.replica_socket_timeout_ms
+        options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
+        connection = await BrokerConnection.open(address, options)
+        self._fetching = {each for each in self._fetching if each[1].is_open}
+        if self._is_closed or self._image.brokers.get(node_id) != broker:
+            connection.close()
+            raise ConnectionLost(f"broker {node_id}: no longer wanted")
+        self._fetching.add((broker, connection))
+        return connection
 
     def on_change(self, change: Change) -> None:
         """Drop what leads to brokers that are others now: whoever waits there need not wait."""
@@ -85,6 +90,9 @@ class Peers:
             if self._image.brokers.get(node_id) != link.broker:
                 del self._links[node_id, purpose]
                 link.close()
+        for broker, connection in self._fetching:
+            if self._image.brokers.get(broker.node_id) != broker:
+                connection.close()
 
     def close(self) -> None:
         """Close all connections; who waits for an answer gets `ConnectionLost`."""
@@ -92,12 +100,24 @@ class Peers:
         for link in self._links.values():
             link.close()
         self._links.clear()
+        for _, connection in self._fetching:
+            connection.close()
+        self._fetching.clear()
+
+    def _look_up(self, node_id: int) -> tuple[BrokerState, Address]:
+        if self._is_closed:
+            raise ConnectionLost(f"broker {node_id}: not asked, as this broker stops")
+        broker = self._image.brokers.get(node_id)
+        address = None if broker is None else self._address(broker)
+        if broker is None or address is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
+        return broker, address
 
     def _address(self, broker: BrokerState) -> Address | None:
         endpoint = broker.endpoint(self._config.inter_broker_listener_name)
         return None if endpoint is None else Address(endpoint.host, endpoint.port)
 
-    def _options(self, purpose: Purpose) -> PeerOptions:
+    def _options(self, purpose: str) -> PeerOptions:
         config = self._config
         return PeerOptions(
             client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",

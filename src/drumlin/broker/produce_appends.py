@@ -69,13 +69,14 @@ class ProduceAppends:
 
     __slots__ = (
         "_allows_zstd",
-        "_awaited",
         "_broker",
         "_context",
+        "_flushing",
         "_leaders",
         "_led_of",
         "_outcomes",
         "_parts",
+        "_replicating",
         "_request",
         "_transactional",
         "_verified",
@@ -95,8 +96,10 @@ class ProduceAppends:
         ]
         self._outcomes: list[Outcome] = []  # in the order of the parts
         self._leaders: set[CurrentLeader] = set()  # of which clients are told
-        #: What must be done before the answer, by the place of the outcome.
-        self._awaited: dict[int, asyncio.Future[None]] = {}
+        # What must be done before the answer, by the place of the outcome: for as long as the
+        # client waits, and however long it takes.
+        self._replicating: dict[int, asyncio.Future[None]] = {}
+        self._flushing: dict[int, asyncio.Future[None]] = {}
         #: None where no batch says that it is transactional.
         self._transactional: list[TransactionalPart] | None = None
         for _, _, records in self._parts:
@@ -120,7 +123,7 @@ class ProduceAppends:
             if outcome is None:
                 return when_done(self._append_rest())
             self._outcomes.append(outcome)
-        if self._awaited:
+        if self._replicating or self._flushing:
             return when_done(self._confirm_and_answer(), lets_pass=True)
         return self._answer()
 
@@ -262,33 +265,33 @@ class ProduceAppends:
         )
 
     def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
-        if self._request.acks == ACKS_ALL:
-            if partition.awaits_confirmation:
-                self._awaited[len(self._outcomes)] = self._broker.flushes.confirm(partition)
-        elif partition.is_flush_due:
-            self._awaited[len(self._outcomes)] = self._broker.flushes.flush(partition)
+        if self._request.acks == ACKS_ALL and partition.awaits_replicas:
+            self._replicating[len(self._outcomes)] = partition.replicated()
+        if partition.is_flush_due:
+            self._flushing[len(self._outcomes)] = self._broker.flushes.flush(partition)
         return result.base_offset, result.log_append_time_ms, result.log_start_offset
 
     # -- answering ---------------------------------------------------------------------
 
     async def _confirm_and_answer(self) -> Parts | None:
-        if self._awaited:
-            await self._confirm()
+        if self._replicating:
+            await self._confirm(self._replicating, self._request.timeout_ms / 1000)
+        if self._flushing:
+            await self._confirm(self._flushing, None)
         refused = (each for each in self._outcomes if isinstance(each, Refused))
         told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
         if told > _TOLD_AT_ONCE_MAX:
             return await self._broker.threads.making(self._answer)
         return self._answer()
 
-    async def _confirm(self) -> None:
-        """Wait for replicas and disk: as long as the client does, if it waits for all replicas."""
-        awaited = self._awaited
-        timeout_s = self._request.timeout_ms / 1000 if self._request.acks == ACKS_ALL else None
-        _, late = await asyncio.wait(awaited.values(), timeout=timeout_s)
+    async def _confirm(
+        self, awaited: dict[int, asyncio.Future[None]], timeout_s: float | None
+    ) -> None:
+        await asyncio.wait(awaited.values(), timeout=timeout_s)
         pace = Pace()
         for place, future in awaited.items():
             await pace.give_way()
-            if future in late:
+            if not future.done():
                 failure = KafkaError(ErrorCode.request_timed_out)
             elif (error := future.exception()) is None:
                 continue

@@ -39,6 +39,7 @@ class Replicas:
                 broker_epoch=self._own_epoch,
                 clock=broker.clock,
                 config=broker.config,
+                blocking=broker.threads.administering,
                 on_fenced=_await_news,
             )
         )
@@ -71,7 +72,7 @@ class Replicas:
         return _ANY_EPOCH if broker is None else broker.epoch
 
     async def _connect(self, node_id: int) -> BrokerConnection:
-        return await self._peers.open(node_id, "replication")
+        return await self._peers.open_to_fetch(node_id)
 
 
 def _await_news(partition: FollowedPartition) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.peer import follower_fetch
 from drumlin.peer.errors import PeerError
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
     from drumlin.peer.connection import BrokerConnection
     from drumlin.replication.followed_partition import FollowedPartition
+    from drumlin.storage.truncation import Truncation
+    from drumlin.turns import Work
     from drumlin.wire.fetch_response import FetchResponse, PartitionFetch
     from drumlin.wire.messages import EncodedBody, Shape
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
@@ -40,6 +44,8 @@ _OF_SESSIONS: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
+#: Something else is being done with the files of a log: until it is tried again.
+_BUSY_S: Final = 0.005
 #: Usual for a moment whenever a leader changes: not worth a warning.
 _USUAL: Final = frozenset(
     {
@@ -61,6 +67,8 @@ class Surroundings(NamedTuple):
     broker_epoch: Callable[[], int]
     clock: Clock
     config: BrokerConfig
+    #: Calls what blocks, in a thread.
+    blocking: Callable[..., Awaitable[Any]]
     #: The leader knows a later leader epoch of this partition than we do.
     on_fenced: Callable[[FollowedPartition], object]
 
@@ -87,6 +95,7 @@ class LeaderFetcher:
         self._session = FollowerSession()
         self._has_news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._truncating: set[asyncio.Task[None]] = set()
         self._failures = 0  # in a row, of whole requests
 
     def __len__(self) -> int:
@@ -97,20 +106,26 @@ class LeaderFetcher:
 
     async def close(self) -> None:
         """Fetch no more."""
-        self._followed.clear()
-        self._paused.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for followed in list(self._followed.values()):
+            self.remove(followed.partition)
+        tasks = {*self._truncating} if self._task is None else {*self._truncating, self._task}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     def add(self, partition: FollowedPartition) -> None:
-        """Fetch a partition from now on, or see at once that its leader epoch has changed."""
+        """Fetch a partition from now on, or at once in its new leader epoch."""
         key = _key(partition)
         followed = self._followed.get(key)
         if followed is None or followed.partition is not partition:
             followed = self._followed[key] = _Followed(partition)
-        self._resume(key, followed)
         followed.failures = 0
+        truncation = None if partition.is_busy else partition.begin()
+        if truncation is None:
+            self._resume(key, followed)
+        else:
+            self._begin(key, followed, truncation)
         self._has_news.set()
 
     def remove(self, partition: FollowedPartition) -> None:
@@ -238,8 +253,8 @@ class LeaderFetcher:
             if answer.error_code is not ErrorCode.none:
                 raise KafkaError(answer.error_code, f"broker {self.leader_id} refused")
             now_ms = self._around.clock.wall_ms()
-            for _ in followed.partition.take(asked, answer, now_ms):
-                await pace.give_way()
+            work = followed.partition.take(asked, answer, now_ms)
+            truncation = await _in_turns(work, pace)
         except KafkaError as error:
             self._pause(key, followed, error)
         except Exception as error:
@@ -247,11 +262,21 @@ class LeaderFetcher:
             self._pause(key, followed, error)
         else:
             followed.failures = 0
+            self._go_on(key, followed, truncation)
+
+    def _go_on(self, key: Key, followed: _Followed, truncation: Truncation | None) -> None:
+        if truncation is not None:
+            self._begin(key, followed, truncation)
+        else:
             self._moved(key, followed)
 
     def _moved(self, key: Key, followed: _Followed) -> None:
         """Fetch it from where it stands now, unless it is not ours any more."""
-        if self._followed.get(key) is followed and followed.due_at is None:
+        if (
+            self._followed.get(key) is followed
+            and followed.due_at is None
+            and not followed.partition.is_busy
+        ):
             self._session.want(key, followed.partition.position)
 
     async def _reset(
@@ -269,11 +294,50 @@ class LeaderFetcher:
             try:
                 if offsets.error_code is not ErrorCode.none:
                     raise KafkaError(offsets.error_code, "its offsets were asked for")
-                followed.partition.reset(asked, offsets.start, offsets.end)
+                truncation = followed.partition.reset(asked, offsets.start, offsets.end)
             except KafkaError as error:
                 self._pause(key, followed, error)
             else:
-                self._moved(key, followed)
+                self._go_on(key, followed, truncation)
+
+    # -- truncations -------------------------------------------------------------------
+
+    def _begin(self, key: Key, followed: _Followed, truncation: Truncation) -> None:
+        """Carry out a truncation, by itself; meanwhile the leader must not send this partition."""
+        self._session.drop(key)
+        work = self._truncate(key, followed, truncation)
+        task = asyncio.get_running_loop().create_task(work)
+        self._truncating.add(task)
+        task.add_done_callback(self._truncating.discard)
+
+    async def _truncate(self, key: Key, followed: _Followed, truncation: Truncation) -> None:
+        partition = followed.partition
+        try:
+            await self._carry_out(partition, truncation)
+        except Exception as error:
+            if not isinstance(error, KafkaError):
+                _logger.exception("%s could not be truncated", partition.name)
+            partition.give_up(truncation)
+            self._pause(key, followed, error)
+        else:
+            if self._followed.get(key) is followed:
+                self._resume(key, followed)
+                self._has_news.set()
+
+    async def _carry_out(self, partition: FollowedPartition, truncation: Truncation) -> None:
+        blocking = self._around.blocking
+        is_cut = False
+        while not is_cut:
+            await blocking(truncation.prepare)
+            if not partition.is_to_do(truncation):
+                truncation.abandon()
+                return
+            is_cut = partition.cut(truncation)
+            if not is_cut:
+                await asyncio.sleep(_BUSY_S)
+        await blocking(truncation.rebuild)
+        if partition.is_to_do(truncation):
+            partition.finish(truncation)
 
     # -- pauses ------------------------------------------------------------------------
 
@@ -307,7 +371,20 @@ class LeaderFetcher:
     def _resume(self, key: Key, followed: _Followed) -> None:
         self._paused.pop(key, None)
         followed.due_at = None
+        if followed.partition.is_busy:
+            return  # it will be resumed
         self._session.want(key, followed.partition.position)
+
+
+async def _in_turns(work: Work[T], pace: Pace) -> T:
+    """Do all of it, others in between."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        await pace.give_way()
 
 
 def _key(partition: Any) -> Key:

@@ -1,7 +1,8 @@
 """One partition as its follower sees it: whom it follows, and what the leader's answers change.
 
 Plain synchronous code on the event loop: nothing here awaits. The log is truncated by leader
-epochs only, never to the high watermark.
+epochs only, never to the high watermark. A truncation blocks: it is decided here, and carried out
+by the fetcher, which asks here before each step that changes the log.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
 where the log is truncated below it.
@@ -9,6 +10,7 @@ where the log is truncated below it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -17,6 +19,7 @@ from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch import HEADER_SIZE, parse_header
 from drumlin.replication.divergence import EpochEnd, reset_for, truncation_offset
 from drumlin.replication.waiting_room import WaitingRoom
+from drumlin.storage.truncation import Truncation
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class FollowedPartition:
         self.leader_epoch = leader_epoch
         self.waiting = WaitingRoom()
         self._interruptions = 0
+        self._truncation: Truncation | None = None
         # Bytes that waiting fetches have not been notified of.
         self._withheld_bytes = self._withheld_stable_bytes = 0
 
@@ -80,6 +84,19 @@ class FollowedPartition:
     def interrupt(self) -> None:
         """What is being taken over changes nothing any more from now on."""
         self._interruptions += 1
+        truncation, self._truncation = self._truncation, None
+        if truncation is None:
+            return
+        if not truncation.is_cut:
+            truncation.abandon()
+            return
+        with contextlib.suppress(KafkaError):  # then the log dir is offline
+            truncation.finish()  # at once: records may be appended here next
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a truncation is under way: nothing is to be fetched meanwhile."""
+        return self._truncation is not None
 
     def close(self) -> None:
         """It follows no more, or is removed: waiters look again, and find it gone."""
@@ -88,21 +105,23 @@ class FollowedPartition:
 
     # -- what the leader answers -------------------------------------------------------
 
-    def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[None]:
+    def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[Truncation | None]:
         """Take over an answer without an error, in steps.
 
         Nothing of it counts any more once the partition has moved otherwise, which it may while
         the work waits for its turn.
 
+        Returns:
+            A truncation that has to be carried out before the next fetch.
+
         Raises:
             KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; what came
                 before it counts.
         """
-        if asked != self.position:
-            return
+        if asked != self.position or self._truncation is not None:
+            return None
         if answer.diverging is not None and answer.diverging.end_offset >= 0:
-            self._truncate(answer.diverging)
-            return
+            return self._agree(answer.diverging)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             yield from self._append(answer.records, asked.leader_epoch, now_ms)
@@ -111,6 +130,7 @@ class FollowedPartition:
             raise
         if self._interruptions == interruptions:
             self._take_marks(answer, stable_before)
+        return None
 
     def _append(self, records: memoryview, leader_epoch: int, now_ms: int) -> Work[None]:
         log, interruptions = self.log, self._interruptions
@@ -164,53 +184,90 @@ class FollowedPartition:
 
     # -- truncation --------------------------------------------------------------------
 
-    def _truncate(self, leaders: EpochEnd) -> None:
-        """Remove what is not in the leader's log, as far as this answer tells."""
+    def begin(self) -> Truncation | None:
+        """To be called before the first fetch; returns a truncation that has to come before it.
+
+        Records that the log has lost are fetched again.
+        """
+        lost_from = self.log.epoch_due_at
+        if lost_from is None:
+            return None
+        if lost_from >= self.log.log_end_offset:
+            self.log.epoch_due_at = None
+            return None
+        return self._truncation_to(lost_from, "records are lost from there on")
+
+    def _agree(self, leaders: EpochEnd) -> Truncation | None:
+        """Remove what is not in the leader's log, as far as this answer tells.
+
+        Raises:
+            KafkaError: UNKNOWN_SERVER_ERROR, it does not tell that.
+        """
         log, before = self.log, self.position
+        has = f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
         offset = truncation_offset(log.leader_epochs, log.log_end_offset, leaders)
-        self._truncate_to(
-            offset, f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
-        )
+        if offset < log.log_end_offset:
+            return self._truncation_to(offset, has)
+        log.truncate_to(offset)  # it only forgets an epoch without records
         if self.position == before:
             raise KafkaError(
-                ErrorCode.unknown_server_error,
-                f"{self.name}: the leader's epoch {leaders.epoch} ends at {leaders.end_offset}, "
-                f"which does not say where {before} diverges",
+                ErrorCode.unknown_server_error, f"{has}, which does not say where {self} diverges"
             )
+        return None
 
-    def reset(self, asked: Position, leaders_start: int, leaders_end: int) -> None:
+    def reset(self, asked: Position, leaders_start: int, leaders_end: int) -> Truncation | None:
         """The leader does not have the next offset; its log has these.
+
+        Returns:
+            A truncation that has to be carried out before the next fetch.
+        """
+        if asked != self.position or self._truncation is not None:
+            return None
+        reset = reset_for(self.log.log_end_offset, leaders_start, leaders_end)
+        if reset.offset is None:
+            return None
+        has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
+        return self._truncation_to(reset.offset, has, is_anew=reset.is_anew)
+
+    def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> Truncation:
+        log = self.log
+        _logger.log(
+            logging.WARNING if offset < log.high_watermark or is_anew else logging.INFO,
+            "%s, which ends at %d with a high watermark of %d, %s %d: %s",
+            self.name,
+            log.log_end_offset,
+            log.high_watermark,
+            "begins anew at" if is_anew else "is truncated to",
+            offset,
+            why,
+        )
+        self._truncation = Truncation(log, offset, is_anew=is_anew)
+        return self._truncation
+
+    def is_to_do(self, truncation: Truncation) -> bool:
+        """Whether a truncation is still to be carried out."""
+        return self._truncation is truncation
+
+    def cut(self, truncation: Truncation) -> bool:
+        """Cut the log; False: the truncation has to be prepared again.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        if asked != self.position:
-            return
-        log = self.log
-        reset = reset_for(log.log_end_offset, leaders_start, leaders_end)
-        if reset.offset is None:
-            return
-        has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
-        if reset.is_anew:
-            _logger.warning("%s, which ends at %d, begins anew: %s", self.name, asked.offset, has)
-            log.truncate_fully_and_start_at(reset.offset)
-            self.waiting.disturb()
-        else:
-            self._truncate_to(reset.offset, has)
-
-    def _truncate_to(self, offset: int, why: str) -> None:
-        log = self.log
-        end_before, high_watermark = log.log_end_offset, log.high_watermark
-        log.truncate_to(offset)
-        if log.log_end_offset < end_before:
-            level = logging.WARNING if log.log_end_offset < high_watermark else logging.INFO
-            _logger.log(
-                level,
-                "%s is truncated from %d to %d; its high watermark was %d. %s",
-                self.name,
-                end_before,
-                log.log_end_offset,
-                high_watermark,
-                why,
-            )
+        if not truncation.cut():
+            return False
+        self._withheld_bytes = self._withheld_stable_bytes = 0
         self.waiting.disturb()
+        return True
+
+    def finish(self, truncation: Truncation) -> None:
+        """The log is to be followed again."""
+        truncation.finish()
+        self._truncation = None
+
+    def give_up(self, truncation: Truncation) -> None:
+        """It could not be carried out; once it has cut the log, the log dir is offline."""
+        if self._truncation is truncation:
+            self._truncation = None
+            if not truncation.is_cut:
+                truncation.abandon()

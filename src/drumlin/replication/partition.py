@@ -9,39 +9,31 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
-from drumlin.records.batch import HEADER_SIZE
 from drumlin.replication.confirmations import Confirmations
 from drumlin.replication.isr import InSyncReplicas, IsAlive
+from drumlin.replication.replica import Replica
 from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.control_records import encode_marker
-from drumlin.storage.log_batches import batches_of
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
 
-    from drumlin.config.topic import LogConfig
     from drumlin.metadata.image import PartitionState
     from drumlin.metadata.store import IsrWish
     from drumlin.records.validation import AppendRules, PreparedBatch
     from drumlin.storage.append_result import AppendResult
     from drumlin.storage.file_slice import ReadResult
-    from drumlin.storage.leader_epochs import EpochEnd
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.producer_state import TransactionMarker
-    from drumlin.storage.timestamp_search import OffsetFound
-    from drumlin.storage.transaction_index import AbortedTransaction
 
 ACKS_ALL = -1
-NO_LEADER_EPOCH = -1
-_READ_COMMITTED = 1
 
 
 class LeaderContext(NamedTuple):
@@ -59,19 +51,18 @@ class LeaderContext(NamedTuple):
     ask_for: Callable[[Partition, IsrWish], None]
 
 
-class Partition:
+class Partition(Replica):
     """The leader's side of one partition."""
 
     def __init__(self, log: PartitionLog, state: PartitionState, context: LeaderContext) -> None:
-        self.log = log
-        self.topic, self.index, self.name = log.topic, log.partition, log.name
-        self.waiting = WaitingRoom()
+        super().__init__(log)
         #: The followers' fetches, which read up to the log's end.
         self.replicas_waiting = WaitingRoom()
         #: None: no other broker has a replica.
         self.isr: InSyncReplicas | None = None
         self._context = context
         self._confirmations = Confirmations()
+        self._deletions = Confirmations()
         self.is_led = True
         # Bytes that no consumer has been notified of: they are above the high watermark.
         self._unread_bytes = 0
@@ -80,72 +71,6 @@ class Partition:
         self._withheld_from = log.producer_state.first_undecided_offset
         self._withheld_bytes = 0 if self._withheld_from is None else log.size_bytes
         self.begin_leader_epoch(state)
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.log.topic_id
-
-    # -- offsets -----------------------------------------------------------------------
-
-    @property
-    def log_start_offset(self) -> int:
-        return self.log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.log.log_end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset that not all in-sync replicas have."""
-        return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark. Any thread may call it.
-
-        The high watermark is read first: then every open transaction below it is in the state.
-        """
-        high_watermark = self.high_watermark
-        first_undecided = self.log.producer_state.first_undecided_offset
-        if first_undecided is None:
-            return high_watermark
-        # Retention may have deleted the beginning of the transaction.
-        return max(min(first_undecided, high_watermark), self.log.log_start_offset)
-
-    def offsets(self) -> tuple[int, int, int]:
-        """High watermark, last stable offset and log start offset."""
-        log = self.log
-        high_watermark = log.high_watermark
-        if log.producer_state.first_undecided_offset is None:
-            return high_watermark, high_watermark, log.log_start_offset
-        return high_watermark, self.last_stable_offset, log.log_start_offset
-
-    def readable_end_offset(self, isolation_level: int) -> int:
-        """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
-        if isolation_level == _READ_COMMITTED:
-            return self.last_stable_offset
-        return self.high_watermark
-
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the leader epoch that a client knows with ours (KIP-320).
-
-        Raises:
-            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
-        """
-        if current_leader_epoch == NO_LEADER_EPOCH or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.fenced_leader_epoch)
-        raise KafkaError(ErrorCode.unknown_leader_epoch)
-
-    def check_readable(self) -> None:
-        """Refuse while the log's dir has failed; one that is only full can be read.
-
-        Raises:
-            KafkaError: KAFKA_STORAGE_ERROR.
-        """
-        self.log.log_directory.check_readable()
 
     def check_latest_is_known(self) -> None:
         """Refuse to tell the last offset while it may be below one that was told before (KIP-207).
@@ -156,21 +81,7 @@ class Partition:
         if self.isr is not None and self.log.high_watermark < self.isr.first_offset:
             raise KafkaError(ErrorCode.offset_not_available)
 
-    def check_offset(self, offset: int) -> None:
-        """Refuse an offset as `read` does, without reading.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-        """
-        if not self.log.log_start_offset <= offset <= self.log.log_end_offset:
-            raise KafkaError(ErrorCode.offset_out_of_range)
-        self.check_readable()
-
     # -- the log, as far as others ask it ----------------------------------------------
-
-    @property
-    def config(self) -> LogConfig:
-        return self.log.config
 
     @property
     def append_rules(self) -> AppendRules:
@@ -187,40 +98,9 @@ class Partition:
         """Whether one to `acks=all` must wait: for a flush, or for in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
 
-    def epoch_for(self, offset: int) -> int:
-        """The leader epoch of the record at an offset."""
-        return self.log.leader_epochs.epoch_for(offset)
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The largest epoch up to `leader_epoch`, and where its records end."""
-        return self.log.end_offset_for_epoch(leader_epoch)
-
-    def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
-        """The first record at or after a time. Blocks."""
-        return self.log.offset_for_timestamp(timestamp)
-
-    def max_timestamp_offset(self) -> OffsetFound | None:
-        """The first record that has the largest timestamp of all. Blocks."""
-        return self.log.max_timestamp_offset()
-
-    def aborted_transactions(
-        self, start_offset: int, end_offset: int, *, may_block: bool
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in the range."""
-        return self.log.aborted_transactions(start_offset, end_offset, may_block=may_block)
-
     def active_producers(self) -> Iterator[ProducerEntry]:
         """The producers that the log knows now; later batches do not change what is told."""
         return self.log.producer_state.freeze().entries()
-
-    def batches(self) -> Iterator[bytes]:
-        """All whole batches, in pieces. Blocks.
-
-        Raises:
-            CorruptRecord: there would be no end.
-            KafkaError: the log cannot be read, or not as batches.
-        """
-        return batches_of(self.log)
 
     def begin_verification(
         self,
@@ -247,10 +127,6 @@ class Partition:
         """
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
-
-    def failed_to_read(self, error: OSError) -> KafkaError:
-        """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
-        return self.log.log_directory.fail_log(error, f"read {self.name}")
 
     # -- changes -----------------------------------------------------------------------
 
@@ -323,6 +199,7 @@ class Partition:
         ):
             raise KafkaError(ErrorCode.not_leader_or_follower)
         self._move_high_watermark(isr)
+        self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
 
     def drop_laggards(self) -> None:
@@ -331,6 +208,7 @@ class Partition:
         if isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
+            self._deletions.reached(self.low_watermark)
 
     def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
         if wish is not None:
@@ -367,6 +245,19 @@ class Partition:
         """Whether not all in-sync replicas have all that is appended by now."""
         log = self.log
         return self.isr is not None and log.high_watermark < log.log_end_offset
+
+    @property
+    def low_watermark(self) -> int:
+        """The first offset that some replica of a live broker still has."""
+        start_offset = self.log.log_start_offset
+        return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
+
+    def deleted_everywhere(self) -> asyncio.Future[None]:
+        """Done once all live replicas begin where this one begins now; to be shielded.
+
+        It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
+        """
+        return self._deletions.up_to(self.log.log_start_offset)
 
     def replicated(self) -> asyncio.Future[None]:
         """Done once all in-sync replicas have all that is appended by now; to be shielded.
@@ -488,11 +379,8 @@ class Partition:
                 f"and min.insync.replicas asks for {needed}",
             )
 
-    def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset; -1 means the high watermark.
-
-        Returns:
-            The new low watermark.
+    def delete_records_before(self, offset: int) -> None:
+        """Advance the log start offset; -1 means the high watermark. Followers do so after it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark.
@@ -503,29 +391,6 @@ class Partition:
         self.log.delete_records_before(target)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
-        return self.log_start_offset
-
-    # -- reading -----------------------------------------------------------------------
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        isolation_level: int,
-        *,
-        minimum_one_batch: bool,
-        may_block: bool,
-    ) -> ReadResult:
-        """Slices of log files for a consumer. With `may_block`, any thread may call it.
-
-        Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
-            BlockingIOError: unless it may block, and the disk is needed.
-        """
-        log = self.log
-        committed = isolation_level == _READ_COMMITTED
-        end_offset = self.last_stable_offset if committed else log.high_watermark
-        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
     def read_as_replica(
         self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
@@ -535,45 +400,10 @@ class Partition:
         end_offset = log.log_end_offset
         return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
-    def read_committed(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        aborted_max: int,
-        *,
-        minimum_one_batch: bool,
-        may_block: bool,
-    ) -> tuple[ReadResult, Sequence[AbortedTransaction]]:
-        """Like `read`, for READ_COMMITTED: with the aborted transactions among what was read.
-
-        Where those are more than `aborted_max`, less is read, as long as that helps.
-        """
-        log = self.log
-        while True:
-            segments = log.segments.snapshot()
-            read = log.read(
-                start_offset,
-                max_bytes,
-                self.last_stable_offset,
-                minimum_one_batch,
-                may_block=may_block,
-            )
-            if not read.slices or not read.slices[0].size:
-                return read, ()
-            (records,) = read.slices
-            end_offset = self.last_stable_offset
-            aborted = log.aborted_in(records, start_offset, end_offset, may_block=may_block)
-            is_as_it_was = log.segments.snapshot() is segments
-            if is_as_it_was and (len(aborted) <= aborted_max or max_bytes < HEADER_SIZE):
-                return read, aborted
-            if is_as_it_was:
-                max_bytes = min(max_bytes, records.size) // 2
-            # Else cleaned segments came between, which know less of what was aborted.
-            records.release()
-
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""
         self.is_led = False
         self._confirmations.give_up(ErrorCode.not_leader_or_follower)
+        self._deletions.give_up(ErrorCode.not_leader_or_follower)
         self.waiting.disturb()
         self.replicas_waiting.disturb()

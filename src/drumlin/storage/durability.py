@@ -34,6 +34,7 @@ class Durability:
     __slots__ = (
         "_files",
         "_folder",
+        "_holds",
         "_is_given_up",
         "_names",
         "_number",
@@ -47,6 +48,7 @@ class Durability:
 
     def __init__(self, path: str, files: Files) -> None:
         self.recovery_point = 0
+        self._holds: dict[object, int] = {}  # by truncations
         self.lock = threading.RLock()
         self._path = path
         self._files = files
@@ -88,9 +90,24 @@ class Durability:
             self._sealed.pop(segment, None)
             self._snapshots.pop(segment.base_offset, None)
 
+    def note_unsealed(self, segment: Segment) -> None:
+        """It is the active one again."""
+        self._sealed.pop(segment, None)
+
+    def hold_at(self, offset: int, holder: object) -> None:
+        """The log is about to be truncated: stay at or below `offset` until `let_go`.
+
+        The caller holds the lock.
+        """
+        self._holds[holder] = offset
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def let_go(self, holder: object) -> None:
+        """The log was truncated, or will not be."""
+        self._holds.pop(holder, None)
+
     def drop_from(self, offset: int) -> None:
         """The log is truncated to `offset`."""
-        self.recovery_point = min(self.recovery_point, offset)
         self._snapshots = {at: each for at, each in self._snapshots.items() if at <= offset}
 
     def sync(self, segments: SegmentList, epochs: LeaderEpochs, end_offset: int) -> None:
@@ -115,11 +132,18 @@ class Durability:
             _unless_deleted(segment, segment.sync_log)
         self._sync_folder()
         self._names.sync(lambda: self._files.sync_directory(self._path))
+        end_offset = min((end_offset, *self._holds.values()))
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def save_leader_epochs(self, epochs: LeaderEpochs) -> None:
         """Write the leader epochs durably, unless the file has them already."""
         epochs.unsaved.sync(lambda: self._replace(epochs_file.FILE_NAME, epochs.encode()))
+
+    def remove(self, path: str) -> None:
+        """Remove a file in the folder, unless that may be another log's by now."""
+        with self._renaming:
+            if not self._is_given_up:
+                self._files.remove(path)
 
     def _sync_folder(self) -> None:
         for file_path in list(self._folder):

@@ -455,11 +455,9 @@ class PartitionLog(LogState):
         return cleaning_view(self)
 
     def truncate_to(self, offset: int) -> None:
-        """Remove every batch that reaches to `offset` or beyond."""
-        with self._failing_as("truncate"):
-            truncation.truncate(self, offset)
+        """Remove every batch that reaches to `offset` or beyond. Blocks."""
+        truncation.truncate(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the next record gets `offset`."""
-        with self._failing_as("truncate"):
-            truncation.start_anew(self, offset)
+        """Remove everything; the next record gets `offset`. Blocks."""
+        truncation.start_anew(self, offset)

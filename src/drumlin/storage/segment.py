@@ -92,17 +92,21 @@ class Segment(SegmentFiles):
     ) -> Segment:
         """A new segment with empty files; after an error none of them is left."""
         segment = cls(directory, base_offset, open_files, now_ms)
-        try:
-            open_files.files.create(segment.log_file.path)
-            segment.offset_index.create()
-            segment.time_index.create()
-        except OSError:
-            segment.remove_files()
-            raise
-        segment.was_loaded = False
-        segment.transaction_index.know(())
-        segment._times = SegmentTimes(NO_TIMESTAMP_YET)
+        segment.create_files()
         return segment
+
+    def create_files(self) -> None:
+        """Create the empty files; after an error none of them is left."""
+        try:
+            self._files.create(self.log_file.path)
+            self.offset_index.create()
+            self.time_index.create()
+        except OSError:
+            self.remove_files()
+            raise
+        self.was_loaded = False
+        self.transaction_index.know(())
+        self._times = SegmentTimes(NO_TIMESTAMP_YET)
 
     @classmethod
     def sealed(
@@ -357,6 +361,8 @@ class Segment(SegmentFiles):
                 raise self._damaged(f"offset {offset} is not found: {error}") from error
 
     def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
+        if not self.size:
+            return None  # it may have no file yet
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)

@@ -1,65 +1,103 @@
 """DeleteRecords (key 21), versions 0-2: move the log start offset of partitions forward.
 
 -1 means the high watermark. Not for internal topics, and not for topics that are only
-compacted. If a partition is named twice, the last offset counts.
+compacted. If a partition is named twice, the last offset counts. The answer
+waits until the replicas of all live brokers have deleted the records.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Work
+from drumlin.turns import Pace, Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
     from kio.schema.delete_records.v2.request import DeleteRecordsRequest
-    from kio.schema.delete_records.v2.response import (
-        DeleteRecordsPartitionResult,
-        DeleteRecordsResponse,
-    )
+    from kio.schema.delete_records.v2.response import DeleteRecordsResponse
+
+    from drumlin.replication.partition import Partition
 
 _NO_LOW_WATERMARK: Final = -1
 
+TopicPartition = tuple[str, int]
 
-def handle(
+
+async def handle(
     context: RequestContext, request: DeleteRecordsRequest, shape: Shape
 ) -> Work[DeleteRecordsResponse]:
     wanted: dict[str, dict[int, int]] = {}
+    pace = Pace()
     for topic in request.topics:
         for each in topic.partitions:
             wanted.setdefault(topic.name, {})[each.partition_index] = each.offset
-            yield
-    topics = []
+            await pace.give_way()
+    outcomes: dict[TopicPartition, Partition | ErrorCode] = {}
+    deleting: dict[TopicPartition, asyncio.Future[None]] = {}
     for name, offsets in wanted.items():
-        partitions = []
         for index, offset in offsets.items():
-            partitions.append(_delete(context, shape, name, index, offset))
+            try:
+                partition = outcomes[name, index] = _delete(context, name, index, offset)
+                if partition.low_watermark < partition.log_start_offset:
+                    deleting[name, index] = partition.deleted_everywhere()
+            except KafkaError as error:
+                outcomes[name, index] = error.code
+            await pace.give_way()
+    if deleting:
+        await asyncio.wait(deleting.values(), timeout=request.timeout.total_seconds())
+        for key, future in deleting.items():
+            if not future.done():
+                outcomes[key] = ErrorCode.request_timed_out
+            elif isinstance(failure := future.exception(), KafkaError):
+                outcomes[key] = failure.code
+            await pace.give_way()
+    return _respond(shape, wanted, outcomes)
+
+
+def _respond(
+    shape: Shape,
+    wanted: Mapping[str, Iterable[int]],
+    outcomes: Mapping[TopicPartition, Partition | ErrorCode],
+) -> Work[DeleteRecordsResponse]:
+    topics = []
+    for name, indexes in wanted.items():
+        partitions = []
+        for index in indexes:
+            outcome, code = outcomes[name, index], ErrorCode.none
+            low_watermark = _NO_LOW_WATERMARK
+            if isinstance(outcome, ErrorCode):
+                code = outcome
+            else:
+                low_watermark = outcome.low_watermark
+            partitions.append(
+                shape(
+                    "DeleteRecordsPartitionResult",
+                    partition_index=index,
+                    low_watermark=low_watermark,
+                    error_code=code,
+                )
+            )
             yield
         topics.append(shape("DeleteRecordsTopicResult", name=name, partitions=tuple(partitions)))
         yield
     return shape("DeleteRecordsResponse", throttle_time=ZERO, topics=tuple(topics))
 
 
-def _delete(
-    context: RequestContext, shape: Shape, topic: str, index: int, offset: int
-) -> DeleteRecordsPartitionResult:
-    low_watermark, code = _NO_LOW_WATERMARK, ErrorCode.none
-    try:
-        if topic in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.invalid_topic_exception)
-        partition = context.broker.partitions.get(topic, index)
-        partition.check_readable()
-        if "delete" not in partition.config.cleanup_policy:
-            raise KafkaError(ErrorCode.policy_violation)
-        low_watermark = partition.delete_records_before(offset)
-    except KafkaError as error:
-        code = error.code
-    return shape(
-        "DeleteRecordsPartitionResult",
-        partition_index=index,
-        low_watermark=low_watermark,
-        error_code=code,
-    )
+def _delete(context: RequestContext, topic: str, index: int, offset: int) -> Partition:
+    """
+    Raises:
+        KafkaError: nothing is deleted.
+    """
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.invalid_topic_exception)
+    partition = context.broker.partitions.get(topic, index)
+    partition.check_readable()
+    if "delete" not in partition.config.cleanup_policy:
+        raise KafkaError(ErrorCode.policy_violation)
+    partition.delete_records_before(offset)
+    return partition

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
-from drumlin.turns import Pace
+from drumlin.turns import Pace, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
@@ -96,11 +96,11 @@ async def _topic(
 ) -> DescribeShareGroupOffsetsResponseTopic:
     topic = context.broker.metadata.image.topics.get(name)
     topic_id = _NO_TOPIC if topic is None else topic.topic_id
-    described = []
     await pace.give_way()
-    for each in partitions:
-        described.append(await _partition(context, shape, group_id, name, topic_id, each))
-        await pace.give_way()
+    # Side by side, as coordinators and leaders may be on other brokers.
+    described = await side_by_side(
+        lambda each: _partition(context, shape, group_id, name, topic_id, each), partitions
+    )
     return shape(
         "DescribeShareGroupOffsetsResponseTopic",
         topic_name=name,
@@ -117,7 +117,7 @@ async def _partition(
     try:
         if topic_id != _NO_TOPIC:  # no offsets for a topic that does not exist, as in Kafka
             state = await context.broker.share_groups.state_of(group_id, topic_id, index)
-            lag = _lag(context, name, index, state)
+            lag = await _lag(context, name, index, state)
             start_offset, leader_epoch = state.start_offset, state.leader_epoch
     except KafkaError as error:
         code, message = error.code, error.message or error.code.name
@@ -132,9 +132,9 @@ async def _partition(
     )
 
 
-def _lag(context: RequestContext, name: str, index: int, state: ShareState) -> int:
+async def _lag(context: RequestContext, name: str, index: int, state: ShareState) -> int:
     done = state.delivery_complete_count
     if state.start_offset == UNINITIALIZED_OFFSET or done == UNKNOWN_COUNT:
         return _NO_LAG
-    end_offset = context.broker.partitions.get(name, index).high_watermark
+    end_offset = await context.broker.log_ends.high_watermark(name, index)
     return end_offset - state.start_offset - done

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
+from drumlin.broker.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answers,
@@ -19,7 +20,7 @@ from drumlin.broker.share_fetch.acknowledgements import (
     begin_to_acknowledge,
     forget,
 )
-from drumlin.broker.share_fetch.answers import share_answer
+from drumlin.broker.share_fetch.answers import current_leader, share_answer
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from drumlin.turns import Work, let_go
@@ -74,10 +75,13 @@ async def _respond(
     lock_duration_s = shares.settings(member.group_id).delivery().lock_duration_s
     if is_last:
         shares.leave(session)
-    return _told(shape, answers, lock_duration_s)
+    hints = LeaderHints(context.broker, context.listener)
+    return _told(shape, answers, lock_duration_s, hints)
 
 
-def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[ShareAcknowledgeResponse]:
+def _told(
+    shape: Shape, answers: Answers, lock_duration_s: float, hints: LeaderHints
+) -> Work[ShareAcknowledgeResponse]:
     partitions = []
     for shared, (code, message) in answers.items():
         told = shape(
@@ -85,13 +89,13 @@ def _told(shape: Shape, answers: Answers, lock_duration_s: float) -> Work[ShareA
             partition_index=shared.partition,
             error_code=code,
             error_message=message,
-            current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
+            current_leader=current_leader(shape, hints, shared, code),
         )
         partitions.append((shared, told))
         yield
     yield from let_go(answers)
     answer: ShareAcknowledgeResponse = yield from share_answer(
-        shape, "ShareAcknowledgeResponse", lock_duration_s, partitions
+        shape, "ShareAcknowledgeResponse", lock_duration_s, partitions, hints
     )
     yield from let_go(partitions)
     return answer

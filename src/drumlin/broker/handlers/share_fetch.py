@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answer,
@@ -22,7 +23,7 @@ from drumlin.broker.share_fetch.acknowledgements import (
     begin_to_acknowledge,
     forget,
 )
-from drumlin.broker.share_fetch.answers import share_answer
+from drumlin.broker.share_fetch.answers import current_leader, share_answer
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.requests import member_of
 from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SessionPartition
@@ -152,7 +153,8 @@ async def _respond(
     named = [*fetch.given, *fetch.errors, *acknowledged]
     if request.share_session_epoch == INITIAL_EPOCH and not fetch.given:
         named += fetch.partitions  # the first answer names all partitions of the session
-    work = _told(shape, named, fetch, acknowledged, lock_duration_s)
+    hints = LeaderHints(context.broker, context.listener)
+    work = _told(shape, named, fetch, acknowledged, lock_duration_s, hints)
     told = len(named) + sum(len(each.acquired) for each in fetch.given.values())
     return work if told > _TOLD_AT_ONCE_MAX else to_end(work)
 
@@ -163,16 +165,17 @@ def _told(
     fetch: ShareFetch,
     acknowledged: Answers,
     lock_duration_s: float,
+    hints: LeaderHints,
 ) -> Work[ShareFetchResponse]:
     """The answer; empties `fetch` on the way, as freeing very much at once takes long."""
     partitions: dict[SessionPartition, PartitionData] = {}
     for shared in named:
         if shared not in partitions:
-            partitions[shared] = _partition(shape, shared, fetch, acknowledged)
+            partitions[shared] = _partition(shape, shared, fetch, acknowledged, hints)
         yield
     told = partitions.items()
     answer: ShareFetchResponse = yield from share_answer(
-        shape, "ShareFetchResponse", lock_duration_s, told
+        shape, "ShareFetchResponse", lock_duration_s, told, hints
     )
     yield from let_go(named, partitions, acknowledged)
     yield from fetch.let_go()
@@ -184,16 +187,18 @@ def _partition(
     shared: SessionPartition,
     fetch: ShareFetch,
     acknowledged: Answers,
+    hints: LeaderHints,
 ) -> PartitionData:
     given = fetch.given.get(shared)
+    refusal = fetch.errors.get(shared, ErrorCode.none)
     code, message = acknowledged.get(shared, Answer())
     return shape(
         "PartitionData",
         partition_index=shared.partition,
-        error_code=fetch.errors.get(shared, ErrorCode.none),
+        error_code=refusal,
         acknowledge_error_code=code.value,
         acknowledge_error_message=message,
-        current_leader=shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0),
+        current_leader=current_leader(shape, hints, shared, refusal, code),
         records=b"" if given is None else given.records,
         acquired_records=tuple(
             shape(

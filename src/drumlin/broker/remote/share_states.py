@@ -65,7 +65,7 @@ class _Lane(NamedTuple):
     group_id: str
 
 
-class ShareStates:
+class ShareStateRoutes:
     """See the module; methods are those of `ShareCoordinator`.
 
     Their errors are `KafkaError`s as there; COORDINATOR_NOT_AVAILABLE and the like only once

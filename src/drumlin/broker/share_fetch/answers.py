@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.broker.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.sessions import SessionPartition
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import ErrorCode
@@ -18,11 +19,23 @@ _TOPIC_IN: Final[Mapping[str, str]] = {
 }
 
 
+def current_leader(
+    shape: Shape, hints: LeaderHints, shared: SessionPartition, *codes: ErrorCode
+) -> Any:
+    """Who leads the partition, where one of the codes says that it is not here."""
+    for code in codes:
+        hint = hints.hint(code, shared.topic_id, shared.partition)
+        if hint is not None:
+            return shape("LeaderIdAndEpoch", **hint._asdict())
+    return shape("LeaderIdAndEpoch", leader_id=0, leader_epoch=0)
+
+
 def share_answer(
     shape: Shape,
     message: str,
     lock_duration_s: float,
     partitions: Iterable[tuple[SessionPartition, Any]],
+    hints: LeaderHints,
 ) -> Work[Any]:
     """The response, made in turns.
 
@@ -30,6 +43,7 @@ def share_answer(
         message: the name of the response.
         lock_duration_s: for how long a record is the member's.
         partitions: what is said of each share partition.
+        hints: the leaders that are named there.
     """
     topics: dict[UUID | None, list[Any]] = {}
     for shared, answer in partitions:
@@ -46,5 +60,5 @@ def share_answer(
         error_code=ErrorCode.none,
         acquisition_lock_timeout=timedelta(seconds=lock_duration_s),
         responses=tuple(responses),
-        node_endpoints=(),
+        node_endpoints=tuple(shape("NodeEndpoint", **each._asdict()) for each in hints.addresses()),
     )

@@ -24,7 +24,7 @@ from drumlin.broker.share_fetch.sessions import (
 )
 from drumlin.coordination.background import Background
 from drumlin.coordination.share.state.state import SharePartitionKey
-from drumlin.metadata.changes import Change, TopicDeleted
+from drumlin.metadata.changes import Change, PartitionsChanged, TopicDeleted
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import WaitingRoom, wait_in
 from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
@@ -148,14 +148,25 @@ class ShareDelivery:
         live.close()
 
     def on_change(self, change: Change) -> None:
-        """What was shared of a topic is gone with it."""
+        """What was shared of a topic is gone with it, or belongs to another leader."""
         if isinstance(change, TopicDeleted):
             self._broker.turns.start(self._drop_topic(change.topic.topic_id))
+        elif isinstance(change, PartitionsChanged) and self._partitions:
+            indexes = [each.index for each in change.partitions]
+            self._broker.turns.start(self._drop_moved(change.topic.topic_id, indexes))
 
     def _drop_topic(self, topic_id: UUID) -> Work[None]:
         for group_id in list(self._partitions):
             for live in self._each_of(group_id):
                 if live.key.topic_id == topic_id:
+                    self._drop(live)
+                yield
+
+    def _drop_moved(self, topic_id: UUID, indexes: list[int]) -> Work[None]:
+        for group_id in list(self._partitions):
+            for index in indexes:
+                live = self._find(SharePartitionKey(group_id, topic_id, index))
+                if live is not None and not live.is_current:
                     self._drop(live)
                 yield
 

@@ -7,10 +7,13 @@ partition. Requests raise `KafkaError` with the error for the client.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from drumlin.coordination.background import Background
 from drumlin.coordination.groups.by_kind import new_group
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.coordination.groups.group_context import Topic
@@ -33,24 +36,25 @@ from drumlin.coordination.share.members.messages import (
     TopicOutcome,
     Topics,
 )
+from drumlin.coordination.share.members.outcomes import Found, Starts, divided, for_each, told
 from drumlin.coordination.share.members.records import (
     Assignment,
     StatePartitionMetadata,
     TopicPartitions,
 )
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
-from drumlin.turns import Turns, Work, let_go, one_turn, side_by_side
+from drumlin.coordination.share.state.states import ShareStates
+from drumlin.turns import Turns, Work, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-#: What AlterShareGroupOffsets asks of topics, and what of that is about partitions there are.
-_Found = list[tuple[str, Topic | None, Mapping[int, int]]]
-_Starts = dict[UUID, dict[int, int]]
+_log = logging.getLogger(__name__)
+
 _Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 
 #: Of a heartbeat that is considered and written, others having their turn meanwhile.
 _TRIES: Final = 3
-#: Share states that are written side by side: two milliseconds' worth.
-_STATES_AT_A_TIME: Final = 8
+#: How long a heartbeat waits for new partitions to have their share states.
+_INITIALIZED_WITHIN_S: Final = 2.0
 #: Targets of members: half a millisecond's worth.
 _WRITTEN_AT_ONCE: Final = 50
 
@@ -68,16 +72,6 @@ class ShareGroupConfig(Protocol):
     def group_share_max_size(self) -> int: ...
 
 
-class ShareStates(Protocol):
-    """The share coordinators of the cluster: see `ShareCoordinator`, whose methods these are."""
-
-    async def initialize(
-        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
-    ) -> None: ...
-    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
-    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState: ...
-
-
 class ShareGroupMembership:
     """All share groups that this broker coordinates."""
 
@@ -85,15 +79,20 @@ class ShareGroupMembership:
         self,
         config: ShareGroupConfig,
         groups: GroupCoordinator,
-        share_state: ShareStates,
+        share_states: ShareStates,
         topics: KnownTopics,
         turns: Turns,
     ) -> None:
         self._config = config
         self._groups = groups
-        self._share_state = share_state
+        self._share_states = share_states
         self._topics = topics
         self._turns = turns
+        self._background = Background()
+
+    async def close(self) -> None:
+        """End what no member waits for."""
+        await self._background.end()
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -148,9 +147,14 @@ class ShareGroupMembership:
         if request.member_epoch == LEAVE_EPOCH:
             return await self._leave(group_id, request)
         considered = await self._consider(group_id, request, at_once=False)
-        if not considered.to_initialize:
+        topics, epoch = considered.to_initialize, considered.state_epoch
+        if not topics:
             return considered.answer
-        await self._initialize(group_id, considered.to_initialize, considered.state_epoch)
+        initializing = self._background.spawn(self._initialize(group_id, topics, epoch))
+        # A share coordinator that cannot be asked for long must not make the members leave.
+        done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
+        if not done or not initializing.result():
+            return considered.answer
         # A member that waited for this has its partitions now, not with its next heartbeat.
         again = request._replace(member_epoch=considered.answer.member_epoch)
         considered = await self._consider(group_id, again, at_once=True)
@@ -238,22 +242,30 @@ class ShareGroupMembership:
 
     # -- share state -------------------------------------------------------------------------
 
-    async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> None:
-        """Give partitions their share state, which has no start yet.
+    async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
+        """Give partitions their share state, which has no start yet; whether all have it.
 
-        Raises:
-            KafkaError: what went wrong with one of them; the others have it. That a topic is gone
-                by now is no error: its partitions are not assigned any more.
+        Those that have it are assigned from then on; the others are tried again with a later
+        heartbeat. A partition whose topic is gone by now needs none.
         """
         starts = {
             topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
             for topic_id, topic in topics.items()
         }
-        outcomes = await self._initialize_at(group_id, topics, starts, state_epoch)
-        for outcome in outcomes.values():
-            for error in outcome.values():
-                if error is not None and error.code is not ErrorCode.unknown_topic_or_partition:
-                    raise error
+        failures: dict[str, int] = {}
+        try:
+            outcomes = await self._initialize_at(group_id, topics, starts, state_epoch)
+        except KafkaError as error:  # the group has moved
+            failures[str(error)] = len(topics)
+        else:
+            for outcome in outcomes.values():
+                for failure in outcome.values():
+                    is_gone = failure and failure.code is ErrorCode.unknown_topic_or_partition
+                    if failure and not is_gone:
+                        failures[str(failure)] = failures.get(str(failure), 0) + 1
+        for reason, count in failures.items():
+            _log.warning("%r: %d share states are not begun yet: %s", group_id, count, reason)
+        return not failures
 
     async def _initialize_at(
         self,
@@ -264,12 +276,12 @@ class ShareGroupMembership:
     ) -> dict[UUID, Outcome]:
         async def begin(topic_id: UUID, partition: int) -> None:
             start_offset = starts[topic_id][partition]
-            await self._share_state.initialize(
+            await self._share_states.initialize(
                 group_id, topic_id, partition, state_epoch, start_offset
             )
 
-        outcomes = await _each({each: topics[each].partitions for each in topics}, begin)
-        good, bad = await self._turns.run(_divided(topics, outcomes))
+        outcomes = await for_each({each: topics[each].partitions for each in topics}, begin)
+        good, bad = await self._turns.run(divided(topics, outcomes))
         await self._note_partitions(
             group_id,
             lambda known: initialization.failed(initialization.initialized(known, good), bad),
@@ -299,18 +311,18 @@ class ShareGroupMembership:
             value = initialization.begun(group.partitions, topics)
             await self._groups.write(shard, [group.partitions_record(value)])
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        return await self._turns.run(_told(found, starts, outcomes))
+        return await self._turns.run(told(found, starts, outcomes))
 
     def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
-    ) -> Work[tuple[_Found, _Starts]]:
+    ) -> Work[tuple[Found, Starts]]:
         """The request by topic, and its part for partitions that exist."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
             yield
-        found: _Found = []
-        starts: _Starts = {}
+        found: Found = []
+        starts: Starts = {}
         for name, offsets in offsets_of.items():
             topic = self._topics.by_name(name)
             found.append((name, topic, offsets))
@@ -376,10 +388,10 @@ class ShareGroupMembership:
             return {}
 
         async def delete(topic_id: UUID, partition: int) -> None:
-            await self._share_state.delete(group_id, topic_id, partition)
+            await self._share_states.delete(group_id, topic_id, partition)
 
         await self._note_partitions(group_id, lambda it: initialization.deletion_begun(it, names))
-        outcomes = await _each(chosen, delete)
+        outcomes = await for_each(chosen, delete)
         errors: dict[UUID, KafkaError] = {}
         for topic_id, outcome in outcomes.items():
             for error in outcome.values():
@@ -449,59 +461,7 @@ class ShareGroupMembership:
         Raises:
             KafkaError: it cannot be read.
         """
-        return await self._share_state.summary(group_id, topic_id, partition)
-
-
-async def _each(
-    partitions: Mapping[UUID, Iterable[int]], do: Callable[[UUID, int], Awaitable[None]]
-) -> dict[UUID, Outcome]:
-    """Do something for each partition, some at a time; the errors by partition."""
-
-    async def one(place: tuple[UUID, int]) -> KafkaError | None:
-        try:
-            await do(*place)
-        except KafkaError as error:
-            return error
-        return None
-
-    places = [(each, partition) for each, these in partitions.items() for partition in these]
-    results = await side_by_side(one, places, _STATES_AT_A_TIME)
-    outcomes: dict[UUID, dict[int, KafkaError | None]] = {each: {} for each in partitions}
-    for (topic_id, partition), result in zip(places, results, strict=True):
-        outcomes[topic_id][partition] = result
-    return dict(outcomes)
-
-
-def _divided(topics: Topics, outcomes: Mapping[UUID, Outcome]) -> Work[tuple[Topics, Topics]]:
-    """Partitions without an error, and the others."""
-    good: dict[UUID, TopicPartitions] = {}
-    bad: dict[UUID, TopicPartitions] = {}
-    for topic_id, outcome in outcomes.items():
-        failed = frozenset(each for each, error in outcome.items() if error is not None)
-        name = topics[topic_id].name
-        if failed:
-            bad[topic_id] = TopicPartitions(name, failed)
-        if len(failed) < len(outcome):
-            good[topic_id] = TopicPartitions(name, frozenset(outcome.keys() - failed))
-        yield
-    return good, bad
-
-
-def _told(
-    found: _Found, starts: _Starts, outcomes: Mapping[UUID, Outcome]
-) -> Work[list[TopicOutcome]]:
-    unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
-    told = []
-    for name, topic, offsets in found:
-        topic_id = None if topic is None else topic.topic_id
-        of_topic: dict[int, KafkaError | None] = {}
-        begun = {} if topic_id is None else starts[topic_id]
-        for each in offsets:
-            of_topic[each] = outcomes[topic_id][each] if topic_id and each in begun else unknown
-            yield
-        told.append(TopicOutcome(name, topic_id, of_topic))
-        yield
-    return told
+        return await self._share_states.summary(group_id, topic_id, partition)
 
 
 def _has(topic: Topic, partition: int) -> bool:

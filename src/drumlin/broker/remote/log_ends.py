@@ -1,0 +1,92 @@
+"""Where the logs of partitions end, whoever leads them: by ListOffsets, once.
+
+What is asked of one broker meanwhile goes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.remote.partitions import AT_ONCE, by_topic
+from drumlin.broker.remote.together import Together
+from drumlin.coordination.transactions.markers import TopicPartition
+from drumlin.metadata.image import NO_LEADER
+from drumlin.peer.errors import PeerError
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts import BrokerData
+
+_API: Final = "list_offsets"
+_LATEST: Final = -1
+_CONSUMER: Final = -1
+_READ_UNCOMMITTED: Final = 0
+_TIMEOUT: Final = timedelta(seconds=30)
+_UNKNOWN: Final = (ErrorCode.unknown_server_error, -1)
+
+
+class LogEnds:
+    """High watermarks, here and elsewhere."""
+
+    def __init__(self, broker: BrokerData) -> None:
+        self._broker = broker
+        self._questions = Together(self._ask, lambda it: it, lambda _: 1, AT_ONCE)
+
+    async def high_watermark(self, topic: str, index: int) -> int:
+        """
+        Raises:
+            KafkaError: the leader's error, or it cannot be asked.
+        """
+        broker = self._broker
+        of_topic = broker.metadata.image.topics.get(topic)
+        state = None if of_topic is None else of_topic.partition(index)
+        if state is None or state.leader == broker.node_id:
+            return broker.partitions.get(topic, index).high_watermark
+        if state.leader == NO_LEADER:
+            raise KafkaError(ErrorCode.leader_not_available)
+        try:
+            code, offset = await self._questions.ask(state.leader, (topic, index))
+        except PeerError as error:
+            raise KafkaError(ErrorCode.network_exception, str(error)) from error
+        if code is not ErrorCode.none:
+            raise KafkaError(code)
+        return offset
+
+    async def close(self) -> None:
+        await self._questions.close()
+
+    async def _ask(
+        self, node_id: int, partitions: Sequence[TopicPartition]
+    ) -> list[tuple[ErrorCode, int]]:
+        connection = await self._broker.peers.connection(node_id, "offsets")
+        response = await connection.request(_API, lambda shape: _request(shape, partitions))
+        told = {
+            (topic.name, each.partition_index): (each.error_code, each.offset)
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        return [told.get(each, _UNKNOWN) for each in partitions]
+
+
+def _request(shape: Shape, partitions: Sequence[TopicPartition]) -> Any:
+    topics = [
+        shape(
+            "ListOffsetsTopic",
+            name=name,
+            partitions=tuple(
+                shape("ListOffsetsPartition", partition_index=index, timestamp=_LATEST)
+                for index in indexes
+            ),
+        )
+        for name, indexes in by_topic(partitions).items()
+    ]
+    return shape(
+        "ListOffsetsRequest",
+        replica_id=_CONSUMER,
+        isolation_level=_READ_UNCOMMITTED,
+        topics=tuple(topics),
+        timeout=_TIMEOUT,
+    )

@@ -1,0 +1,29 @@
+"""The states of share partitions as they are asked for, wherever a share coordinator is.
+
+The methods of `ShareCoordinator`, and their errors: `KafkaError`s for who asks.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+from uuid import UUID
+
+from drumlin.coordination.pending_answer import Written
+from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
+
+
+class ShareStates(Protocol):
+    """All share coordinators of the cluster."""
+
+    async def initialize(
+        self, group_id: str, topic_id: UUID, partition: int, state_epoch: int, start_offset: int
+    ) -> None: ...
+    async def read(
+        self, group_id: str, topic_id: UUID, partition: int, leader_epoch: int
+    ) -> ShareState: ...
+    async def write(
+        self, group_id: str, topic_id: UUID, partition: int, state: ShareState
+    ) -> None: ...
+    def write_at_once(self, key: SharePartitionKey, change: ShareState) -> Written[None] | None: ...
+    async def delete(self, group_id: str, topic_id: UUID, partition: int) -> None: ...
+    async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState: ...

@@ -1,0 +1,87 @@
+"""Two brokers as processes of their own, on one ZooKeeper: what needs both, by real clients."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
+from cluster.conftest import MakeBroker
+from rig.drumlin_server import DrumlinServer
+from rig.messages import render
+from rig.waiting import wait_until
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+@pytest.fixture
+def brokers(make_broker: MakeBroker) -> list[DrumlinServer]:
+    """Brokers 1 and 2, with a topic on both."""
+    servers = []
+    for node_id in (1, 2):
+        settings = {"node.id": str(node_id), "share.coordinator.state.topic.num.partitions": "4"}
+        server = make_broker(settings, f"broker-{node_id}")
+        server.start()
+        servers.append(server)
+    either = [[1 + index % 2] for index in range(PARTITIONS)]
+    admin = AdminClient({"bootstrap.servers": servers[1].address})
+    topic = NewTopic("t", PARTITIONS, replica_assignment=either)
+    admin.create_topics([topic])["t"].result(20)
+    wait_until(lambda: all(map(_is_led, servers)), "the topic to be known to both")
+    return servers
+
+
+def _is_led(server: DrumlinServer) -> bool:
+    with server.connect() as client:
+        answer = render(client.ask("metadata", 12, topics=[{"topic_id": None, "name": "t"}]))
+    (topic,) = answer["topics"]
+    codes = {each["error_code"] for each in topic["partitions"]}
+    return len(answer["brokers"]) == 2 and codes == {"none"}
+
+
+def key_of(server: DrumlinServer, key_type: int, node_id: int, name: str) -> str:
+    """A key that this broker coordinates."""
+    keys = [f"{name}-{each}" for each in range(20)]
+
+    def found() -> dict[int, str] | None:
+        with server.connect() as client:
+            answer = client.ask("find_coordinator", 4, key_type=key_type, coordinator_keys=keys)
+        told = render(answer)["coordinators"]
+        if any(each["error_code"] != "none" for each in told):
+            return None
+        return {each["node_id"]: each["key"] for each in told}
+
+    return wait_until(found, "all coordinators to be known")[node_id]
+
+
+@pytest.mark.parametrize("coordinator", [1, 2])
+def test_transactions(brokers: list[DrumlinServer], coordinator: int) -> None:
+    bootstrap = ",".join(each.address for each in brokers)
+    ports = [each.port for each in brokers]
+    name = key_of(brokers[0], _TRANSACTION, coordinator, "id")
+    group = key_of(brokers[1], _GROUP, 3 - coordinator, "g")
+    commit_and_abort(bootstrap, name, group)
+    for version in (11, 12):
+        join_one_by_one(ports, coordinator - 1, name, version)
+    assert len(read(bootstrap, 2 * PARTITIONS + 8)) == 2 * PARTITIONS + 8
+
+
+def test_a_share_group(brokers: list[DrumlinServer]) -> None:
+    bootstrap = ",".join(each.address for each in brokers)
+    group = key_of(brokers[0], _GROUP, 2, "g")
+    entry = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(20)
+    deliver(bootstrap, group, 5)
