@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.conftest import MakeBroker
+from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.messages import render
 from rig.waiting import wait_until
 
@@ -217,3 +221,138 @@ def test_partitions_move_under_the_feet_of_clients(brokers: Brokers) -> None:
             assert set(codes.values()) == {"none"}
             await_replicas(brokers, "t", targets)
             wait_until(lambda at=before: clients.written > at + 100, "records to go on", 30)
+
+
+@contextmanager
+def frozen(broker: DrumlinServer) -> Iterator[None]:
+    """It holds its connections and answers nothing."""
+    assert broker.process is not None
+    broker.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        broker.process.send_signal(signal.SIGCONT)
+
+
+def write(brokers: Brokers, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": servers_of(brokers), "acks": "all", "log_level": 0})
+    for each in range(count):
+        producer.produce(topic, str(each), partition=0)
+    assert producer.flush(60) == 0
+
+
+def test_one_that_waits_is_seen_and_can_be_taken_back(brokers: Brokers) -> None:
+    create(brokers, "t", (1, 2))
+    await_replicas(brokers, "t", {0: (1, 2)})
+    write(brokers, "t", 100)
+    with frozen(brokers[3]):
+        assert reassign(brokers[2], "t", {0: (3, 2)}) == {0: "none"}
+        for each in (brokers[1], brokers[2]):
+            waiting = {("t", 0): ((3, 2, 1), (3,), (1,))}
+            wait_until(lambda at=each: under_way(at) == waiting, "the news")
+            leader, replicas, isr = described(each, "t")[0]
+            assert (leader, replicas, isr) == (1, (3, 2, 1), {1, 2})
+        assert reassign(brokers[1], "t", {0: (2, 3)}) == {0: "none"}
+        assert under_way(brokers[1]) == {("t", 0): ((2, 3, 1), (3,), (1,))}
+        assert reassign(brokers[1], "t", {0: None}) == {0: "none"}
+        assert under_way(brokers[1]) == {}
+        assert reassign(brokers[1], "t", {0: None}) == {0: "no_reassignment_in_progress"}
+    await_replicas(brokers, "t", {0: (2, 1)})
+
+
+def test_it_outlives_brokers_and_controllers(brokers: Brokers) -> None:
+    create(brokers, "t", (1, 2), (2, 1))
+    await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
+    write(brokers, "t", 100)
+    with frozen(brokers[3]):
+        assert reassign(brokers[2], "t", {0: (3, 2), 1: (3,)}) == {0: "none", 1: "none"}
+        brokers[1].kill()  # which is the controller
+    wait_until(
+        lambda: described(brokers[2], "t")[1] == (3, (3,), {3}), "the second to have moved", 60
+    )
+    assert under_way(brokers[2]).keys() <= {("t", 0)}
+    brokers[1].start()
+    await_replicas(brokers, "t", {0: (3, 2), 1: (3,)})
+
+
+def elect(
+    broker: DrumlinServer, election_type: int, topic: str | None, *indexes: int
+) -> dict[tuple[str, int], str]:
+    wanted = None if topic is None else [{"topic": topic, "partitions": indexes}]
+    answer = ask(
+        broker,
+        "elect_leaders",
+        2,
+        election_type=election_type,
+        topic_partitions=wanted,
+        timeout=30_000,
+    )
+    assert answer["error_code"] == "none"
+    return {
+        (each["topic"], result["partition_id"]): result["error_code"]
+        for each in answer["replica_election_results"]
+        for result in each["partition_result"]
+    }
+
+
+def test_elections(brokers: Brokers) -> None:
+    create(brokers, "t", (2, 1), (2, 1), (2, 3), (1, 3))
+    assert reassign(brokers[1], "t", {2: (2,)}) == {2: "none"}
+    await_replicas(brokers, "t", {0: (2, 1), 1: (2, 1), 2: (2,), 3: (1, 3)})
+    brokers[2].kill()
+    wait_until(lambda: described(brokers[1], "t")[2][0] == -1, "broker 2 to be gone", 60)
+    assert {each[0] for each in described(brokers[1], "t").values()} == {1, -1}
+    assert elect(brokers[3], 0, "t", 0, 2, 3, 4) == {
+        ("t", 0): "preferred_leader_not_available",
+        ("t", 2): "preferred_leader_not_available",
+        ("t", 3): "election_not_needed",
+        ("t", 4): "unknown_topic_or_partition",
+    }
+    assert elect(brokers[1], 1, "t", 0, 2) == {
+        ("t", 0): "election_not_needed",
+        ("t", 2): "eligible_leaders_not_available",
+    }
+    brokers[2].start()
+    await_replicas(brokers, "t", {0: (2, 1), 1: (2, 1), 2: (2,), 3: (1, 3)})
+    assert elect(brokers[1], 0, "t", 0) == {("t", 0): "none"}
+    assert elect(brokers[1], 0, None) == {("t", 1): "none"}
+    wait_until(
+        lambda: [each[0] for each in described(brokers[3], "t").values()] == [2, 2, 2, 1],
+        "the preferred leaders",
+    )
+
+
+def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
+    try:
+        kafka_classpath()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    create(brokers, "t", (1, 2), (2, 1))
+    await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
+    write(brokers, "t", 1000)
+    plan = tmp_path / "plan.json"
+    moves = [
+        {"topic": "t", "partition": index, "replicas": [3, 2], "log_dirs": ["any", "any"]}
+        for index in (0, 1)
+    ]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+
+    def tool(name: str, *arguments: str) -> str:
+        server = ("--bootstrap-server", brokers[1].address)
+        return run_tool(f"org.apache.kafka.tools.{name}", *server, *arguments)
+
+    reassignment = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+    said = tool(*reassignment, "--execute", "--throttle", "1000000")
+    assert "Successfully started partition reassignments for t-0,t-1" in said
+    await_replicas(brokers, "t", {0: (3, 2), 1: (3, 2)})
+    said = tool(*reassignment, "--verify")
+    assert "Reassignment of partition t-1 is completed." in said
+    assert "Clearing topic-level throttles on topic t" in said
+    assert "No partition reassignments found." in tool(
+        "reassign.ReassignPartitionsCommand", "--list"
+    )
+    election = ("--election-type", "preferred", "--all-topic-partitions")
+    assert "Successfully completed leader election (PREFERRED) for partitions t-1" in tool(
+        "LeaderElectionCommand", *election
+    )
+    assert described(brokers[1], "t")[1][0] == 3

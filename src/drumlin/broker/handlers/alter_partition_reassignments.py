@@ -2,7 +2,7 @@
 
 Null in place of replicas takes a reassignment back. It is answered when the reassignment is under
 way, each partition by itself; ListPartitionReassignments says when it is over. Any broker can be
-asked.
+asked. A request whose time is up before it begins is answered REQUEST_TIMED_OUT.
 
 Version 1 can refuse to change the number of replicas (KIP-860).
 """
@@ -41,11 +41,16 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     pace, told = Pace(), []
     may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
+    code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
     for topic in request.topics:
         results: list[ReassignablePartitionResponse] = []
         left = iter(topic.partitions)
         while some := list(islice(left, _TOGETHER)):
-            results += await _alter(context, shape, topic, some, may_change_factor)
+            if code is ErrorCode.none:
+                results += await _alter(context, shape, topic, some, may_change_factor)
+            else:
+                refused = KafkaError(code)
+                results += (_result(shape, each.partition_index, refused) for each in some)
             await pace.give_way()
         answer = shape("ReassignableTopicResponse", name=topic.name, partitions=tuple(results))
         told.append(answer)
@@ -54,7 +59,7 @@ async def handle(
         "AlterPartitionReassignmentsResponse",
         throttle_time=ZERO,
         allow_replication_factor_change=may_change_factor,
-        error_code=ErrorCode.none,
+        error_code=code,
         error_message=None,
         responses=tuple(told),
     )

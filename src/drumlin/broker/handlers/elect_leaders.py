@@ -2,7 +2,8 @@
 
 Null in place of topics means all partitions; those that need no election are left out then. An
 unclean election takes a replica that is not in sync where no other one is alive: records that
-producers were told of may be lost. Any broker can be asked.
+producers were told of may be lost. Any broker can be asked. What is wrong with the whole request
+is told of each of its partitions as well.
 
 Version notes: 0 knows the preferred leader only; 1 adds unclean elections, and an error of all.
 """
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from kio.schema.elect_leaders.v2.response import (
         ElectLeadersResponse,
         PartitionResult,
-        ReplicaElectionResult,
     )
 
     from drumlin.metadata.image import PartitionState
@@ -39,15 +39,21 @@ async def handle(
     context: RequestContext, request: ElectLeadersRequest, shape: Shape
 ) -> ElectLeadersResponse:
     election_type: int = getattr(request, "election_type", _PREFERRED)
-    if election_type not in (_PREFERRED, _UNCLEAN):
-        return _respond(shape, (), ErrorCode.invalid_request)
-    is_all = request.topic_partitions is None
+    is_all, is_unclean = request.topic_partitions is None, election_type == _UNCLEAN
+    refusal = None
+    if request.timeout <= ZERO:
+        refusal = KafkaError(ErrorCode.request_timed_out)
+    elif election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"there is no type of election {election_type}"
+        refusal = KafkaError(ErrorCode.invalid_request, message)
     pace, results = Pace(), []
-    for name, indexes in _wanted(context, request, is_unclean=election_type == _UNCLEAN):
+    for name, indexes in _wanted(context, request, is_unclean=is_unclean):
         told: list[PartitionResult] = []
         left = iter(indexes)
         while some := list(islice(left, _TOGETHER)):
-            found = await _elect(context, name, some, is_unclean=election_type == _UNCLEAN)
+            found = [(index, refusal) for index in some]
+            if refusal is None:
+                found = await _elect(context, name, some, is_unclean=is_unclean)
             for index, error in found:
                 if not (is_all and error and error.code is ErrorCode.election_not_needed):
                     told.append(_result(shape, index, error))
@@ -55,7 +61,12 @@ async def handle(
         answer = shape("ReplicaElectionResult", topic=name, partition_result=tuple(told))
         results.append(answer)
         await pace.give_way()
-    return _respond(shape, results, ErrorCode.none)
+    return shape(
+        "ElectLeadersResponse",
+        throttle_time=ZERO,
+        error_code=refusal.code if refusal else ErrorCode.none,
+        replica_election_results=tuple(results),
+    )
 
 
 def _wanted(
@@ -102,15 +113,4 @@ def _result(shape: Shape, index: int, error: KafkaError | None) -> PartitionResu
         partition_id=index,
         error_code=error.code if error else ErrorCode.none,
         error_message=error.message if error else None,
-    )
-
-
-def _respond(
-    shape: Shape, results: Iterable[ReplicaElectionResult], code: ErrorCode
-) -> ElectLeadersResponse:
-    return shape(
-        "ElectLeadersResponse",
-        throttle_time=ZERO,
-        error_code=code,
-        replica_election_results=tuple(results),
     )
