@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,8 +249,8 @@ def test_one_that_waits_is_seen_and_can_be_taken_back(brokers: Brokers) -> None:
     write(brokers, "t", 100)
     with frozen(brokers[3]):
         assert reassign(brokers[2], "t", {0: (3, 2)}) == {0: "none"}
+        waiting = {("t", 0): ((3, 2, 1), (3,), (1,))}
         for each in (brokers[1], brokers[2]):
-            waiting = {("t", 0): ((3, 2, 1), (3,), (1,))}
             wait_until(lambda at=each: under_way(at) == waiting, "the news")
             leader, replicas, isr = described(each, "t")[0]
             assert (leader, replicas, isr) == (1, (3, 2, 1), {1, 2})
@@ -356,3 +358,37 @@ def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
         "LeaderElectionCommand", *election
     )
     assert described(brokers[1], "t")[1][0] == 3
+
+
+def configure(brokers: Brokers, kind: int, name: str, **configs: str) -> None:
+    changes = [
+        {"name": key.replace("_", "."), "value": value, "config_operation": 0}
+        for key, value in configs.items()
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    (answer,) = ask(
+        brokers[1], "incremental_alter_configs", 1, resources=[resource], validate_only=False
+    )["responses"]
+    assert answer["error_code"] == "none", answer
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+def test_a_throttle_holds_back_those_that_catch_up(brokers: Brokers, side: str) -> None:
+    create(brokers, "t", (1, 2), (2, 1))
+    await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
+    producer = Producer({"bootstrap.servers": servers_of(brokers), "acks": "all", "log_level": 0})
+    for _ in range(600):
+        producer.produce("t", os.urandom(10_000), partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    configure(brokers, 4, "", **{f"{side}_replication_throttled_rate": "1000000"})
+    listed = "0:1,0:2" if side == "leader" else "0:3"
+    configure(brokers, 2, "t", **{f"{side}_replication_throttled_replicas": listed})
+    assert set(reassign(brokers[1], "t", {0: (3,), 1: (3,)}).values()) == {"none"}
+    began_s = time.monotonic()
+    wait_until(lambda: described(brokers[1], "t")[1][1] == (3,), "the other to be there", 3)
+    assert under_way(brokers[1]).keys() == {("t", 0)}
+    await_replicas(brokers, "t", {0: (3,), 1: (3,)})
+    assert time.monotonic() - began_s > 4  # 6 MB, of which 1 MB may come at once
+    producer.produce("t", b"last", partition=0)
+    assert producer.flush(30) == 0

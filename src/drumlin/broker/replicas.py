@@ -6,6 +6,7 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
@@ -13,6 +14,7 @@ from drumlin.broker.isr_changes import IsrChanges
 from drumlin.replication.fetcher import Surroundings
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.partition import LeaderContext
+from drumlin.replication.throttle import Throttle
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class Replicas:
         self._peers = peers
         self._image = broker.metadata.image
         self.isr_changes = IsrChanges(broker.metadata)
+        config, now_s = broker.config, broker.clock.monotonic
         self._fetchers = Fetchers(
             Surroundings(
                 connect=self._connect,
@@ -41,11 +44,26 @@ class Replicas:
                 config=broker.config,
                 blocking=broker.threads.administering,
                 on_fenced=_await_news,
+                throttle=Throttle(
+                    broker.node_id,
+                    lambda: config.follower_replication_throttled_rate,
+                    attrgetter("follower_replication_throttled_replicas"),
+                    now_s,
+                ),
             )
         )
         self.followers = Followers(broker.partitions, self._fetchers)
         self.leading = LeaderContext(
-            broker.node_id, self._is_alive, self._lag_max_ms, self.isr_changes.ask_for
+            broker.node_id,
+            self._is_alive,
+            self._lag_max_ms,
+            self.isr_changes.ask_for,
+            Throttle(
+                broker.node_id,
+                lambda: config.leader_replication_throttled_rate,
+                attrgetter("leader_replication_throttled_replicas"),
+                now_s,
+            ),
         )
 
     async def drop_laggards(self) -> None:

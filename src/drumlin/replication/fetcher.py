@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
     from drumlin.peer.connection import BrokerConnection
     from drumlin.replication.followed_partition import FollowedPartition
+    from drumlin.replication.throttle import Throttle
     from drumlin.storage.truncation import Truncation
     from drumlin.turns import Work
     from drumlin.wire.fetch_response import FetchResponse, PartitionFetch
@@ -46,6 +47,8 @@ _OF_SESSIONS: Final = frozenset(
 )
 #: Something else is being done with the files of a log: until it is tried again.
 _BUSY_S: Final = 0.005
+#: The rate of a throttle may have been changed after so long.
+_HELD_BACK_S: Final = 1.0
 #: Usual for a moment whenever a leader changes: not worth a warning.
 _USUAL: Final = frozenset(
     {
@@ -71,17 +74,20 @@ class Surroundings(NamedTuple):
     blocking: Callable[..., Awaitable[Any]]
     #: The leader knows a later leader epoch of this partition than we do.
     on_fenced: Callable[[FollowedPartition], object]
+    #: For partitions that lack records.
+    throttle: Throttle | None = None
 
 
 class _Followed:
-    """A partition, and whether it pauses after an error."""
+    """A partition, and whether it pauses: after an error, or as it has had enough for now."""
 
-    __slots__ = ("due_at", "failures", "partition")
+    __slots__ = ("due_at", "failures", "lacks_records", "partition")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
         self.failures = 0
         self.due_at: float | None = None  # to be fetched again
+        self.lacks_records = True  # as far as is known: it is not in sync
 
 
 class LeaderFetcher:
@@ -262,7 +268,14 @@ class LeaderFetcher:
             self._pause(key, followed, error)
         else:
             followed.failures = 0
+            self._note(followed, answer)
             self._go_on(key, followed, truncation)
+
+    def _note(self, followed: _Followed, answer: PartitionFetch) -> None:
+        log = followed.partition.log
+        followed.lacks_records = log.log_end_offset < answer.high_watermark
+        if self._around.throttle is not None:
+            self._around.throttle.used(log, len(answer.records))
 
     def _go_on(self, key: Key, followed: _Followed, truncation: Truncation | None) -> None:
         if truncation is not None:
@@ -277,7 +290,19 @@ class LeaderFetcher:
             and followed.due_at is None
             and not followed.partition.is_busy
         ):
+            self._want(key, followed)
+
+    def _want(self, key: Key, followed: _Followed) -> None:
+        """Fetch it, or let it pause while partitions that catch up have had enough for now."""
+        around, wait_s = self._around, 0.0
+        if around.throttle is not None and followed.lacks_records:
+            wait_s = around.throttle.wait_s(followed.partition.log)
+        if wait_s <= 0:
             self._session.want(key, followed.partition.position)
+            return
+        followed.due_at = around.clock.monotonic() + min(wait_s, _HELD_BACK_S)
+        self._paused[key] = followed
+        self._session.drop(key)
 
     async def _reset(
         self, connection: BrokerConnection, out_of_range: list[tuple[Key, _Followed, Position]]
@@ -373,7 +398,7 @@ class LeaderFetcher:
         followed.due_at = None
         if followed.partition.is_busy:
             return  # it will be resumed
-        self._session.want(key, followed.partition.position)
+        self._want(key, followed)
 
 
 async def _in_turns(work: Work[T], pace: Pace) -> T:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionState
     from drumlin.metadata.store import IsrWish
     from drumlin.records.validation import AppendRules, PreparedBatch
+    from drumlin.replication.throttle import Throttle
     from drumlin.storage.append_result import AppendResult
     from drumlin.storage.file_slice import ReadResult
     from drumlin.storage.partition_log import PartitionLog
@@ -43,12 +44,14 @@ class LeaderContext(NamedTuple):
     is_alive: see `isr.py`.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
+    throttle: for followers that lack records.
     """
 
     node_id: int
     is_alive: IsAlive
     lag_max_ms: Callable[[], float]
     ask_for: Callable[[Partition, IsrWish], None]
+    throttle: Throttle | None = None
 
 
 class Partition(Replica):
@@ -141,9 +144,14 @@ class Partition(Replica):
             self._confirmations.reached(log.high_watermark)
         else:
             log.expect_replicas()
-            _, is_alive, lag_max_ms, _ = context = self._context
+            context = self._context
             self.isr = InSyncReplicas(
-                context.node_id, state, log.log_end_offset, self._now_ms(), lag_max_ms, is_alive
+                context.node_id,
+                state,
+                log.log_end_offset,
+                self._now_ms(),
+                context.lag_max_ms,
+                context.is_alive,
             )
             self._move_high_watermark(self.isr)
         self.waiting.disturb()
@@ -201,6 +209,21 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
+
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync is to get nothing now."""
+        throttle, isr = self._context.throttle, self.isr
+        return (
+            throttle is not None
+            and isr is not None
+            and replica_id not in isr.state.isr
+            and throttle.wait_s(self.log) > 0
+        )
+
+    def sent_to_follower(self, size: int) -> None:
+        """So many bytes of records are on their way to a follower."""
+        if self._context.throttle is not None:
+            self._context.throttle.used(self.log, size)
 
     def drop_laggards(self) -> None:
         """Ask for an ISR without those who have not had all for too long. Called now and then."""
