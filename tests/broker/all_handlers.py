@@ -59,6 +59,7 @@ from drumlin.broker.handlers import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     write_share_group_state,
     write_txn_markers,
 )
@@ -114,6 +115,7 @@ HANDLERS: Final[list[Handle]] = [
     share_group_heartbeat.handle,
     sync_group.handle,
     txn_offset_commit.handle,
+    unregister_broker.handle,
     write_share_group_state.handle,
     write_txn_markers.handle,
 ]

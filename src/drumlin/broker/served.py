@@ -45,6 +45,7 @@ SERVED: Final[dict[str, tuple[int, int]]] = {
     "offset_delete": (0, 0),
     "describe_cluster": (0, 2),
     "describe_producers": (0, 0),
+    "unregister_broker": (0, 0),
     "describe_transactions": (0, 0),
     "list_transactions": (0, 2),
     "consumer_group_heartbeat": (0, 1),

@@ -270,6 +270,12 @@ class SqliteMetadata:
             outcomes[PartitionId(topic_id, index)] = KafkaError(code)
         return outcomes
 
+    async def unregister_broker(self, node_id: int) -> None:
+        if node_id == self._node_id:
+            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
+        message = f"broker {node_id} is not registered"
+        raise KafkaError(ErrorCode.broker_id_not_registered, message)
+
     async def hand_over(self) -> None:
         """There is nobody who could take over."""
 

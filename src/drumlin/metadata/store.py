@@ -240,6 +240,14 @@ class MetadataStore(Protocol):
             ELIGIBLE_LEADERS_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
         """
 
+    def unregister_broker(self, node_id: int) -> Awaitable[None]:
+        """Forget a broker that is gone for good.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive;
+                KAFKA_STORAGE_ERROR.
+        """
+
     def hand_over(self) -> Awaitable[None]:
         """Leave all ISRs and give the leaderships away, where another broker can take over.
 

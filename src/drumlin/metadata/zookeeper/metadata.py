@@ -60,6 +60,7 @@ from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
+from drumlin.metadata.zookeeper.unregistering import unregister
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -161,6 +162,13 @@ class ZooKeeperMetadata:
         self, partitions: Collection[PartitionId] | None
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         return await self._follower.leaders.elect_preferred(partitions)
+
+    @uncancelled
+    async def unregister_broker(self, node_id: int) -> None:
+        try:
+            await self._commits.run(unregister, node_id, self._registration.held())
+        except (Conflict, UnreadableNode, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
 
     @uncancelled
     async def hand_over(self) -> None:
@@ -274,25 +282,26 @@ class ZooKeeperMetadata:
     ) -> tuple[PartitionState, ...]:
         fence, path = self._registration.held(), layout.topic_path(topic.name)
         epoch = self._parts.controllership.epoch
-        node = await self._read(path)
-        if node is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        try:
-            stored = layout.decode_topic(path, node.data)
-        except UnreadableNode as error:
-            raise told(error) from error
-        if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
+        for _ in range(ATTEMPTS):
+            node = await self._read(path)
+            if node is None:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+            try:
+                stored = layout.decode_topic(path, node.data)
+            except UnreadableNode as error:
+                raise told(error) from error
+            if (stored.topic_id, len(stored.replicas)) != (topic.topic_id, len(topic.partitions)):
+                break
             made = operations.add_partitions(topic, stored, added, node.version, epoch)
             try:
                 is_whole = await self._commits.commit_first(made, fence)
             except Conflict:
-                pass
-            else:
-                if not is_whole:
-                    topic = unwritten(replace(topic, partitions=added))
-                    await self._own.complete(topic)
-                    return topic.partitions
-                return added
+                continue  # partitions may have been reassigned, which stands in the same node
+            if not is_whole:
+                rest = unwritten(replace(topic, partitions=added))
+                await self._own.complete(rest)
+                return rest.partitions
+            return added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)
