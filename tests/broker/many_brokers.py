@@ -22,6 +22,7 @@ from drumlin.broker import broker as broker_module
 from drumlin.broker.broker import Broker
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
+from drumlin.coordination.state_partitions import partition_for
 from drumlin.metadata.changes import (
     BrokersChanged,
     Change,
@@ -196,3 +197,18 @@ def addresses(brokers: Sequence[Broker]) -> str:
         for endpoint in broker.metadata.image.brokers[broker.node_id].endpoints
     ]
     return ",".join(f"{each.host}:{each.port}" for each in endpoints)
+
+
+def port(broker: Broker) -> int:
+    (endpoint,) = broker.metadata.image.brokers[broker.node_id].endpoints
+    return endpoint.port
+
+
+def key_of(broker: Broker, topic_name: str, node_id: int, name: str) -> str:
+    """A key that this broker coordinates."""
+    partitions = broker.metadata.image.topics[topic_name].partitions
+    return next(
+        key
+        for key in (f"{name}-{each}" for each in range(1000))
+        if partitions[partition_for(key, len(partitions))].leader == node_id
+    )

@@ -13,6 +13,7 @@ import pytest
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
 from drumlin.broker.broker import Broker
+from drumlin.broker.markers import write_markers
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.wire.errors import ErrorCode
@@ -213,4 +214,20 @@ def test_a_transaction_ends_where_its_partitions_have_moved(tmp_path: Path) -> N
             lambda *_: CloseConnection(),
             telling(),
         )
+        asyncio.run(main())
+
+
+def test_a_leader_answers_before_the_coordinator_gives_it_up(tmp_path: Path) -> None:
+    """Although a follower does not fetch the marker; it is asked again."""
+
+    async def main() -> None:
+        async with running(tmp_path, request_timeout_ms="500") as broker:
+            join(broker, other)
+            await broker.metadata.create_topic("here", [[1, NODE_ID], [1]], {})
+            codes = await write_markers(broker, marker(HERE, ("here", 1)))
+            assert codes == {HERE: ErrorCode.request_timed_out, ("here", 1): ErrorCode.none}
+            partition = broker.partitions.get(*HERE)
+            assert (partition.log_end_offset, partition.high_watermark) == (1, 0)
+
+    with ScriptedBroker() as other:
         asyncio.run(main())

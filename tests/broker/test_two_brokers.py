@@ -10,29 +10,13 @@ from typing import Any
 import pytest
 
 from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
-from broker.many_brokers import addresses, cluster
+from broker.many_brokers import addresses, cluster, key_of, port
 from drumlin.broker.broker import Broker
-from drumlin.coordination.state_partitions import partition_for
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import eventually
-
-
-def port(broker: Broker) -> int:
-    (endpoint,) = broker.metadata.image.brokers[broker.node_id].endpoints
-    return endpoint.port
-
-
-def key_of(broker: Broker, topic_name: str, node_id: int, name: str) -> str:
-    """A key that this broker coordinates."""
-    partitions = broker.metadata.image.topics[topic_name].partitions
-    return next(
-        key
-        for key in (f"{name}-{each}" for each in range(1000))
-        if partitions[partition_for(key, len(partitions))].leader == node_id
-    )
 
 
 def on_two(

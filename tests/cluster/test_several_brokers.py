@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
+from broker.raw_transactions import RawProducer
 from cluster.conftest import MakeBroker
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
@@ -85,3 +86,61 @@ def test_a_share_group(brokers: list[DrumlinServer]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(20)
     deliver(bootstrap, group, 5)
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_transaction_ends_once_its_leaders_are_back(
+    brokers: list[DrumlinServer], version: int, is_killed: bool
+) -> None:
+    """The coordinator goes on asking for the markers; readers wait until they are there."""
+    first, second = brokers
+    name = key_of(first, _TRANSACTION, 1, "id")
+    with first.connect() as to_first, second.connect() as to_second:
+        producer = RawProducer(to_first, name, version)
+        producer.init()
+        if not producer.is_v2:
+            producer.add("t", 0, 1)
+        for index, client in enumerate((to_first, to_second)):
+            producer.client = client
+            answer = producer.send("t", 0, partition=index)
+            assert answer["error_code"] == "none", answer
+        producer.client = to_first
+        if is_killed:
+            second.kill()
+        else:
+            second.stop()
+        producer.end(commit=True)
+        assert state_of(first, name) == "PrepareCommit"
+        second.start()
+        wait_until(lambda: state_of(first, name) == "CompleteCommit", "the end", 60)
+    assert len(read(second.address, 2)) == 2
+
+
+def test_producers_try_again_until_their_coordinator_is_back(brokers: list[DrumlinServer]) -> None:
+    """A leader cannot ask the coordinator whether a partition is part of the transaction."""
+    first, second = brokers
+    name = key_of(first, _TRANSACTION, 2, "id")
+    with first.connect() as to_first:
+        with second.connect() as to_second:
+            producer = RawProducer(to_second, name)
+            producer.init()
+            producer.add("t", 0)
+        second.kill()
+        producer.client = to_first
+        answer = producer.send("t", 0)
+        assert answer["error_code"] == "not_enough_replicas", answer
+        second.start()
+        wait_until(lambda: producer.send("t", 0)["error_code"] == "none", "the batch", 60)
+        with second.connect() as to_second:
+            producer.client = to_second
+            producer.end()
+    assert len(read(first.address, 1)) == 1
+
+
+def state_of(server: DrumlinServer, transactional_id: str) -> str:
+    """Of a transaction that the broker coordinates."""
+    with server.connect() as client:
+        asked = client.ask("describe_transactions", 0, transactional_ids=[transactional_id])
+    (told,) = render(asked)["transaction_states"]
+    return str(told["transaction_state"])

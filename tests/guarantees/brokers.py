@@ -17,7 +17,7 @@ from rig.waiting import wait_until
 
 Broker = DrumlinServer | ApacheKafka
 
-_SETTINGS = {
+SETTINGS = {
     # Segments of a second or two and an eager cleaner: what is kept of transactions, offsets and
     # groups is compacted while they are at work.
     "log.roll.ms": "2000",
@@ -40,8 +40,8 @@ def make_broker(kind: str, directory: Path) -> Broker:
     """A broker that is not started yet; `kind` is `drumlin` or `kafka`."""
     directory.mkdir(parents=True, exist_ok=True)
     if kind == "kafka":
-        return ApacheKafka(directory, _SETTINGS)
-    return DrumlinServer(directory, _SETTINGS)
+        return ApacheKafka(directory, SETTINGS)
+    return DrumlinServer(directory, SETTINGS)
 
 
 def address(broker: Broker) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -12,17 +13,22 @@ import pytest
 from drumlin.metadata.changes import Change
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
-from metadata.stores import Stores, stores_at
+from metadata.several_brokers import Brokers, RunBrokers
+from metadata.several_brokers import Scenario as BrokersScenario
+from metadata.stores import Stores, shared_stores, stores_at
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
 
 
-@pytest.fixture(params=["sqlite", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
+@pytest.fixture(params=["sqlite", "shared", pytest.param("zookeeper", marks=pytest.mark.zookeeper)])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
     """Each kind of store, one after the other."""
     if request.param == "zookeeper":
         made: Stores = request.getfixturevalue("in_zookeeper")
         return made
+
+    if request.param == "shared":
+        return shared_stores(tmp_path)
 
     async def open_embedded() -> MetadataStore:
         return SqliteMetadata.open(tmp_path)
@@ -64,5 +70,22 @@ def run(in_zookeeper: Stores) -> Callable[..., None]:
             await scenario(store, changes)
 
         in_zookeeper.run(with_changes)
+
+    return run
+
+
+@pytest.fixture
+def run_brokers(chroot: str) -> RunBrokers:
+    """Runs a scenario on brokers in the chroot, and ends those that are left."""
+
+    def run(scenario: BrokersScenario) -> None:
+        async def with_brokers() -> None:
+            brokers = Brokers(chroot)
+            try:
+                await scenario(brokers)
+            finally:
+                await brokers.close()
+
+        asyncio.run(with_brokers())
 
     return run

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import socket
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import BrokerState
+from drumlin.metadata.mutations import ImmediateListeners
+from drumlin.metadata.shared.authority import Authority
+from drumlin.metadata.shared.channel import Channel
+from drumlin.metadata.shared.metadata import SharedMetadata
+from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 
@@ -31,14 +38,60 @@ class Stores:
             store = await self.open()
             try:
                 if is_registered:
-                    await store.register_broker(
-                        BrokerState(self._node_id, None, ()), was_clean=True
-                    )
+                    await store.register_broker(BrokerState(self._node_id, None, ()))
                 await scenario(store)
             finally:
                 await store.close()
 
         asyncio.run(run())
+
+
+def shared_stores(directory: Path, node_ids: Sequence[int] = (1,)) -> Stores:
+    """Stores of a broker that shares one with others, of which none has a process here."""
+
+    async def open_shared() -> MetadataStore:
+        owner = SharedOwner(directory, node_ids)
+        return await owner.open(node_ids[0], is_last=True)
+
+    return Stores(open_shared, node_ids[0])
+
+
+class SharedOwner:
+    """The owner of a store that is shared, and the brokers that share it, all in this process."""
+
+    def __init__(
+        self, directory: Path, node_ids: Sequence[int], unclean_topics: Collection[str] = ()
+    ) -> None:
+        store = SqliteMetadata.open(directory, None, ImmediateListeners())
+        self.dropped: list[int] = []
+        self.authority = Authority(
+            store,
+            {node_id: [f"/log/{node_id}"] for node_id in node_ids},
+            lambda topic: topic in unclean_topics,
+            self.dropped.append,
+        )
+
+    async def open(self, node_id: int, *, is_last: bool = False) -> SharedMetadata:
+        """The store of one broker; with the last one that is closed, the owner ends."""
+        ours, theirs = socket.socketpair()
+        channel = await Channel.open(ours)
+        self.authority.connect(node_id, channel)
+        has_ended = asyncio.Event()
+        channel.start(has_ended.set)
+        store = await SharedMetadata.open(await Channel.open(theirs), node_id, lambda: None)
+        close = store.close
+
+        async def close_all() -> None:
+            if is_last:
+                self.authority.stop()
+            await close()
+            await has_ended.wait()
+            await self.authority.disconnect(node_id)
+            if is_last:
+                await self.authority.store.close()
+
+        store.close = close_all  # type: ignore[method-assign]
+        return store
 
 
 def stores_at(

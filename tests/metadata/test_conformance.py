@@ -17,7 +17,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
-from drumlin.metadata.store import MetadataStore
+from drumlin.metadata.store import IsrWish, MetadataStore
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.stores import Stores
 
@@ -240,9 +240,101 @@ def test_leader_epochs_of_some_partitions_advance(stores: Stores) -> None:
 
 def test_the_broker_of_this_process_leads(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
-        await store.register_broker(BrokerState(1, "rack", ()), was_clean=True)
+        await store.register_broker(BrokerState(1, "rack", ()))
         assert store.image.controller_id == 1
         assert list(store.image.brokers) == [1]
+
+    stores.run(scenario)
+
+
+def test_only_partitions_that_are_led_here_begin_a_new_epoch(stores: Stores) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        topic = await store.create_topic("t", [ONE_REPLICA] * 2, {})
+        await store.advance_leader_epochs_of([PartitionId(topic.topic_id, 1)])
+        states = store.image.topics["t"].partitions
+        assert [each.leader_epoch for each in states] == [0, 1]
+        assert [each.partition_epoch for each in states] == [0, 1]
+
+    stores.run(scenario)
+
+
+def test_isrs_that_cannot_be(stores: Stores) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        changes: list[Change] = []
+        store.on_change(changes.append)
+        epoch = store.image.brokers[1].epoch
+        topic = await store.create_topic("t", [[1, 2]], {})
+        partition = PartitionId(topic.topic_id, 0)
+        nowhere = [PartitionId(topic.topic_id, 1), PartitionId(uuid.uuid4(), 0)]
+        same = IsrWish(0, 0, ((1, epoch),))
+        unchanged = await store.alter_isrs(dict.fromkeys([partition, *nowhere], same))
+        assert unchanged.pop(partition) == topic.partitions[0]
+        assert set(unchanged) == set(nowhere)
+        for each in unchanged.values():
+            assert isinstance(each, KafkaError)
+            assert each.code is ErrorCode.unknown_topic_id
+        for wish, code in {
+            IsrWish(1, 0, ((1, epoch),)): ErrorCode.fenced_leader_epoch,
+            IsrWish(0, 1, ((1, epoch),)): ErrorCode.invalid_update_version,
+            IsrWish(0, 0, ((1, epoch), (2, 0))): ErrorCode.ineligible_replica,
+            IsrWish(0, 0, ((2, 0),)): ErrorCode.invalid_request,
+        }.items():
+            (refused,) = (await store.alter_isrs({partition: wish})).values()
+            assert isinstance(refused, KafkaError)
+            assert refused.code is code
+        assert store.image.topics["t"] == topic
+        assert [type(each) for each in changes] == [TopicCreated]
+
+    stores.run(scenario)
+
+
+def test_who_is_alone_hands_nothing_over(stores: Stores) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        topic = await store.create_topic("t", [[1], [1, 2]], {})
+        await store.hand_over()
+        assert store.image.topics["t"] == topic
+
+    stores.run(scenario)
+
+
+def test_preferred_leaders_are_there_already_or_not_at_all(stores: Stores) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        topic = await store.create_topic("t", [[1], [2, 1]], {})
+        assert await store.elect_preferred(None) == {}
+        asked = [PartitionId(topic.topic_id, index) for index in range(3)]
+        outcomes = await store.elect_preferred(asked)
+        codes = [each.code for each in outcomes.values() if isinstance(each, KafkaError)]
+        assert list(outcomes) == asked
+        assert codes == [
+            ErrorCode.election_not_needed,
+            ErrorCode.preferred_leader_not_available,
+            ErrorCode.unknown_topic_id,
+        ]
+
+    stores.run(scenario)
+
+
+def test_changes_are_told_of_in_their_order(stores: Stores) -> None:
+    """Though a listener takes its time."""
+
+    async def scenario(store: MetadataStore) -> None:
+        seen: list[str] = []
+
+        async def slowly(change: Change) -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert isinstance(change, TopicCreated | TopicDeleted)
+            seen.append(f"{type(change).__name__} {change.topic.name}")
+
+        store.on_change(slowly)
+        names = [f"t{number}" for number in range(5)]
+        topics = await asyncio.gather(
+            *(store.create_topic(name, [ONE_REPLICA], {}) for name in names)
+        )
+        await asyncio.gather(*(store.delete_topic(each.topic_id) for each in topics))
+        created, deleted = seen[:5], seen[5:]
+        assert sorted(created) == [f"TopicCreated {name}" for name in names]
+        assert sorted(deleted) == [f"TopicDeleted {name}" for name in names]
 
     stores.run(scenario)
 

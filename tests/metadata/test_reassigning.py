@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,12 +12,10 @@ from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
 from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper import layout
 from drumlin.wire.errors import ErrorCode, KafkaError
+from metadata.several_brokers import Brokers, RunBrokers, id_of, partition, wish
 from metadata.stores import Stores
-from metadata.test_several_brokers import Brokers, Scenario, id_of, partition, run, wish
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
-
-__all__ = ["run"]  # the fixture
 
 
 async def reassign(
@@ -38,7 +36,7 @@ async def grow(store: Any, topic: str, *isr: tuple[int, int], index: int = 0) ->
 
 @pytest.mark.zookeeper
 def test_the_controller_completes_it_and_everybody_knows(
-    run: Callable[[Scenario], None], operator: Operator
+    run_brokers: RunBrokers, operator: Operator
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second, third = await brokers.start_all(1, 2, 3)
@@ -60,11 +58,11 @@ def test_the_controller_completes_it_and_everybody_knows(
         later = await brokers.start(4)
         assert partition(later, "t") == partition(first, "t")
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
-def test_the_next_controller_completes_it(run: Callable[[Scenario], None]) -> None:
+def test_the_next_controller_completes_it(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         _, second, third = await brokers.start_all(1, 2, 3)
         await second.create_topic("t", [[2]], {})
@@ -77,12 +75,12 @@ def test_the_next_controller_completes_it(run: Callable[[Scenario], None]) -> No
         await brokers.all_see("t", 0, replicas=(3,), leader=3, isr=(3,))
         assert partition(third, "t") == partition(second, "t")
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
 def test_partitions_added_meanwhile_and_an_isr_that_was_asked_for_before(
-    run: Callable[[Scenario], None], operator: Operator
+    run_brokers: RunBrokers, operator: Operator
 ) -> None:
     """Neither takes back what stands in the same nodes."""
 
@@ -107,11 +105,11 @@ def test_partitions_added_meanwhile_and_an_isr_that_was_asked_for_before(
         assert isinstance(refused, KafkaError)
         assert refused.code is ErrorCode.invalid_update_version
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
-def test_taking_it_back_and_what_is_refused(run: Callable[[Scenario], None]) -> None:
+def test_taking_it_back_and_what_is_refused(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
         await first.create_topic("t", [[1]], {})
@@ -124,18 +122,18 @@ def test_taking_it_back_and_what_is_refused(run: Callable[[Scenario], None]) -> 
         ]
         nowhere = PartitionId(first.image.topics["t"].topic_id, 7)
         (unknown,) = (await first.reassign({nowhere: (1,)})).values()
-        assert unknown.code is ErrorCode.unknown_topic_or_partition
+        assert unknown.code is ErrorCode.unknown_topic_id
         before = partition(second, "t")
         assert await reassign(second, "t", (1,)) == [before]
         await reassign(second, "t", (2,))
         await reassign(first, "t", None)
         await brokers.all_see("t", 0, replicas=(1,), adding=(), removing=(), leader_epoch=1)
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
-def test_very_many_at_once(run: Callable[[Scenario], None], operator: Operator) -> None:
+def test_very_many_at_once(run_brokers: RunBrokers, operator: Operator) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _ = await brokers.start_all(1, 2)
         count = 1500
@@ -148,11 +146,11 @@ def test_very_many_at_once(run: Callable[[Scenario], None], operator: Operator) 
         node = layout.decode_topic("", operator.get("/brokers/topics/t"))
         assert node.replicas == ((2, 1),) * count
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
-def test_elections(run: Callable[[Scenario], None]) -> None:
+def test_elections(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
         await first.create_topic("t", [[2, 1], [2]], {})
@@ -176,11 +174,11 @@ def test_elections(run: Callable[[Scenario], None]) -> None:
         assert found[ids[0]].leader == 2
         await brokers.all_see("t", 0, leader=2, isr=(1, 2))
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 @pytest.mark.zookeeper
-def test_a_broker_is_forgotten(run: Callable[[Scenario], None], operator: Operator) -> None:
+def test_a_broker_is_forgotten(run_brokers: RunBrokers, operator: Operator) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
         topic = await first.create_topic("t", [[1, 2]], {})
@@ -204,7 +202,7 @@ def test_a_broker_is_forgotten(run: Callable[[Scenario], None], operator: Operat
         second = await brokers.start(2)
         assert second.image.brokers[2].epoch > 1
 
-    run(scenario)
+    run_brokers(scenario)
 
 
 def test_one_broker_alone(stores: Stores) -> None:

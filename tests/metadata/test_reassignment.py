@@ -13,8 +13,8 @@ from drumlin.metadata.image import NO_LEADER, PartitionState
 from drumlin.metadata.leadership import settled
 from drumlin.metadata.reassignment import (
     cancelled,
-    check_factor,
     completed,
+    moved,
     origin_of,
     reassigned,
     target_of,
@@ -117,9 +117,9 @@ def test_a_dead_replica_may_stay() -> None:
 
 def test_the_number_of_replicas() -> None:
     begun = reassigned(led(1, 2), (3, 4), ALIVE)
-    check_factor(begun, (5, 6))
+    assert moved(begun, ALIVE, target=(5, 6), may_change_factor=False).is_reassigned
     with pytest.raises(KafkaError) as caught:
-        check_factor(begun, (5, 6, 1))
+        moved(begun, ALIVE, target=(5, 6, 1), may_change_factor=False)
     assert caught.value.code is ErrorCode.invalid_replication_factor
 
 

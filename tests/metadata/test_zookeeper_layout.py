@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from drumlin.metadata.image import BrokerState, Endpoint, Resource, ResourceType
+from drumlin.metadata.image import BrokerState, Endpoint, PartitionId, Resource, ResourceType
 from drumlin.metadata.store import ProducerIdBlock
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import StateNode, TopicNode, UnreadableNode
+from drumlin.metadata.zookeeper.own_layout import ChangedState
 from drumlin.storage.partition_metadata import decode_uuid
 
 BROKER = (
@@ -164,3 +166,57 @@ def test_no_producer_ids_and_no_change() -> None:
         layout.decode_producer_ids(b'{"version":1,"block_end":"9223372036854775807"}')
     with pytest.raises(UnreadableNode, match="/c cannot"):
         layout.decode_config_change("/c", b'{"version":2}')
+
+
+def test_brokers_are_read() -> None:
+    endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 23774)
+    assert layout.decode_broker("/b", 1, BROKER) == BrokerState(1, "r1", (endpoint,))
+    outside = Endpoint("OUTSIDE", "::1", 9092)
+    broker = BrokerState(2, None, (endpoint, outside))
+    assert layout.decode_broker("/b", 2, layout.encode_broker(broker, 5)) == broker
+    assert layout.decode_controller(CONTROLLER) == 1
+
+
+@pytest.mark.parametrize(
+    "endpoints", ["5", '["PLAINTEXT"]', '["PLAINTEXT://host:port"]', '["A://b:65536"]', "[5]"]
+)
+def test_brokers_that_cannot_be_reached(endpoints: str) -> None:
+    with pytest.raises(UnreadableNode, match="/b cannot be used"):
+        layout.decode_broker("/b", 1, f'{{"version":5,"endpoints":{endpoints}}}'.encode())
+
+
+def test_the_session_of_a_broker() -> None:
+    data = own_layout.encode_broker_epoch(0x1000A)
+    assert data == b'{"version":1,"session":"1000a"}'
+    assert own_layout.decode_broker_epoch("/e", data) == 0x1000A
+    for garbage in (b"", b'{"version":1}', b'{"version":1,"session":"x"}'):
+        with pytest.raises(UnreadableNode, match="/e cannot be used"):
+            own_layout.decode_broker_epoch("/e", garbage)
+
+
+def test_news_of_states() -> None:
+    first, second = decode_uuid("96f_JYIUTomBDxJwric8lw"), UUID(int=7)
+    changed = {
+        PartitionId(first, 0): ChangedState(1, 2, (1, 3), 4),
+        PartitionId(second, 9): ChangedState(-1, 5, (2,), 6),
+        PartitionId(first, 3): ChangedState(1, 0, (1,), 0),
+    }
+    data = own_layout.encode_state_news(changed.items())
+    assert data.startswith(b'{"version":1,"topics":{"96f_JYIUTomBDxJwric8lw":[[0,1,2,4,[1,3]],')
+    assert own_layout.decode_state_news("/n", data) == changed
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        "[]",
+        '{"short":[]}',
+        '{"96f_JYIUTomBDxJwric8lw":5}',
+        '{"96f_JYIUTomBDxJwric8lw":[[0,1,2,4]]}',
+        '{"96f_JYIUTomBDxJwric8lw":[[0,-2,2,4,[1]]]}',
+        '{"96f_JYIUTomBDxJwric8lw":[[0,1,2,4,[1,1]]]}',
+    ],
+)
+def test_news_that_makes_no_sense(topics: str) -> None:
+    with pytest.raises(UnreadableNode, match="/n cannot be used"):
+        own_layout.decode_state_news("/n", f'{{"version":1,"topics":{topics}}}'.encode())

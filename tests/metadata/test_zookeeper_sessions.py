@@ -139,9 +139,7 @@ def test_who_waits_for_a_predecessor_can_be_stopped(
     def begin_and_give_up() -> None:
         async def second() -> None:
             store = await stores_at(chroot, session_timeout_ms=60_000).open()
-            taking = asyncio.ensure_future(
-                store.register_broker(BrokerState(1, None, ()), was_clean=True)
-            )
+            taking = asyncio.ensure_future(store.register_broker(BrokerState(1, None, ())))
             await eventually(lambda: "waiting until that ends" in caplog.text)
             taking.cancel()
             await store.close()

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from drumlin.peer.follower_fetch import Position
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode
+from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import ScriptedBroker
 
@@ -103,38 +105,15 @@ class Leader:
     def _answer(self, shape: Shape, place: Place, wanted: Any) -> Any:
         led = self.led.get(place)
         if led is None:
-            return _refusal(shape, place, ErrorCode.unknown_topic_id)
-        if led.errors:
-            return _refusal(shape, place, led.errors.pop(0))
-        if wanted.current_leader_epoch != led.epoch:
-            is_old = wanted.current_leader_epoch < led.epoch
-            code = ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
-            return _refusal(shape, place, code)
-        log, offset, last_epoch = led.log, wanted.fetch_offset, wanted.last_fetched_epoch
-        diverging: dict[str, Any] = {}
-        if last_epoch >= 0:
-            end = log.end_offset_for_epoch(last_epoch)
-            if end.end_offset < 0:
-                return _refusal(shape, place, ErrorCode.offset_out_of_range)
-            if end.epoch < last_epoch or end.end_offset < offset:
-                diverging["diverging_epoch"] = shape(
-                    "EpochEndOffset", epoch=end.epoch, end_offset=end.end_offset
-                )
-        if not diverging and not log.log_start_offset <= offset <= log.log_end_offset:
-            return _refusal(shape, place, ErrorCode.offset_out_of_range)
+            return _encoded(shape, refusal(place[1], ErrorCode.unknown_topic_id))
         led.fetched.append(wanted)
-        records = b"" if diverging else _read(log, offset, wanted.partition_max_bytes)
-        return shape(
-            "PartitionData",
-            partition_index=place[1],
-            error_code=ErrorCode.none,
-            high_watermark=led.mark,
-            last_stable_offset=led.mark,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            records=led.change(records) if led.change and records else records,
-            **diverging,
+        position = Position(
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
         )
+        return _encoded(shape, answer_of(led, position, wanted.partition_max_bytes))
 
     # -- offsets -----------------------------------------------------------------------
 
@@ -169,22 +148,65 @@ class Leader:
         )
 
 
-def _read(log: PartitionLog, offset: int, max_bytes: int) -> bytes:
-    found = log.read(offset, max_bytes, log.log_end_offset, minimum_one_batch=True)
+def answer_of(led: Led, asked: Position, max_bytes: int = 1 << 20) -> PartitionFetch:
+    """What a leader answers to a follower that stands there."""
+    log, index = led.log, led.log.partition
+    if led.errors:
+        return refusal(index, led.errors.pop(0))
+    if asked.leader_epoch != led.epoch:
+        is_old = asked.leader_epoch < led.epoch
+        code = ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
+        return refusal(index, code)
+    if asked.last_fetched_epoch >= 0:
+        end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if end.end_offset < 0:
+            return refusal(index, ErrorCode.offset_out_of_range)
+        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.offset:
+            return _fetched(led, diverging=EpochEnd(*end))
+    if not log.log_start_offset <= asked.offset <= log.log_end_offset:
+        return refusal(index, ErrorCode.offset_out_of_range)
+    found = log.read(asked.offset, max_bytes, log.log_end_offset, minimum_one_batch=True)
     records = b"".join(part.read() for part in found.slices)
     for part in found.slices:
         part.release()
-    return records
+    return _fetched(led, led.change(records) if led.change and records else records)
 
 
-def _refusal(shape: Shape, place: Place, code: ErrorCode) -> Any:
+def _fetched(
+    led: Led, records: bytes = b"", *, diverging: EpochEnd | None = None
+) -> PartitionFetch:
+    log = led.log
+    return PartitionFetch(
+        log.partition,
+        ErrorCode.none,
+        led.mark,
+        led.mark,
+        log.log_start_offset,
+        [],
+        memoryview(records),
+        diverging=diverging,
+    )
+
+
+def refusal(index: int, code: ErrorCode) -> PartitionFetch:
+    return PartitionFetch(index, code, -1, -1, -1, [], memoryview(b""))
+
+
+def _encoded(shape: Shape, answer: PartitionFetch) -> Any:
+    diverging: dict[str, Any] = {}
+    if answer.diverging is not None:
+        epoch, end_offset = answer.diverging
+        diverging["diverging_epoch"] = shape("EpochEndOffset", epoch=epoch, end_offset=end_offset)
     return shape(
         "PartitionData",
-        partition_index=place[1],
-        error_code=code,
-        high_watermark=-1,
+        partition_index=answer.partition,
+        error_code=answer.error_code,
+        high_watermark=answer.high_watermark,
+        last_stable_offset=answer.last_stable_offset,
+        log_start_offset=answer.log_start_offset,
         aborted_transactions=None,
-        records=b"",
+        records=bytes(answer.records),
+        **diverging,
     )
 
 

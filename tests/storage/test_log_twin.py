@@ -10,11 +10,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drumlin.config.topic import LogConfig
+from drumlin.records.batch import assign_offsets
 from drumlin.records.record import Record, decode_records
 from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.truncation import Truncation
 from rig.depth import so_many
 from storage.doors import ForgetfulFiles
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs, prepared, read_all, read_bytes
+from storage.samples import (
+    IN_MEMORY,
+    NOW_MS,
+    batch_of,
+    create,
+    open_logs,
+    prepared,
+    read_all,
+    read_bytes,
+)
 
 _CONFIG = LogConfig(
     segment_bytes=700,
@@ -29,9 +40,16 @@ _operation = st.one_of(
     st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 100)),
     st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 30)),
     st.tuples(st.just("produce"), st.integers(1, 5), st.integers(0, 30)),
+    st.tuples(st.just("replicate"), st.lists(st.integers(1, 5), min_size=1, max_size=8)),
     st.tuples(st.just("new_epoch"), st.integers(1, 3)),
     st.tuples(st.sampled_from(["roll", "flush", "checkpoint", "retain_size", "retain_time"])),
     st.tuples(st.sampled_from(["truncate", "delete_records", "start_anew"]), _fraction),
+    st.tuples(
+        st.just("truncate_in_steps"),
+        _fraction,
+        st.sampled_from(["roll", "flush", "checkpoint", "retain_size", "new_epoch"]),
+        st.sampled_from(["roll", "flush", "checkpoint", "retain", "new_epoch"]),
+    ),
     st.tuples(st.sampled_from(["stop", "crash", "power"])),
 )
 
@@ -75,7 +93,23 @@ class Twin:
         self.append(count, size, producer_id=7, producer_epoch=0, base_sequence=sequence)
         self.sequences[self.batches[-1][-1].offset] = sequence + count - 1
 
-    def new_epoch(self, step: int) -> None:
+    def replicate(self, counts: list[int]) -> None:
+        """Batches of a leader, some at a time."""
+        content, offset = bytearray(), self.log.log_end_offset
+        for count in counts:
+            self.number += 1
+            value, timestamp = b"%d" % self.number, NOW_MS + 100 * self.number
+            batch = batch_of(count, base_offset=offset, timestamp=timestamp, value=value)
+            assign_offsets(batch, 0, offset, self.epoch)
+            self.epochs.append(self.epoch)
+            self.batches.append(
+                [Record(offset + i, timestamp + i, b"key-%d" % i, value) for i in range(count)]
+            )
+            content += batch
+            offset += count
+        self.log.append_as_follower(memoryview(content), NOW_MS)
+
+    def new_epoch(self, step: int = 1) -> None:
         self.epoch += step
 
     def roll(self) -> None:
@@ -104,6 +138,28 @@ class Twin:
         offset = self._offset_at(fraction)
         self.log.truncate_to(offset)
         self._keep_below(offset)
+
+    def truncate_in_steps(self, fraction: float, before: str, after: str) -> None:
+        """What else is done with a log may come between the steps."""
+        offset = self._offset_at(fraction)
+        if offset == self.log.log_end_offset:
+            return
+        truncation = Truncation(self.log, offset)
+        truncation.prepare()
+        getattr(self, before if before != "flush" else "sync")()
+        while not truncation.cut():
+            truncation.prepare()
+        self._keep_below(offset)
+        getattr(self, after if after != "flush" else "sync")()
+        assert self.log.recovery_point <= self.log.log_end_offset
+        truncation.rebuild()
+        truncation.finish()
+
+    def retain(self) -> None:
+        self.log.delete_old_segments(NOW_MS)
+
+    def sync(self) -> None:
+        self.log.flush()
 
     def delete_records(self, fraction: float) -> None:
         self.log.delete_records_before(self._offset_at(fraction))

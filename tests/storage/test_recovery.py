@@ -458,3 +458,25 @@ def test_snapshots_of_clean_stops_do_not_pile_up(tmp_path: Path) -> None:
     assert found <= {log.log_end_offset, *(each.base_offset for each in log.segments)}
     assert [each.producer_id for each in log.producer_state.freeze().entries()] == [7]
     logs.abandon()
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_replica_believes_the_checkpoint_alone(tmp_path: Path, *, was_clean: bool) -> None:
+    """What was appended since may not be on other brokers: it counts once the leader says so."""
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    append(log, 5)
+    log.expect_replicas()
+    log.high_watermark = 3
+    if was_clean:
+        logs.close()
+    else:
+        logs.write_checkpoints()
+        append(log, 4)
+        logs.abandon()
+    logs, log = loaded(tmp_path)
+    log.expect_replicas()
+    assert log.high_watermark == 3
+    log.truncate_to(0)
+    assert log.high_watermark == 0
+    logs.abandon()

@@ -77,6 +77,14 @@ def test_a_new_epoch_removes_what_contradicts_it() -> None:
     assert known.entries == ((2, 10), (4, 15))
 
 
+def test_more_of_an_epoch_after_one_that_got_no_record() -> None:
+    """A leader that was elected for nothing follows again, and gets more of an older epoch."""
+    known = epochs((2, 10), (3, 15))
+    known.assign(4, 35)
+    known.assign(3, 35)
+    assert known.entries == ((2, 10), (3, 15))
+
+
 def test_cutting_epochs() -> None:
     known = epochs((2, 10), (5, 20), (7, 30))
     known.truncate_from_start(25)

@@ -47,6 +47,7 @@ def expected(version: int, frame: bytes) -> FetchRequest:
 
     return FetchRequest(
         message.replica_state.replica_id if version >= 15 else message.replica_id,
+        message.replica_state.replica_epoch if version >= 15 else -1,
         message.max_wait // timedelta(milliseconds=1),
         message.min_bytes,
         message.max_bytes,
@@ -62,6 +63,7 @@ def expected(version: int, frame: bytes) -> FetchRequest:
                         getattr(part, "current_leader_epoch", -1),
                         part.fetch_offset,
                         getattr(part, "last_fetched_epoch", -1),
+                        getattr(part, "log_start_offset", -1),
                         part.partition_max_bytes,
                     )
                     for part in topic.partitions
@@ -73,6 +75,7 @@ def expected(version: int, frame: bytes) -> FetchRequest:
             (topic_of(topic), tuple(topic.partitions))
             for topic in getattr(message, "forgotten_topics_data", ())
         ],
+        getattr(message, "rack_id", "").encode(),
     )
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from drumlin.broker.adoption import adopt_logs
 from drumlin.broker.chores import start_upkeep
+from drumlin.broker.company import Company
 from drumlin.broker.cycles import Cycles
 from drumlin.broker.endpoints import Endpoints
 from drumlin.broker.failed_verifications import FailedVerifications
@@ -69,7 +70,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_DEFAULT_REQUEST_MEMORY_BYTES: Final = 1 << 30
+_REQUEST_MEMORY_BYTES: Final = 1 << 30
 #: How long a stop waits for peers to take their last answers.
 _STOP_S: Final = 3.0
 #: How long it waits for other brokers to take over.
@@ -177,12 +178,16 @@ class Broker:
 
     @classmethod
     async def start(
-        cls, config: BrokerConfig, clock: Clock, before_serving: Callable[[], None] | None = None
+        cls,
+        config: BrokerConfig,
+        clock: Clock,
+        before_serving: Callable[[], None] | None = None,
+        company: Company | None = None,
     ) -> Broker:
         """Start a broker and return it serving.
 
         `before_serving` is called when everything is ready and no client is accepted yet: for work
-        that would hold clients up.
+        that would hold clients up. Without `company` it is alone, with an operator of its own.
 
         Raises:
             StartFailed: with one line that says why.
@@ -191,13 +196,15 @@ class Broker:
         metrics_sockets: BoundSockets = {}
         try:
             metrics_sockets = bind_metrics(config)
-            metadata = await open_metadata(config, clock)
+            open_store = None if company is None else company.open_metadata
+            metadata = await open_metadata(config, clock, open_store)
+            locks = {} if company is None else company.locks
             try:
-                logs = await asyncio.to_thread(open_logs, config, clock, metadata.image)
+                logs = await asyncio.to_thread(open_logs, config, clock, metadata.image, locks)
                 try:
                     broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
                     try:
-                        await broker._begin(before_serving)
+                        await broker._begin(before_serving, is_alone=company is None)
                     except BaseException:
                         await broker.endpoints.stop()
                         raise
@@ -212,10 +219,11 @@ class Broker:
             raise
         return broker
 
-    async def _begin(self, before_serving: Callable[[], None] | None) -> None:
+    async def _begin(self, before_serving: Callable[[], None] | None, *, is_alone: bool) -> None:
         metadata = self.metadata
         try:
-            await metadata.register_broker(self._state(), was_clean=self.logs.was_clean)
+            lacking = await self.hosting.lacking() if self.logs.was_clean else None
+            await metadata.register_broker(self._state(), lacking=lacking)
             if not self.logs.was_clean:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
@@ -232,7 +240,7 @@ class Broker:
         metadata.on_change(self.topic_pieces.on_change)
         for coordinator in self.coordinators.values():
             coordinator.start()
-        await self._start_endpoints()
+        await self._start_endpoints(is_alone=is_alone)
         if before_serving is not None:
             before_serving()
         self.server.start_accepting()
@@ -240,7 +248,7 @@ class Broker:
         self.cleaning.start()
         record_kernels.load_in_background()
 
-    async def _start_endpoints(self) -> None:
+    async def _start_endpoints(self, *, is_alone: bool) -> None:
         for sock, listener in self._metrics_sockets.items():
             try:
                 await self.endpoints.serve_metrics(sock)
@@ -248,7 +256,8 @@ class Broker:
                 raise cannot_listen(listener, error) from error
             address = f"{listener.host or '*'}:{listener.port}"
             _log.info("metrics are on http://%s/metrics", address)
-        await self.endpoints.serve_operator()
+        if is_alone:
+            await self.endpoints.serve_operator()
 
     def _state(self) -> BrokerState:
         ports = {each.name: each.port for each in self.listeners}
@@ -329,5 +338,5 @@ def _limits(config: BrokerConfig) -> ConnectionLimits:
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
-        request_memory_bytes=memory if memory > 0 else _DEFAULT_REQUEST_MEMORY_BYTES,
+        request_memory_bytes=memory if memory > 0 else _REQUEST_MEMORY_BYTES // config.brokers,
     )

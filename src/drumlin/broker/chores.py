@@ -6,6 +6,7 @@ What changes a log runs on the event loop; what waits for a disk runs in a threa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -60,6 +61,7 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
+    cycles.every(_SECOND_MS, "failed log dirs", lambda: _give_up_failed(broker))
     cycles.every(
         config.producer_id_expiration_check_interval_ms,
         "producer expiry",
@@ -107,6 +109,14 @@ async def _flush(broker: Kept) -> None:
             continue  # deleted meanwhile; or its dir has failed, which was said there
         except Exception:  # noqa: BLE001  one failure must not stop the others
             _log.exception("%s could not be flushed", log.name)
+
+
+async def _give_up_failed(broker: Kept) -> None:
+    """Have other brokers lead what this one cannot append to, or read."""
+    for directory in broker.logs.directories:
+        if not directory.is_online:
+            with contextlib.suppress(KafkaError):  # the metadata says so; it is tried again
+                await broker.hosting.give_up(directory)
 
 
 async def _probe(broker: Kept) -> None:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
-from drumlin.broker.http.server import HttpServer, Routes
+from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.measures import Measure, Metrics
+from drumlin.broker.metrics.replication import measure_replication
 from drumlin.broker.parts import BrokerData
 from drumlin.compaction.errors import CleaningStopped
 from drumlin.compaction.report import describe_result
@@ -30,6 +31,7 @@ from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.log_cleaner import Cleaning
+    from drumlin.broker.replicas import Replicas
     from drumlin.storage.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class Operated(BrokerData, Protocol):
     """What of the broker can be inspected, and what an operator can trigger."""
 
     cleaning: Cleaning
+    replicas: Replicas
 
 
 class Endpoints:
@@ -50,10 +53,15 @@ class Endpoints:
         self._broker = broker
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)
+        self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
         self._turn = asyncio.Lock()
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
             "/compaction": {"GET": self._compaction},
+        }
+        self._acting: Routes = {
+            "/compaction/run": {"POST": self._run},
+            "/compaction/simulate": {"GET": self._simulate},
         }
         self._servers: list[HttpServer] = []
         self._admin_directory: Path | None = None
@@ -69,22 +77,26 @@ class Endpoints:
     async def serve_operator(self) -> None:
         """Serve the operator, through a socket in the first log dir. A broker can do without."""
         directory = Path(self._broker.config.log_dirs[0])
-        acting: Routes = {
-            "/compaction/run": {"POST": self._run},
-            "/compaction/simulate": {"GET": self._simulate},
-        }
         try:
             sock = bind_admin_socket(directory)
         except OSError as error:
             _log.warning("`drumlin compaction` cannot reach this broker: no socket: %s", error)
             return
         self._admin_directory = directory
-        await self._serve({**self._looking, **acting}, sock)
+        await self._serve({**self._looking, **self._acting}, sock)
 
     async def _serve(self, routes: Routes, sock: socket.socket) -> None:
         server = HttpServer(routes)
         await server.start(sock)
         self._servers.append(server)
+
+    async def answer(self, request: Request) -> Response:
+        """What the operator is answered that has asked for all brokers of the machine."""
+        return await answer({**self._looking, **self._acting}, request)
+
+    async def measures(self) -> list[Measure]:
+        """All that is measured, now."""
+        return await self._look(lambda: list(self.metrics.collect()))
 
     async def stop(self) -> None:
         """Close all servers, and remove the socket."""

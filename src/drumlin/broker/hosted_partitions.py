@@ -94,6 +94,33 @@ class HostedPartitions:
                 self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
+    async def lacking(self) -> list[PartitionId]:
+        """The partitions with in-sync replicas elsewhere of which the log here is not what it was.
+
+        Before this broker registers: it is not to lead them.
+        """
+        found, pace = [], Pace()
+        for topic in list(self._image.topics.values()):
+            for state in topic.partitions:
+                if self._config.node_id in state.isr and len(state.isr) > 1:
+                    log = self._logs.get(topic.name, state.index)
+                    if log is None or log.epoch_due_at is not None:
+                        found.append(PartitionId(topic.topic_id, state.index))
+                await pace.give_way()
+        return found
+
+    async def give_up(self, directory: LogDirectory) -> None:
+        """Have others lead what is in a log dir that has failed, where they can."""
+        replicated, pace = [], Pace()
+        for log in self._logs.in_directory(directory):
+            topic = self._image.topics_by_id.get(log.topic_id)
+            state = None if topic is None else topic.partition(log.partition)
+            if state is not None and self._config.node_id in state.isr and len(state.isr) > 1:
+                replicated.append(PartitionId(log.topic_id, log.partition))
+            await pace.give_way()
+        if replicated:
+            await self._metadata.leave_isrs(replicated)
+
     async def take_back(self, directory: LogDirectory) -> bool:
         """Bring an offline log dir back if it works again; `host_all` serves what is new in it.
 

@@ -7,7 +7,7 @@ A marker that comes twice does no harm.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.names import GROUP_METADATA
@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     from drumlin.replication.partition import Partition
 
 
+#: For what part of `request.timeout.ms` replicas are waited for.
+_PATIENCE: Final = 0.8
+
+
 async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions; returns a code for each, NONE on success.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
-    the disk, if a topic has `flush.messages`.
+    the in-sync replicas, and for the disk, if a topic has `flush.messages`; but not so long that
+    another broker that has asked for the markers gives up.
     """
     pace = Pace()
     codes: dict[TopicPartition, ErrorCode] = {}
-    flushing: dict[TopicPartition, asyncio.Future[None]] = {}
+    confirming: dict[TopicPartition, asyncio.Future[None]] = {}
     for key in marker.partitions:
         await pace.give_way()
         if key in codes:
@@ -40,14 +45,31 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
             continue
         codes[key] = ErrorCode.none
         if partition.awaits_confirmation:
-            flushing[key] = broker.flushes.confirm(partition)
-    if flushing:
-        await asyncio.gather(*flushing.values(), return_exceptions=True)
-        for key, flushed in flushing.items():
-            if flushed.exception() is not None:
-                codes[key] = ErrorCode.kafka_storage_error
+            confirming[key] = broker.flushes.confirm(partition)
     broker.wakeups.finish()
+    if confirming:
+        timeout_s = broker.config.request_timeout_ms / 1000 * _PATIENCE
+        await asyncio.wait(confirming.values(), timeout=timeout_s)
+        for key, confirmed in confirming.items():
+            codes[key] = _outcome(confirmed)
+            await pace.give_way()
     return codes
+
+
+def _outcome(confirmed: asyncio.Future[None]) -> ErrorCode:
+    if not confirmed.done():
+        confirmed.add_done_callback(_look_at)
+        return ErrorCode.request_timed_out
+    error = confirmed.exception()
+    if error is None:
+        return ErrorCode.none
+    return error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
+
+
+def _look_at(confirmed: asyncio.Future[None]) -> None:
+    """Nobody waits for it any more: asyncio would warn of an error that nobody looks at."""
+    if not confirmed.cancelled():
+        confirmed.exception()
 
 
 def _append(broker: Coordinators, marker: Marker, key: TopicPartition) -> Partition:

@@ -13,20 +13,28 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.broker.broker import Broker
 from drumlin.broker.garbage import GarbageCollection
 from drumlin.broker.loop_watch import LoopWatch
+from drumlin.broker.machine.locks import Locks
+from drumlin.broker.machine.moving import has_folders, move_partitions
 from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError
 from drumlin.ready_threads import ready_threads
 
+if TYPE_CHECKING:
+    from drumlin.broker.company import Company
+
+T = TypeVar("T")
+
 _log = logging.getLogger("drumlin")
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 #: How long the event loop waits for a thread (a cleaner's, above all) that holds the interpreter.
 #: Python's 5 ms would be seen in clients' latency.
 _SWITCH_INTERVAL_S: Final = 0.0002
@@ -46,29 +54,53 @@ _FLEETING: Final = "/tmp"  # noqa: S108
 
 def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
-    _set_up_logging(log_level)
-    _raise_descriptor_limit()
-    _keep_freed_memory()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    prepare_process(log_level)
     try:
         config = BrokerConfig.load(properties)
-        watch = LoopWatch()
-        with asyncio.Runner(loop_factory=watch.new_loop) as runner:
-            runner.run(_serve(config, watch))
+        if not config.zookeeper_connect and has_folders(config):
+            with Locks({config.node_id: config.log_dirs}):
+                move_partitions(config, 1)
+        run_broker(config, lambda broker: _tell_ready(config, broker))
     except (ConfigError, StartFailed) as error:
         print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 
 
-async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
-    stop = asyncio.Event()
+def prepare_process(log_level: str, name: str = "") -> None:
+    """Set up what a process has once. What it logs begins with its name."""
+    _set_up_logging(log_level, name)
+    _raise_descriptor_limit()
+    _keep_freed_memory()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+
+def run_broker(
+    config: BrokerConfig,
+    when_ready: Callable[[Broker], None],
+    company: Company | None = None,
+    signals: Sequence[signal.Signals] = _SIGNALS,
+) -> None:
+    """Run a broker until a signal comes.
+
+    Raises:
+        StartFailed: with one line that says why.
+    """
+    watch = LoopWatch()
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(_serve(config, watch, when_ready, company, signals))
+
+
+async def _serve(
+    config: BrokerConfig,
+    watch: LoopWatch,
+    when_ready: Callable[[Broker], None],
+    company: Company | None,
+    signals: Sequence[signal.Signals],
+) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ready_threads(_OTHER_THREADS, "other"))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it for us
-        loop.add_signal_handler(signal.SIGHUP, stop.set)
+    stop = stop_on(signals)
     loop.set_exception_handler(_log_exception)
     if config.without_effect:
         _log.warning("without effect here: %s", ", ".join(config.without_effect))
@@ -78,9 +110,20 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
         garbage.begin()
         watch.begin()
 
-    broker = await _start(config, stop, before_serving)
+    starting = Broker.start(config, SystemClock(), before_serving, company)
+    broker = await unless_stopped(starting, stop)
     looking = loop.create_task(garbage.keep_looking(lambda: broker.server.is_serving))
     broker.endpoints.metrics.add(watch.measures)
+    when_ready(broker)
+    await stop.wait()
+    watch.end()
+    looking.cancel()
+    _log.info("stopping")
+    await broker.stop()
+    _log.info("stopped cleanly")
+
+
+def _tell_ready(config: BrokerConfig, broker: Broker) -> None:
     addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
     print(  # noqa: T201
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
@@ -89,12 +132,16 @@ async def _serve(config: BrokerConfig, watch: LoopWatch) -> None:
     )
     for risk in risks(config):
         _log.warning("%s", risk)
-    await stop.wait()
-    watch.end()
-    looking.cancel()
-    _log.info("stopping")
-    await broker.stop()
-    _log.info("stopped cleanly")
+
+
+def stop_on(signals: Iterable[signal.Signals] = _SIGNALS) -> asyncio.Event:
+    """What is set when one of the signals comes."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in signals:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)  # nohup ignores SIGHUP for us
+    return stop
 
 
 def risks(config: BrokerConfig) -> Iterator[str]:
@@ -113,11 +160,9 @@ def risks(config: BrokerConfig) -> Iterator[str]:
         )
 
 
-async def _start(
-    config: BrokerConfig, stop: asyncio.Event, before_serving: Callable[[], None]
-) -> Broker:
-    """Start a broker. If a signal comes before it serves, the process ends here."""
-    starting = asyncio.create_task(Broker.start(config, SystemClock(), before_serving))
+async def unless_stopped(start: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
+    """What comes of a start. If a signal comes first, the process ends here."""
+    starting = asyncio.create_task(start)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
@@ -130,11 +175,12 @@ async def _start(
     return starting.result()
 
 
-def _set_up_logging(level: str) -> None:
+def _set_up_logging(level: str, name: str) -> None:
+    said = f"[{name}] " if name else ""
     logging.basicConfig(
         stream=sys.stderr,
         level=level,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        format=f"%(asctime)s %(levelname)-7s {said}%(name)s: %(message)s",
     )
 
 

@@ -56,6 +56,7 @@ class Replicas:
         self.leading = LeaderContext(
             broker.node_id,
             self._is_alive,
+            self._rack_of,
             self._lag_max_ms,
             self.isr_changes.ask_for,
             Throttle(
@@ -81,6 +82,10 @@ class Replicas:
     def _is_alive(self, node_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(node_id)
         return broker is not None and broker_epoch in (_ANY_EPOCH, broker.epoch)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self._image.brokers.get(node_id)
+        return None if broker is None else broker.rack
 
     def _lag_max_ms(self) -> float:
         return self._broker.config.replica_lag_time_max_ms

@@ -7,7 +7,7 @@ recovered. A failure is one line for the operator.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,22 +121,35 @@ def close_all(bound: BoundSockets) -> None:
         sock.close()
 
 
-async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
+async def open_metadata(
+    config: BrokerConfig,
+    clock: Clock,
+    open_store: Callable[[], Awaitable[MetadataStore]] | None = None,
+) -> MetadataStore:
     """The metadata, with the configuration that was changed at run time taken over.
+
+    `open_store` opens another store than the one that is configured.
 
     Raises:
         StartFailed: they cannot be used.
     """
     try:
-        metadata = await opening.open_metadata(config, clock)
+        if open_store is None:
+            metadata = await opening.open_metadata(config, clock)
+        else:
+            metadata = await open_store()
     except UnusableMetadata as error:
         raise StartFailed(str(error)) from error
     take_over_stored_configs(config, metadata.image)
     return metadata
 
 
-def open_logs(config: BrokerConfig, clock: Clock, image: ClusterImage) -> LogDirectories:
+def open_logs(
+    config: BrokerConfig, clock: Clock, image: ClusterImage, locks: Mapping[str, int]
+) -> LogDirectories:
     """The logs in this broker's log dirs. Blocks, after a crash for long.
+
+    `locks` has descriptors of those that are locked for it already.
 
     Raises:
         StartFailed: they cannot be used.
@@ -154,6 +167,7 @@ def open_logs(config: BrokerConfig, clock: Clock, image: ClusterImage) -> LogDir
             clock=clock,
             recovery_threads=config.num_recovery_threads_per_data_dir,
             is_cordoned=config.is_cordoned,
+            locks=locks,
         ).open()
     except (UnusableLogDirectory, KafkaError) as error:
         raise StartFailed(str(error)) from error

@@ -32,7 +32,7 @@ app: Final = LazyGroup(
         "produce": _at("produce", "produce_command", "Write lines, or rows of a file, to a topic."),
         "consume": _at("consume", "consume_command", "Show records, or write them to a file."),
         "groups": _at("groups", "app", "List, describe and delete groups; move their offsets."),
-        "cluster": _at("cluster_info", "app", "Show brokers, features and log directories."),
+        "cluster": _at("cluster_commands", "app", "Show a cluster's state; run one for practice."),
         "configs": _at("configs", "app", "Show and change configurations."),
         "transactions": _at("transactions", "app", "List, describe and abort transactions."),
         "sinks": _at("sinks", "app", "Show what Spark's exactly-once sinks have open."),

@@ -1,4 +1,4 @@
-"""`drumlin cluster`: the brokers, what they serve, and where they keep logs."""
+"""`drumlin cluster describe` and `log-dirs`: who is there, and where logs are kept."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import Any, Final
 from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
-from drumlin.cli.commands import Group
+from drumlin.cli.commands import command
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
+from drumlin.cli.outcomes import fail
+from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 
-app: Final = Group(help="Show the brokers of a cluster and their log directories.")
 
-
-@app.add(epilog=examples("drumlin cluster describe", "drumlin cluster describe --json"))
 def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -33,7 +32,7 @@ def describe(
             "rack": each.rack,
             "is_controller": each.broker_id == found.controller_id,
         }
-        for each in found.brokers
+        for each in sorted(found.brokers, key=lambda each: each.broker_id)
     ]
     features = [
         {"feature": each.name, "level": each.max_version_level}
@@ -61,17 +60,24 @@ def _api_versions(shape: Shape) -> object:
     )
 
 
-@app.add("log-dirs", epilog=examples("drumlin cluster log-dirs", "drumlin cluster log-dirs --json"))
 def log_dirs(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the log directories of every broker, what is in them, and what room is left."""
+    rows: list[dict[str, Any]] = []
+    refusals = []
     with connect(bootstrap, command_config) as cluster:
-        rows = [row for node_id in cluster.broker_ids for row in _log_dirs(cluster, node_id)]
+        for node_id in cluster.broker_ids:
+            try:
+                rows += _log_dirs(cluster, node_id)
+            except PeerError as error:
+                refusals.append(str(error))
     columns = ("broker", "log_dir", "state", "partitions", "used_bytes", "free_bytes")
-    output.show_rows(rows, columns, as_json=as_json)
+    if rows:
+        output.show_rows(rows, columns, as_json=as_json)
+    fail(refusals)
 
 
 def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:
@@ -93,3 +99,11 @@ def _log_dirs(cluster: Cluster, node_id: int) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+describe_command: Final = command(
+    describe, epilog=examples("drumlin cluster describe", "drumlin cluster describe --json")
+)
+log_dirs_command: Final = command(
+    log_dirs, epilog=examples("drumlin cluster log-dirs", "drumlin cluster log-dirs --json")
+)

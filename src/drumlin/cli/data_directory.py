@@ -14,6 +14,7 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata.database import FILE_NAME, Database
 from drumlin.metadata.image import ClusterImage
+from drumlin.metadata.opening import IN_ZOOKEEPER
 from drumlin.storage.meta_properties import read_meta_properties
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.read_only import look_at_log, open_read_only, partitions_of
@@ -64,6 +65,8 @@ class DataDirectory:
 
 def _read_image(path: Path) -> ClusterImage:
     """The metadata, read from a copy: even a reader of SQLite makes files beside what it reads."""
+    if (path / IN_ZOOKEEPER).exists():
+        raise Failure(f"the metadata of {path} are in ZooKeeper: its broker has to run")
     if not (path / FILE_NAME).exists():
         raise Failure(f"{path} has no {FILE_NAME}: give the first of a broker's log.dirs")
     with tempfile.TemporaryDirectory(prefix="drumlin-") as copy:

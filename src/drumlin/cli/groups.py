@@ -139,7 +139,7 @@ def _describe(cluster: Cluster, group: str) -> dict[str, Any]:
         listed = [row["group"] for row in group_offsets.all_groups(cluster)]
         raise output.Failure(missing("group", group, listed))
     places = sorted(known.keys() | owners.keys())
-    bounds = cluster.run(log_bounds(cluster.connections, places))
+    bounds = cluster.run(log_bounds(cluster.connections, places, led_only=True))
     rows = []
     for place in places:
         position, log = known.get(place), bounds.get(place)

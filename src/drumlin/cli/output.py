@@ -80,13 +80,17 @@ def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Ta
     for column in columns:
         numeric = any(isinstance(row.get(column), int | float) for row in rows)
         table.add_column(
-            column.removesuffix("_bytes").removesuffix("_ms").replace("_", " "),
+            _heading(column),
             justify="right" if numeric else "left",
             overflow="fold",
         )
     for row in rows:
         table.add_row(*(Text(human(column, row.get(column))) for column in columns))
     return table
+
+
+def _heading(column: str) -> str:
+    return column.removeprefix("is_").removesuffix("_bytes").removesuffix("_ms").replace("_", " ")
 
 
 def show_json(value: Any) -> None:

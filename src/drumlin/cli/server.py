@@ -23,6 +23,7 @@ from drumlin.config.sources import (
 
 _EXIT_CONFIGURATION: Final = 1
 _PORT_MAX: Final = 65535
+_BROKERS_MAX: Final = 256
 # Of the command line itself; the environment's other DRUMLIN_ variables are configuration.
 _OUR_VARIABLES: Final = frozenset(
     {
@@ -37,6 +38,7 @@ EXAMPLES: Final = examples(
     "drumlin server --data ./data --listen 127.0.0.1:9092",
     "drumlin server --data /var/lib/drumlin --listen 192.0.2.1:9092",
     "drumlin server config/server.properties --set log.retention.hours=24 num.partitions=6",
+    "drumlin server --data ./data --listen 127.0.0.1:9092 --brokers 0",
     "DRUMLIN_LOG_RETENTION_HOURS=24 drumlin server",
 )
 
@@ -73,9 +75,19 @@ def server(
         list[str] | None,
         Option("--set", metavar="KEY=VALUE…", help="Set configuration keys."),
     ] = None,
+    brokers: Annotated[
+        int,
+        Option(
+            "--brokers",
+            metavar="N",
+            min=0,
+            max=_BROKERS_MAX,
+            help="So many brokers, each a process with the next port; 0: one for each core.",
+        ),
+    ] = 1,
     log_level: Annotated[LogLevel, Option("--log-level", help="What is logged.")] = LogLevel.INFO,
 ) -> int:
-    """Run a broker until SIGTERM or Ctrl-C; it says in one line when it is ready.
+    """Run a broker, or several, until SIGTERM or Ctrl-C; a line says when all is ready.
 
     Configuration keys are Kafka's, with Kafka's defaults and units. The command line goes before
     the environment, the environment before the file. Without any, data go to /tmp/kafka-logs and
@@ -86,6 +98,11 @@ def server(
     except ConfigError as error:
         print(f"drumlin server: {error}", file=sys.stderr)
         return _EXIT_CONFIGURATION
+    count = brokers or len(os.sched_getaffinity(0))
+    if count > 1:
+        from drumlin.broker.machine import supervisor
+
+        return supervisor.run(properties, count, log_level.upper())
     from drumlin.broker.process import run
 
     return run(properties, log_level.upper())

@@ -26,13 +26,13 @@ from drumlin.cli.options import (
     parse_assignments,
     read_properties,
 )
-from drumlin.cli.outcomes import for_each
+from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.cli.places import HELP as PLACE_HELP
 from drumlin.cli.places import parse_place
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
-from drumlin.peer.errors import only
+from drumlin.peer.errors import PeerError, only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -93,8 +93,8 @@ def list_(
             columns += ["offsets", "size_bytes"]
             described = cluster.run(admin.describe_topics(cluster.connections, matching))
             for row, partitions in zip(rows, _partitions(cluster, described.values()), strict=True):
-                row["offsets"] = sum(p["end_offset"] - p["start_offset"] for p in partitions)
-                row["size_bytes"] = sum(p["size_bytes"] for p in partitions)
+                row["offsets"] = sum(_count(p) for p in partitions)
+                row["size_bytes"] = sum(p["size_bytes"] or 0 for p in partitions)
     output.show_rows(rows, columns, as_json=as_json, empty="no topics")
 
 
@@ -141,6 +141,11 @@ def describe(
         )
 
 
+def _count(partition: Mapping[str, Any]) -> int:
+    start, end = partition["start_offset"], partition["end_offset"]
+    return 0 if start is None or end is None else end - start
+
+
 def _chosen(cluster: Cluster, topics: list[str]) -> list[str]:
     existing = cluster.run(admin.list_topics(cluster.connections, internal=True))
     return chosen("topic", topics, existing)
@@ -171,11 +176,14 @@ def _title(topic: TopicDescription, configs: Mapping[str, str | None]) -> str:
 def _partitions(
     cluster: Cluster, described: Iterable[TopicDescription]
 ) -> list[list[dict[str, Any]]]:
-    """What is known of every partition of every topic, in the order given."""
+    """What is known of every partition of every topic, in the order given.
+
+    Offsets and sizes are None where there is no leader to tell them.
+    """
     described = list(described)
-    led = [(t.name, p.index) for t in described for p in t.partitions if p.leader >= 0]
-    starts = _offsets(cluster, led, "earliest")
-    ends = _offsets(cluster, led, "latest")
+    places = [(t.name, p.index) for t in described for p in t.partitions]
+    starts = _offsets(cluster, places, "earliest")
+    ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
     return [
         [
@@ -185,9 +193,9 @@ def _partitions(
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
-                "start_offset": starts.get((t.name, p.index), 0),
-                "end_offset": ends.get((t.name, p.index), 0),
-                "size_bytes": sizes[t.name, p.index, p.leader],
+                "start_offset": starts.get((t.name, p.index)),
+                "end_offset": ends.get((t.name, p.index)),
+                "size_bytes": sizes.get((t.name, p.index, p.leader)),
             }
             for p in t.partitions
         ]
@@ -199,12 +207,12 @@ def _offsets(
     cluster: Cluster, partitions: list[TopicPartition], at: offsets.OffsetSpec
 ) -> dict[TopicPartition, int]:
     wanted = dict.fromkeys(partitions, at)
-    found = cluster.run(offsets.list_offsets(cluster.connections, wanted, "read_uncommitted"))
-    return {partition: place.offset for partition, place in found.items()}
+    asking = offsets.list_offsets(cluster.connections, wanted, "read_uncommitted", led_only=True)
+    return {partition: place.offset for partition, place in cluster.run(asking).items()}
 
 
 def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int], int]:
-    """Bytes on disk by topic, partition and broker; 0 for what no broker tells."""
+    """Bytes on disk by topic, partition and broker, as far as brokers tell."""
 
     def build(shape: Shape) -> object:
         wanted = (
@@ -219,7 +227,11 @@ def _sizes(cluster: Cluster, topics: list[str]) -> Mapping[tuple[str, int, int],
 
     sizes: dict[tuple[str, int, int], int] = defaultdict(int)
     for node_id in cluster.broker_ids:
-        for directory in cluster.ask_broker(node_id, "describe_log_dirs", build).results:
+        try:
+            answer = cluster.ask_broker(node_id, "describe_log_dirs", build)
+        except PeerError:
+            continue  # it was killed a moment ago
+        for directory in answer.results:
             for topic in directory.topics:
                 for part in topic.partitions:
                     sizes[topic.name, part.partition_index, node_id] += part.partition_size
@@ -359,10 +371,18 @@ def offsets_at(
         (name,) = _chosen(cluster, [topic])
         partitions = cluster.connections.view.topics[name].partitions
         wanted = dict.fromkeys(((name, each) for each in partitions), spec)
-        found = cluster.run(offsets.list_offsets(cluster.connections, wanted, "read_uncommitted"))
+        asking = offsets.list_offsets(
+            cluster.connections, wanted, "read_uncommitted", led_only=True
+        )
+        found = cluster.run(asking)
     rows = [
-        {"topic": name, "partition": part, "offset": place.offset, "timestamp": place.timestamp}
-        for (_, part), place in sorted(found.items())
+        {
+            "topic": name,
+            "partition": part,
+            "offset": found[name, part].offset if (name, part) in found else None,
+            "timestamp": found[name, part].timestamp if (name, part) in found else None,
+        }
+        for part in partitions
     ]
     output.show_rows(rows, ("topic", "partition", "offset", "timestamp"), as_json=as_json)
 
@@ -418,7 +438,7 @@ def delete_records(
     if before != "end" and not before.isdigit():
         raise click.BadParameter(f"{before!r} is neither an offset nor 'end'")
     offset = _END if before == "end" else int(before)
-    rows = []
+    rows, refusals = [], []
     columns = ("topic", "partition", "start_offset")
     with connect(bootstrap, command_config) as cluster:
         _check_exists(cluster, topic)
@@ -426,11 +446,16 @@ def delete_records(
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         try:
             for index in partition or [each.index for each in described.partitions]:
-                start = _delete_before(cluster, topic, index, offset)
+                try:
+                    start = _delete_before(cluster, topic, index, offset)
+                except KafkaError as error:
+                    refusals.append(sentence(error))
+                    continue
                 rows.append({"topic": topic, "partition": index, "start_offset": start})
         finally:
             if rows:  # these are gone, whatever became of the others
                 output.show_rows(rows, columns, as_json=as_json)
+    fail(refusals)
 
 
 def _delete_before(cluster: Cluster, topic: str, partition: int, offset: int) -> int:

@@ -22,17 +22,26 @@ class LogBounds(NamedTuple):
 
 
 async def log_bounds(
-    connections: BrokerConnections, places: Iterable[TopicPartition]
+    connections: BrokerConnections, places: Iterable[TopicPartition], *, led_only: bool = False
 ) -> dict[TopicPartition, LogBounds]:
-    """The bounds of these partitions; those that do not exist (any more) are left out."""
+    """The bounds of these partitions; those that do not exist (any more) are left out.
+
+    `led_only`: those without a leader too, in place of waiting for one.
+    """
     existing = await existing_partitions(connections, places)
     starts, ends = await asyncio.gather(
         *(
-            list_offsets(connections, dict.fromkeys(existing, at), "read_uncommitted")
+            list_offsets(
+                connections, dict.fromkeys(existing, at), "read_uncommitted", led_only=led_only
+            )
             for at in ("earliest", "latest")
         )
     )
-    return {each: LogBounds(starts[each].offset, ends[each].offset) for each in existing}
+    return {
+        each: LogBounds(starts[each].offset, ends[each].offset)
+        for each in existing
+        if each in starts and each in ends
+    }
 
 
 async def existing_partitions(

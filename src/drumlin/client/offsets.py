@@ -67,16 +67,26 @@ async def list_offsets(
     connections: BrokerConnections,
     wanted: Mapping[TopicPartition, OffsetSpec],
     isolation: Isolation,
+    *,
+    led_only: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Look up many places at once, with one request to each leader."""
+    """Look up many places at once, with one request to each leader.
+
+    `led_only`: leave out partitions that have no leader, in place of waiting for one.
+    """
     missing = {each: timestamp_of(spec) for each, spec in wanted.items()}
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         await _know(connections, {topic for topic, _ in missing})
-        for topic, partition in missing:
-            by_leader[connections.view.leader_of(topic, partition)].append((topic, partition))
+        for place in list(missing):
+            try:
+                by_leader[connections.view.leader_of(*place)].append(place)
+            except KafkaError as error:
+                if not led_only or error.code is not ErrorCode.leader_not_available:
+                    raise
+                del missing[place]
         answers = await asyncio.gather(
             *(
                 _ask(connections, leader, {each: missing[each] for each in partitions}, isolation)
@@ -95,7 +105,7 @@ async def list_offsets(
             raise InvalidResponse(f"{where}: the answer about offsets leaves it out")
 
     await connections.retrying(attempt, topics={topic for topic, _ in wanted})
-    return {each: found[each] for each in wanted}
+    return {each: found[each] for each in wanted if each in found}
 
 
 async def offsets_of_topic(

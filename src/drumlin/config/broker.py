@@ -29,9 +29,13 @@ from drumlin.config.listeners import (
     metrics_listener,
     parse_protocol_map,
 )
+from drumlin.config.machine import log_dir_of
+from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
 
+#: Lets consumers read from a replica in their rack.
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 #: Where a default is not Kafka's. Internal topics: Kafka's ask for three brokers, the embedded
 #: store has one. Socket buffers: the system sizes them by need, and large fetches go out half as
 #: fast again than with Kafka's 100 KiB.
@@ -126,6 +130,7 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_lag_time_max_ms: int
+    replica_selector_class: str | None
     replica_socket_timeout_ms: int
     request_timeout_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
@@ -155,8 +160,10 @@ class BrokerConfig:
     zookeeper_connection_timeout_ms: int | None
     zookeeper_session_timeout_ms: int
 
-    def __init__(self, static: Mapping[str, str]) -> None:
+    def __init__(self, static: Mapping[str, str], brokers: int = 1) -> None:
+        """`brokers`: of the machine, which share what its limits are for."""
         self.static = _with_both_ids(static)
+        self.brokers = brokers
         self.cluster_wide: dict[str, str] = {}
         self.per_broker: dict[str, str] = {}
         self._values: dict[str, Any] = {}
@@ -164,7 +171,7 @@ class BrokerConfig:
         self._apply(_resolve(self.static))
 
     @classmethod
-    def load(cls, properties: Mapping[str, str]) -> BrokerConfig:
+    def load(cls, properties: Mapping[str, str], brokers: int = 1) -> BrokerConfig:
         """A configuration from the properties given at start.
 
         Raises:
@@ -173,7 +180,7 @@ class BrokerConfig:
         for name, text in properties.items():
             known_broker_key(name, text)
         check_guards(properties)
-        return cls(properties)
+        return cls(properties, brokers)
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for what is no attribute; it lets the type checker pass undeclared keys.
@@ -224,7 +231,7 @@ class BrokerConfig:
 
     def is_cordoned(self, log_dir: str) -> bool:
         """Whether no new partition is placed in the log dir of this absolute path (KIP-1066)."""
-        return not self.cordoned_log_dirs.isdisjoint((log_dir, "*"))
+        return not self.cordoned_log_dirs.isdisjoint((log_dir, log_dir_of(log_dir), "*"))
 
     def _with_changes(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
@@ -241,6 +248,13 @@ class BrokerConfig:
         for name, value in self._values.items():
             self.__dict__[name.replace(".", "_")] = value
         self.__dict__.update(derived)
+        if self.brokers > 1:
+            for name, value in shares(self._values, self.brokers).items():
+                self.__dict__[name.replace(".", "_")] = value
+            self.max_connections_per_ip_overrides = {
+                host: part(limit, self.brokers)
+                for host, limit in self.max_connections_per_ip_overrides.items()
+            }
         self._topic_defaults = {name: topic_default(name, self._values) for name in topic_keys()}
 
 

@@ -137,6 +137,17 @@ class Listeners:
             self._telling = None
 
 
+class ImmediateListeners(Listeners):
+    """Tells in the turn in which the image changes, so that whoever listens must not await."""
+
+    def tell(self, change: Change) -> asyncio.Future[None]:
+        for listener in self._listeners:
+            listener(change)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
 async def _follow(listener: Listener, change: Change) -> None:
     try:
         following = listener(change)

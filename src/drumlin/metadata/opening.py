@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from drumlin.storage.meta_properties import read_meta_properties
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.mutations import Listeners
     from drumlin.metadata.store import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
-        return await asyncio.to_thread(_open_embedded, paths)
+        return await asyncio.to_thread(open_embedded, paths)
     cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
     if find_spec("kazoo") is None:
         raise UnusableMetadata(NO_KAZOO)
@@ -77,7 +79,12 @@ def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
     return _known_cluster_id(paths, is_new=False)
 
 
-def _open_embedded(paths: list[Path]) -> SqliteMetadata:
+def open_embedded(paths: Sequence[Path], listeners: Listeners | None = None) -> SqliteMetadata:
+    """The embedded store in the first of these log dirs; `listeners` as it takes them. Blocks.
+
+    Raises:
+        UnusableMetadata: it cannot be used.
+    """
     first = paths[0]
     for path in paths:
         if (path / IN_ZOOKEEPER).exists():
@@ -88,7 +95,7 @@ def _open_embedded(paths: list[Path]) -> SqliteMetadata:
     try:
         first.mkdir(parents=True, exist_ok=True)
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
-        metadata = SqliteMetadata.open(first, cluster_id)
+        metadata = SqliteMetadata.open(first, cluster_id, listeners)
     except OSError as error:
         raise UnusableMetadata(f"cannot use {first}: {error}") from error
     except UnreadableMetadata as error:
@@ -103,7 +110,7 @@ def _open_embedded(paths: list[Path]) -> SqliteMetadata:
     return metadata
 
 
-def _known_cluster_id(paths: list[Path], *, is_new: bool) -> str | None:
+def _known_cluster_id(paths: Sequence[Path], *, is_new: bool) -> str | None:
     """The cluster that the log dirs belong to; None if none of them says.
 
     One that cannot be read may stay away. But a store that is new must not choose an id, nor

@@ -33,6 +33,26 @@ def origin_of(state: PartitionState) -> Replicas:
     return tuple(each for each in state.replicas if each not in state.adding)
 
 
+def moved(
+    state: PartitionState,
+    alive: Collection[int],
+    *,
+    target: Sequence[int] | None,
+    may_change_factor: bool = True,
+    may_be_unclean: bool = False,
+) -> PartitionState:
+    """What a client asks for: `reassigned`, or `cancelled` where there is no target.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR, the number of replicas must not change (KIP-860).
+    """
+    if target is None:
+        return cancelled(state, alive, may_be_unclean=may_be_unclean)
+    if not may_change_factor:
+        _check_factor(state, target)
+    return reassigned(state, target, alive, may_be_unclean=may_be_unclean)
+
+
 def reassigned(
     state: PartitionState,
     target: Sequence[int],
@@ -83,12 +103,7 @@ def completed(state: PartitionState, alive: Collection[int]) -> PartitionState:
     return _with(state, ReplicaAssignment(target), alive)
 
 
-def check_factor(state: PartitionState, target: Sequence[int]) -> None:
-    """Refuse a target that has another number of replicas (KIP-860).
-
-    Raises:
-        KafkaError: INVALID_REPLICATION_FACTOR.
-    """
+def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
     count = len(origin_of(state))
     if len(target) != count:
         message = f"there are {count} replicas, and were to be {len(target)}"

@@ -49,7 +49,7 @@ from drumlin.metadata.mutations import (
     topic_with_id,
     uncancelled,
 )
-from drumlin.metadata.reassignment import cancelled, check_factor, reassigned
+from drumlin.metadata.reassignment import moved
 from drumlin.metadata.store import (
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
@@ -70,6 +70,7 @@ _log = logging.getLogger(__name__)
 _CLUSTER_ID: Final = "cluster_id"
 _ADOPTED: Final = "logs_adopted"
 _NEXT_PRODUCER_ID: Final = "next_producer_id"
+_BROKER_EPOCH: Final = "broker_epoch"
 
 
 T = TypeVar("T")
@@ -78,7 +79,9 @@ T = TypeVar("T")
 class SqliteMetadata:
     """See `store.MetadataStore` for what its methods promise."""
 
-    def __init__(self, opened: Database, image: ClusterImage) -> None:
+    def __init__(
+        self, opened: Database, image: ClusterImage, listeners: Listeners | None = None
+    ) -> None:
         self.image = image
         self.is_new = opened.value(_ADOPTED) is None
         known = opened.deleted_topics()
@@ -87,27 +90,32 @@ class SqliteMetadata:
         self._database = opened
         self._thread = ready_threads(1, "metadata")
         self._node_id = NO_LEADER
-        self._listeners = Listeners()
+        self._listeners = listeners or Listeners()
         self._locks = Locks()
         self._together: Together[Iterable[Statement]] = Together(self._commit_all)
 
     @classmethod
-    def open(cls, directory: Path, cluster_id: str | None = None) -> SqliteMetadata:
+    def open(
+        cls, directory: Path, cluster_id: str | None = None, listeners: Listeners | None = None
+    ) -> SqliteMetadata:
         """Open the store in `directory`. Blocks: for the start of a broker.
 
-        A new store belongs to the cluster `cluster_id`, or to a new one.
+        A new store belongs to the cluster `cluster_id`, or to a new one. `listeners` take the
+        place of its own.
 
         Raises:
             UnreadableMetadata: the file there cannot be used, or is of another cluster.
         """
         path = directory / database.FILE_NAME
         try:
-            return cls._open(path, cluster_id)
+            return cls._open(path, cluster_id, listeners)
         except sqlite3.Error as error:
             raise database.UnreadableMetadata(f"{path}: {error}") from error
 
     @classmethod
-    def _open(cls, path: Path, cluster_id: str | None) -> SqliteMetadata:
+    def _open(
+        cls, path: Path, cluster_id: str | None, listeners: Listeners | None
+    ) -> SqliteMetadata:
         opened = Database(path)
         stored = opened.value(_CLUSTER_ID)
         if stored is None:
@@ -118,7 +126,7 @@ class SqliteMetadata:
             raise database.UnreadableMetadata(
                 f"{path}: it belongs to cluster {stored}, the data to cluster {cluster_id}"
             )
-        metadata = cls(opened, opened.load(stored))
+        metadata = cls(opened, opened.load(stored), listeners)
         # Coordinators have as long as this process runs to forget what they know of those topics.
         opened.execute_durably([database.forget_deletions()])
         return metadata
@@ -127,13 +135,15 @@ class SqliteMetadata:
     def adoption(self) -> Adoption | None:
         return self if self.is_new else None
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        del was_clean  # no other broker has more records
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        del lacking  # no other broker has more records
         self._node_id = self.image.controller_id = broker.node_id
         self.image.put_broker(replace(broker, epoch=0))
 
     async def advance_leader_epochs(self) -> None:
-        await self._commit([database.advance_leader_epochs(self._node_id)])
+        await self.commit([database.advance_leader_epochs(self._node_id)])
         pace = Pace()
         for topic in list(self.image.topics.values()):  # before any client can change them
             led = {each.index for each in topic.partitions if each.leader == self._node_id}
@@ -142,7 +152,7 @@ class SqliteMetadata:
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
         """It waits for no other change of their topics, so a listener of changes may call it."""
-        await self._commit([database.advance_leader_epoch(*each) for each in partitions])
+        await self.commit([database.advance_leader_epoch(*each) for each in partitions])
         by_topic: dict[UUID, set[int]] = {}
         for topic_id, index in partitions:
             by_topic.setdefault(topic_id, set()).add(index)
@@ -174,16 +184,18 @@ class SqliteMetadata:
                 index: self._altered(None if topic is None else topic.partition(index), wish)
                 for index, wish in wishes.items()
             }
+            if topic is None:
+                return outcomes
             changed = {
                 index: state
                 for index, state in outcomes.items()
-                if isinstance(state, PartitionState)
+                if isinstance(state, PartitionState) and state is not topic.partitions[index]
             }
-            if topic is None or not changed:
+            if not changed:
                 return outcomes
             isrs = [database.put_isr(topic_id, each.index, each.isr) for each in changed.values()]
             try:
-                await self._commit(isrs)
+                await self.commit(isrs)
             except KafkaError as error:
                 return outcomes | dict.fromkeys(changed, error)
             current = self.image.topics_by_id.get(topic_id)
@@ -206,7 +218,8 @@ class SqliteMetadata:
             check_wish(wish, state, self._node_id, alive)
         except KafkaError as error:
             return error
-        return _with_isr(state, tuple(node_id for node_id, _ in wish.isr))
+        isr = tuple(node_id for node_id, _ in wish.isr)
+        return state if isr == state.isr else _with_isr(state, isr)
 
     async def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
@@ -214,14 +227,10 @@ class SqliteMetadata:
         """There is one broker, so all are where they can be."""
 
         def move(state: PartitionState, target: Target | None) -> PartitionState:
-            if target is None:
-                return cancelled(state, self.image.brokers)
-            if not may_change_factor:
-                check_factor(state, target)
-            return reassigned(state, target, self.image.brokers)
+            alive = self.image.brokers
+            return moved(state, alive, target=target, may_change_factor=may_change_factor)
 
-        unknown = ErrorCode.unknown_topic_or_partition
-        return {each: self._asked(each, unknown, move, wish) for each, wish in targets.items()}
+        return {each: self._asked(each, move, wish) for each, wish in targets.items()}
 
     async def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
@@ -231,13 +240,11 @@ class SqliteMetadata:
         def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
             return elected(state, self.image.brokers, is_unclean=is_unclean)
 
-        unknown = ErrorCode.unknown_topic_id
-        return {each: self._asked(each, unknown, elect, is_unclean) for each in partitions}
+        return {each: self._asked(each, elect, is_unclean) for each in partitions}
 
     def _asked(
         self,
         partition: PartitionId,
-        unknown: ErrorCode,
         decide: Callable[[PartitionState, T], PartitionState],
         wish: T,
     ) -> PartitionState | KafkaError:
@@ -245,7 +252,7 @@ class SqliteMetadata:
         topic = self.image.topics_by_id.get(partition.topic_id)
         state = None if topic is None else topic.partition(partition.partition)
         if state is None:
-            return KafkaError(unknown)
+            return KafkaError(ErrorCode.unknown_topic_id)
         try:
             wanted = decide(state, wish)
         except KafkaError as error:
@@ -276,6 +283,9 @@ class SqliteMetadata:
         message = f"broker {node_id} is not registered"
         raise KafkaError(ErrorCode.broker_id_not_registered, message)
 
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        """It is the last member of each."""
+
     async def hand_over(self) -> None:
         """There is nobody who could take over."""
 
@@ -283,7 +293,7 @@ class SqliteMetadata:
         changes = [database.put_value(_ADOPTED, 1)]
         if first_producer_id:
             changes.append(database.put_value(_NEXT_PRODUCER_ID, first_producer_id))
-        await self._commit(changes)
+        await self.commit(changes)
         self.is_new = False
 
     def on_change(self, listener: Listener) -> None:
@@ -305,7 +315,7 @@ class SqliteMetadata:
             topic = TopicState(name, topic_id or uuid.uuid4(), partitions)
             resource = Resource(ResourceType.TOPIC, name)
             settings = [database.put_config(resource, *each) for each in configs.items()]
-            await self._commit(chain(database.put_topic(topic), settings))
+            await self.commit(chain(database.put_topic(topic), settings))
             self.image.put_topic(topic)
             self.image.put_configs(resource, configs)
             await self._listeners.report(TopicCreated(topic, configs))
@@ -316,11 +326,16 @@ class SqliteMetadata:
         topic = topic_with_id(self.image, topic_id)
         async with self._locks.of(Resource(ResourceType.TOPIC, topic.name)):
             topic = topic_with_id(self.image, topic_id)
-            await self._commit(database.delete_topic(topic))
+            await self.commit(database.delete_topic(topic))
             self.image.remove_topic(topic)
             self.deleted_topics[topic_id] = None
             self._deleted.add(topic_id)
             await self._listeners.report(TopicDeleted(topic))
+
+    @property
+    def deleted_ids(self) -> Collection[UUID]:
+        """All ids for which `was_deleted` is true."""
+        return self._deleted
 
     def was_deleted(self, topic_id: UUID) -> bool:
         return topic_id in self._deleted
@@ -329,7 +344,7 @@ class SqliteMetadata:
         return bool(self._deleted)
 
     async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
-        await self._commit([database.put_folders_left(*each) for each in left.items()])
+        await self.commit([database.put_folders_left(*each) for each in left.items()])
         for topic_id, log_dirs in left.items():
             if log_dirs:
                 self.deleted_topics[topic_id] = tuple(log_dirs)
@@ -343,7 +358,7 @@ class SqliteMetadata:
         async with self._locks.of(Resource(ResourceType.TOPIC, name)):
             topic = topic_to_widen(self.image, name, first_index)
             added = await new_partitions(first_index, assignment, self.image.brokers)
-            await self._commit(database.put_partitions(topic.topic_id, added))
+            await self.commit(database.put_partitions(topic.topic_id, added))
             current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
             topic = replace(current, partitions=current.partitions + added)
             self.image.put_topic(topic)
@@ -357,7 +372,7 @@ class SqliteMetadata:
             changes = alteration(current)
             if not changes:
                 return
-            await self._commit([database.put_config(resource, *each) for each in changes.items()])
+            await self.commit([database.put_config(resource, *each) for each in changes.items()])
             merged = {**current, **changes}
             configs = {key: value for key, value in merged.items() if value is not None}
             self.image.put_configs(resource, configs)
@@ -368,8 +383,20 @@ class SqliteMetadata:
         async with self._locks.of(_NEXT_PRODUCER_ID):
             first = await self._in_thread(self._database.value, _NEXT_PRODUCER_ID) or 0
             following = first + PRODUCER_ID_BLOCK_SIZE
-            await self._commit([database.put_value(_NEXT_PRODUCER_ID, following)])
+            await self.commit([database.put_value(_NEXT_PRODUCER_ID, following)])
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
+
+    @uncancelled
+    async def next_broker_epoch(self) -> int:
+        """An epoch that no broker of this store has had, for where there are several.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        async with self._locks.of(_BROKER_EPOCH):
+            epoch = 1 + (await self._in_thread(self._database.value, _BROKER_EPOCH) or 0)
+            await self.commit([database.put_value(_BROKER_EPOCH, epoch)])
+            return int(epoch)
 
     async def close(self) -> None:
         await self._together.settle()
@@ -377,7 +404,7 @@ class SqliteMetadata:
         await self._in_thread(self._database.close)
         self._thread.shutdown()
 
-    async def _commit(self, statements: Iterable[Statement]) -> None:
+    async def commit(self, statements: Iterable[Statement]) -> None:
         """Make one mutation durable, together with others that wait now.
 
         The statements may be many: they are gone through in the thread that executes them.

@@ -83,11 +83,15 @@ class MetadataStore(Protocol):
     def adoption(self) -> Adoption | None:
         """To be made, where the store is new and logs that it does not know may be there."""
 
-    def register_broker(self, broker: BrokerState, *, was_clean: bool) -> Awaitable[None]:
+    def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> Awaitable[None]:
         """Make this process a broker of the cluster, in a new broker epoch.
 
-        One that has not stopped cleanly may lack records that it had: it leaves every ISR first of
-        which it is not the last member (KIP-966). Nothing is changed before that.
+        lacking: partitions of which it may lack records that it had; None: of any, as it has not
+            stopped cleanly. It leaves their ISRs first, where it is not the last member (KIP-966).
+
+        Nothing is changed before that.
 
         Raises:
             UnusableMetadata: it must not be.
@@ -225,7 +229,7 @@ class MetadataStore(Protocol):
         later, when all replicas of the target are in sync (`reassignment.py`).
 
         Returns:
-            The new state of each partition, or why there is none: UNKNOWN_TOPIC_OR_PARTITION,
+            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
             INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS;
             KAFKA_STORAGE_ERROR where it is not known whether it was made.
         """
@@ -248,13 +252,23 @@ class MetadataStore(Protocol):
                 KAFKA_STORAGE_ERROR.
         """
 
-    def hand_over(self) -> Awaitable[None]:
-        """Leave all ISRs and give the leaderships away, where another broker can take over.
+    def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
+        """Leave the ISRs of partitions whose logs have failed, and let others lead them.
 
-        This broker stops next (KIP-966: what it does not lead any more it does not count for).
+        Where this broker is the last member it stays. Changes are reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
+    def hand_over(self) -> Awaitable[None]:
+        """Leave all ISRs and give the leaderships away, where another broker can take over.
+
+        This broker stops next: no leader takes it into an ISR again in this broker epoch, though it
+        may go on to fetch. What it does not lead any more it does not count for (KIP-966).
+
+        Raises:
+            KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
         """
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:

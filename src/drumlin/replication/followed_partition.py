@@ -13,12 +13,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch import HEADER_SIZE, parse_header
 from drumlin.replication.divergence import EpochEnd, reset_for, truncation_offset
-from drumlin.replication.waiting_room import WaitingRoom
+from drumlin.replication.replica import Replica
 from drumlin.storage.truncation import Truncation
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -30,15 +29,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class FollowedPartition:
+class FollowedPartition(Replica):
     """A replica whose leader is another broker."""
 
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
-        self.log = log
-        self.topic, self.index, self.name = log.topic, log.partition, log.name
+        super().__init__(log)
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.waiting = WaitingRoom()
         self._interruptions = 0
         self._truncation: Truncation | None = None
         # Bytes that waiting fetches have not been notified of.
@@ -46,25 +43,6 @@ class FollowedPartition:
 
     def __repr__(self) -> str:
         return f"<{self.log!r} follows {self.leader_id} in epoch {self.leader_epoch}>"
-
-    @property
-    def topic_id(self) -> UUID:
-        return self.log.topic_id
-
-    @property
-    def high_watermark(self) -> int:
-        """First offset that not all in-sync replicas have, as far as this one knows."""
-        return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """First offset of an undecided transaction, or the high watermark."""
-        log = self.log
-        high_watermark = log.high_watermark
-        first_undecided = log.producer_state.first_undecided_offset
-        if first_undecided is None:
-            return high_watermark
-        return max(min(first_undecided, high_watermark), log.log_start_offset)
 
     @property
     def position(self) -> Position:
@@ -220,13 +198,16 @@ class FollowedPartition:
 
         Returns:
             A truncation that has to be carried out before the next fetch.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, it has it after all: to be tried again.
         """
         if asked != self.position or self._truncation is not None:
             return None
         reset = reset_for(self.log.log_end_offset, leaders_start, leaders_end)
-        if reset.offset is None:
-            return None
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
+        if reset.offset is None:
+            raise KafkaError(ErrorCode.offset_out_of_range, has)
         return self._truncation_to(reset.offset, has, is_anew=reset.is_anew)
 
     def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> Truncation:

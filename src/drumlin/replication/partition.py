@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from drumlin.replication.confirmations import Confirmations
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
-from drumlin.replication.waiting_room import WaitingRoom
 from drumlin.storage.control_records import encode_marker
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from drumlin.records.validation import AppendRules, PreparedBatch
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.append_result import AppendResult
-    from drumlin.storage.file_slice import ReadResult
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.producer_state import TransactionMarker
@@ -42,6 +40,7 @@ class LeaderContext(NamedTuple):
 
     node_id: of the broker.
     is_alive: see `isr.py`.
+    rack_of: the rack of a broker that is alive.
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
     throttle: for followers that lack records.
@@ -49,6 +48,7 @@ class LeaderContext(NamedTuple):
 
     node_id: int
     is_alive: IsAlive
+    rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
     ask_for: Callable[[Partition, IsrWish], None]
     throttle: Throttle | None = None
@@ -59,8 +59,6 @@ class Partition(Replica):
 
     def __init__(self, log: PartitionLog, state: PartitionState, context: LeaderContext) -> None:
         super().__init__(log)
-        #: The followers' fetches, which read up to the log's end.
-        self.replicas_waiting = WaitingRoom()
         #: None: no other broker has a replica.
         self.isr: InSyncReplicas | None = None
         self._context = context
@@ -175,27 +173,22 @@ class Partition(Replica):
             self._move_high_watermark(self.isr)
 
     @property
+    def is_under_min_isr(self) -> bool:
+        """Whether it takes nothing with `acks=all` now."""
+        return self.isr_size < self._needed_replicas()
+
+    @property
     def isr_size(self) -> int:
         """How many replicas are in sync."""
         return 1 if self.isr is None else self.isr.size
 
     def check_follower(self, replica_id: int) -> None:
-        """Refuse a broker that has no replica of this partition.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER.
-        """
         if self.isr is None or replica_id not in self.isr.followers:
             raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
-        """A follower has everything before `offset`, which it asks for.
-
-        Raises:
-            KafkaError: NOT_LEADER_OR_FOLLOWER, it is a process that has been replaced.
-        """
         isr, log = self.isr, self.log
         if isr is None:
             return
@@ -224,6 +217,18 @@ class Partition(Replica):
         """So many bytes of records are on their way to a follower."""
         if self._context.throttle is not None:
             self._context.throttle.used(self.log, size)
+
+    def nearest_to(self, rack: str, offset: int) -> int | None:
+        context, isr = self._context, self.isr
+        if isr is None or context.rack_of(context.node_id) == rack:
+            return None
+        there = [
+            (each.log_end_offset, replica_id)
+            for replica_id, each in isr.followers.items()
+            if each.log_start_offset <= offset <= each.log_end_offset
+            and context.rack_of(replica_id) == rack
+        ]
+        return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
         """Ask for an ISR without those who have not had all for too long. Called now and then."""
@@ -414,14 +419,6 @@ class Partition(Replica):
         self.log.delete_records_before(target)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
-
-    def read_as_replica(
-        self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
-    ) -> ReadResult:
-        """Like `read`, up to the log's end: for a follower."""
-        log = self.log
-        end_offset = log.log_end_offset
-        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""

@@ -55,6 +55,10 @@ class PartitionRegistry:
     def find_followed(self, topic: str, index: int) -> FollowedPartition | None:
         return self._followed.get((topic, index))
 
+    @property
+    def followed_count(self) -> int:
+        return len(self._followed)
+
     def has_log_of(self, topic: str, index: int) -> bool:
         """Whether this broker leads or follows the partition."""
         return (topic, index) in self._partitions or (topic, index) in self._followed

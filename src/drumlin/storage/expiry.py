@@ -20,7 +20,7 @@ def delete_old_segments(
 
     Each takes some renames, and there may be thousands: the caller repeats this until none is
     left. None is deleted while a swap is under way: after a crash the swapped-in segments would
-    bring the deleted records back.
+    bring the deleted records back. Nor is one while the log is being truncated.
 
     Args:
         roll: begins a new segment at an offset, if the active one is deleted too.
@@ -32,7 +32,7 @@ def delete_old_segments(
         log.swaps.retention_waits = True
         return []
     try:
-        log.swaps.retention_waits = log.swaps.holds_segments
+        log.swaps.retention_waits = log.swaps.holds_segments or log.is_being_cut
         if log.swaps.retention_waits:
             return []
         visible = log.high_watermark if end_offset is None else end_offset

@@ -44,16 +44,19 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Records from `start_offset` on belong to `epoch`; contradicting entries are dropped."""
-        if self._entries:
-            last = self._entries[-1]
-            if epoch == last.epoch and start_offset >= last.start_offset:
-                return
+        last = self._entries[-1] if self._entries else None
+        if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
+            return
         kept = [
             entry
             for entry in self._entries
-            if entry.epoch < epoch and entry.start_offset < start_offset
+            if entry.epoch <= epoch and entry.start_offset <= start_offset
         ]
-        self._change((*kept, EpochEntry(epoch, start_offset)))
+        while kept and kept[-1].start_offset == start_offset and kept[-1].epoch < epoch:
+            kept.pop()  # it began, and got no record
+        if not kept or kept[-1].epoch < epoch:
+            kept.append(EpochEntry(epoch, start_offset))
+        self._change(tuple(kept))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """The largest epoch not above `epoch`, and the offset where its records end.

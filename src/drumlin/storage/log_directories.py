@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 from uuid import UUID
 
@@ -51,6 +52,7 @@ class LogDirectories:
     """The logs by topic and partition, and the dirs that they are in.
 
     `is_cordoned(path)`: whether a dir is to get no new logs as long as there are others.
+    `locks`: descriptors that lock dirs for us already, by their paths.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class LogDirectories:
         recovery_threads: int = 2,
         open_files: OpenFiles | None = None,
         is_cordoned: Callable[[str], bool] = lambda _: False,
+        locks: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
@@ -77,8 +80,9 @@ class LogDirectories:
         # Left by a topic that was deleted while its dir was offline, and then created again.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
+        absolute = [str(Path(path).absolute()) for path in paths]
         self.directories = [
-            LogDirectory(str(Path(path).absolute()), self._open_files, clock) for path in paths
+            LogDirectory(path, self._open_files, clock, locks.get(path)) for path in absolute
         ]
 
     # -- starting ----------------------------------------------------------------------

@@ -23,8 +23,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
 
-_CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
-_CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PROBE_NAME: Final = ".probe"
 #: Coming back with less room than this would only fail again at the next append.
 _PROBE_BYTES: Final = 1024 * 1024
@@ -37,7 +37,9 @@ class UnusableLogDirectory(Exception):
 class LogDirectory:
     """A folder of partition folders, on one device."""
 
-    def __init__(self, path: str, open_files: OpenFiles, clock: Clock) -> None:
+    def __init__(
+        self, path: str, open_files: OpenFiles, clock: Clock, lock: int | None = None
+    ) -> None:
         self.path = path
         self.open_files = open_files
         self.files = open_files.files
@@ -57,7 +59,7 @@ class LogDirectory:
         #: Whether the last server shut down cleanly; a dir without partitions counts as clean.
         self.was_clean = True
         self.is_claimed = False
-        self._lock = DirectoryLock(path)
+        self._lock = DirectoryLock(path, lock)
         self._said: set[str] = set()
 
     # -- ownership ---------------------------------------------------------------------
@@ -108,7 +110,7 @@ class LogDirectory:
 
     def _take_clean_marker(self) -> bool:
         """Whether the last shutdown was clean. Removes the marker: a crash from now on is not."""
-        path = f"{self.path}/{_CLEAN_SHUTDOWN_NAME}"
+        path = f"{self.path}/{CLEAN_SHUTDOWN_NAME}"
         was_clean = self.files.exists(path)
         if was_clean:
             self.files.remove(path)
@@ -117,7 +119,7 @@ class LogDirectory:
 
     def leave_clean_marker(self) -> None:
         """Mark a clean shutdown: everything is on the device, so the next start skips recovery."""
-        self.files.replace_file(f"{self.path}/{_CLEAN_SHUTDOWN_NAME}", _CLEAN_SHUTDOWN_CONTENT)
+        self.files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", CLEAN_SHUTDOWN_CONTENT)
 
     def note_in_order(self, partition: tuple[str, int]) -> None:
         """Its log is loaded, or new: forget what was noted of an earlier one."""

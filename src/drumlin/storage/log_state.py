@@ -50,6 +50,8 @@ class LogState:
         self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
+        #: Whether it was cut, and the rest of the truncation is still to come.
+        self.is_being_cut = False
         self.durability = Durability(path, log_directory.files)
         #: Whether it has sealed segments that wait to be flushed in the background.
         self.awaits_flush = False
@@ -85,7 +87,8 @@ class LogState:
     def high_watermark_is_at_most(self, end_offset: int) -> None:
         """The log has lost what was from `end_offset` on."""
         if self._high_watermark is not None:
-            self._high_watermark = min(self._high_watermark, end_offset)
+            known = min(self._high_watermark, end_offset)
+            self._high_watermark = max(known, self.log_start_offset)
 
     def load_high_watermark(self, checkpoint: int) -> None:
         """Take note of where it was when that was last written down."""

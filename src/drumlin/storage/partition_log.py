@@ -255,9 +255,9 @@ class PartitionLog(LogState):
     # -- rolling -----------------------------------------------------------------------
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty."""
+        """Begin a new segment, unless the active one is empty or the log is being cut."""
         self.log_directory.check_writable()
-        if self.segments.active.size:
+        if self.segments.active.size and not self.is_being_cut:
             with self._failing_as("roll"):
                 self._roll(self.log_end_offset, now_ms)
 

@@ -92,21 +92,17 @@ class Segment(SegmentFiles):
     ) -> Segment:
         """A new segment with empty files; after an error none of them is left."""
         segment = cls(directory, base_offset, open_files, now_ms)
-        segment.create_files()
-        return segment
-
-    def create_files(self) -> None:
-        """Create the empty files; after an error none of them is left."""
         try:
-            self._files.create(self.log_file.path)
-            self.offset_index.create()
-            self.time_index.create()
+            open_files.files.create(segment.log_file.path)
+            segment.offset_index.create()
+            segment.time_index.create()
         except OSError:
-            self.remove_files()
+            segment.remove_files()
             raise
-        self.was_loaded = False
-        self.transaction_index.know(())
-        self._times = SegmentTimes(NO_TIMESTAMP_YET)
+        segment.was_loaded = False
+        segment.transaction_index.know(())
+        segment._times = SegmentTimes(NO_TIMESTAMP_YET)
+        return segment
 
     @classmethod
     def sealed(
@@ -246,6 +242,7 @@ class Segment(SegmentFiles):
         if self._file_end > self.size:  # first: on a full device the indexes need this room
             with self.log_file as descriptor:
                 self._files.truncate(descriptor, self.size)
+            self._sync_count.note()
             self._file_end = 0
         self.offset_index.write_out()
         self.time_index.write_out()
@@ -361,8 +358,6 @@ class Segment(SegmentFiles):
                 raise self._damaged(f"offset {offset} is not found: {error}") from error
 
     def _find(self, offset: int, position: int, read: ReadAt | None) -> BatchPlace | None:
-        if not self.size:
-            return None  # it may have no file yet
         with self.log_file as descriptor:
             read = read or self._files.read_at
             found = find_batch(read, descriptor, position, self.size, offset)
@@ -449,22 +444,24 @@ class Segment(SegmentFiles):
 
     # -- cutting and removing ----------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset` and all after it."""
-        place = self.find(offset)
-        if place is not None:
-            self.time_index.truncate_to(place.header.base_offset)
-            self.transaction_index.truncate_to(offset)
-            self.truncate_to_position(place.position)
+    def cut(self, first: BatchPlace) -> None:
+        """Remove a batch and all after it. Their bytes stay in the file until `rest`."""
+        self.time_index.truncate_to(first.header.base_offset)
+        self.transaction_index.truncate_to(first.header.base_offset)
+        self._cut_to(first.position)
+        self._file_end = RELATIVE_OFFSET_MAX
 
     def truncate_to_position(self, position: int) -> None:
         """Cut the file and the offset index; the caller sees to the other indexes."""
-        self.offset_index.truncate_to_position(position)
         with self.log_file as descriptor:
             self._files.truncate(descriptor, position)
-        self.size = position
-        self._file_end = 0
         self._sync_count.note()
+        self._cut_to(position)
+        self._file_end = 0
+
+    def _cut_to(self, position: int) -> None:
+        self.offset_index.truncate_to_position(position)
+        self.size = position
         # After the size: threads that still read what was cut put their findings into the old ones.
         self._known_positions = KnownPositions()
         self._times = SegmentTimes()

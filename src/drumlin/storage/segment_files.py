@@ -54,13 +54,19 @@ class SegmentFiles:
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, to be removed later; readers keep what they hold."""
+        paths = self.rename_as_deleted()
+        for file in self.all_files():
+            file.discard()
+        return paths
+
+    def rename_as_deleted(self) -> list[str]:
+        """Like `mark_deleted`, but the segment can still be read, until it is discarded."""
         self.is_deleted = True
         paths = []
         for file in self.all_files():
             if self._files.exists(file.path):
                 file.rename(name_for_deleted(file.path, self._files))
                 paths.append(file.path)
-            file.discard()
         return paths
 
     def remove_files(self) -> None:

@@ -8,7 +8,7 @@
     finish    the log's thread    records may be appended again
 
 Between `prepare` and `cut` the log lives on; what makes the preparation worthless has `cut` refuse.
-Between `cut` and `finish` nothing may be appended.
+Between `cut` and `finish` nothing may be appended, and no segment begins or goes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_replay import follow_segment, load_snapshot_up_to, snapshot_offsets
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.segment import Segment
+from drumlin.storage.segment import BatchPlace, Segment
 
 
 class _Place(NamedTuple):
@@ -34,6 +34,7 @@ class _Place(NamedTuple):
     end_offset: int  # of the batches that stay
     segment: Segment
     size: int
+    first: BatchPlace | None  # that goes, of this segment
 
 
 class Truncation:
@@ -91,7 +92,7 @@ class Truncation:
         try:
             if log.swaps.pending is not None or not self._is_place_right():
                 return False
-            self.is_cut = True
+            self.is_cut = log.is_being_cut = True
             log.truncations += 1  # a cleaning under way is worthless
             with _failing(log, is_halfway=True):
                 if self._place is None:
@@ -106,6 +107,8 @@ class Truncation:
         """Blocks, in any thread."""
         log = self.log
         with self._rebuilding, _failing(log, is_halfway=True), log.durability.lock:
+            if self._state is None and log.is_deleted:
+                raise storage_error(f"{log.name} was deleted")
             if self._state is None:
                 self._remove_old_files()
                 self._state = _rebuilt(log)
@@ -115,6 +118,7 @@ class Truncation:
         self.rebuild()
         assert self._state is not None
         self.log.producer_state = self._state
+        self.log.is_being_cut = False
         self.log.epoch_due_at = None  # what was lost is gone, or will come again
         self.log.durability.let_go(self)
 
@@ -137,7 +141,7 @@ class Truncation:
             self._begins_at = log.log_start_offset
             return
         segment.transaction_index.load()
-        self._place = _Place(offset, end_offset, segment, size)
+        self._place = _Place(offset, end_offset, segment, size, found)
 
     def _is_place_right(self) -> bool:
         if self._place is None:
@@ -154,38 +158,46 @@ class Truncation:
         self._settle(gone, place.end_offset)
         log.segments.replace(gone, ())
         log.durability.note_unsealed(segment)
-        segment.truncate_to(place.offset)
-        self._doom(gone)
+        if place.first is not None:
+            segment.cut(place.first)
+        for each in reversed(gone):  # so that a crash in between leaves no hole
+            self._doomed += each.mark_deleted()
 
     def _cut_all(self) -> None:
         log, begins_at = self.log, self._begins_at
         gone = list(log.segments)
+        for each in reversed(gone):  # first: the new one may have names of theirs
+            self._doomed += each.rename_as_deleted()
         created_ms = log.log_directory.clock.wall_ms()
-        segment = Segment(log.path, begins_at, log.log_directory.open_files, created_ms)
+        segment = Segment.create(log.path, begins_at, log.log_directory.open_files, created_ms)
         log.log_start_offset = begins_at
         self._settle(gone, begins_at)
+        log.leader_epochs.clear()  # the leader's log may end the same epochs before this offset
         log.segments.replace(gone, (segment,))
-        self._doom(gone)  # first: the new files may have names of theirs
-        segment.create_files()
+        for each in gone:
+            each.discard()
 
     def _settle(self, gone: list[Segment], end_offset: int) -> None:
         log = self.log
         log.log_end_offset = end_offset
-        log.high_watermark = max(min(log.high_watermark, end_offset), log.log_start_offset)
+        log.high_watermark_is_at_most(end_offset)
         log.leader_epochs.truncate_from_end(end_offset)
         log.durability.drop_from(end_offset)
         log.durability.forget(gone)
         log.durability.note_new_names()
 
-    def _doom(self, gone: list[Segment]) -> None:
-        for segment in gone:
-            self._doomed += segment.mark_deleted()
-
     # -- afterwards --------------------------------------------------------------------
 
     def _remove_old_files(self) -> None:
-        """Remove what is left of the records that are gone. They must not come back."""
+        """Remove what is left of the records that are gone, step by step, durably.
+
+        Whatever a crash leaves has no hole, and what is appended next is followed by nothing old.
+        """
         log, files = self.log, self.log.log_directory.files
+        files.sync_directory(log.path)
+        active = log.segments.active
+        active.rest()
+        active.sync_log()
         for path in self._doomed:
             log.durability.remove(path)
         for offset in snapshot_offsets(log.path, files):
@@ -270,7 +282,6 @@ def settle(log: LogState, end_offset: int, recovery_point: int) -> None:
     log.durability.recovery_point = min(recovery_point, end_offset)
     log.leader_epochs.truncate_from_end(end_offset)
     log.log_directory.cleaner_offsets.lower((log.topic, log.partition), end_offset)
-    log.high_watermark = max(min(log.high_watermark, end_offset), log.log_start_offset)
     if end_offset < log.log_start_offset:
         # No readable record is left. Offsets below the log start must not be given out again.
         start_anew(log, log.log_start_offset)

@@ -6,7 +6,7 @@ A slice of a log file is a part of its own and goes through untouched, so that i
     v4:     throttle_time [name [index error high_watermark last_stable_offset [aborted] records]]
     v5-6:   also the log start offset
     v7-10:  error and session id before the topics
-    v11:    the preferred read replica, which here is never another broker
+    v11:    the preferred read replica (KIP-392)
     v12:    compact lengths and tagged fields; where the reader's log diverges from ours (KIP-595)
     v13-18: topic ids instead of names; from 16 on current leaders (KIP-951)
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint, endpoints_tag, leader_tag
@@ -43,13 +43,28 @@ _NO_REPLICA: Final = _INT32.pack(_UNKNOWN)
 _DIVERGING: Final = struct.Struct(">bbbiqx")
 _DIVERGING_SIZE: Final = 13
 
+
+class PreferredReplica(NamedTuple):
+    """The broker from which a consumer is to read (KIP-392), in versions that can say so."""
+
+    node_id: int
+
+
 #: No records.
 NOTHING: Final = b""
 #: Error number, high watermark, last stable offset, log start offset; producer ids and first
 #: offsets of aborted transactions (None is null on the wire, an empty sequence is not); records,
 #: bytes or a slice of a file; epoch and end offset where the reader's log diverges, or the leader
-#: where we do not lead, or None. A plain tuple, as there may be very many of them.
-Answer = tuple[int, int, int, int, Sequence[tuple[int, int]] | None, Any, tuple[int, int] | None]
+#: where we do not lead, or where to read instead, or None. A plain tuple: there may be many.
+Answer = tuple[
+    int,
+    int,
+    int,
+    int,
+    Sequence[tuple[int, int]] | None,
+    Any,
+    tuple[int, int] | CurrentLeader | PreferredReplica | None,
+]
 
 
 def failed(
@@ -132,6 +147,8 @@ class FetchAnswers:
                     put(b"\x00")
             elif diverging is None:
                 put(head + no_records)
+            elif isinstance(diverging, PreferredReplica):
+                put(head[: -_INT32.size] + _INT32.pack(diverging[0]) + no_records)
             elif isinstance(diverging, CurrentLeader):
                 tag = leader_tag(_LEADER_TAG, diverging) if self.tells_leaders else self.topic_end
                 put(head + no_records[:-1] + tag if flexible else head + no_records)

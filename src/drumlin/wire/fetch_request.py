@@ -70,6 +70,7 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[tuple[bytes, list[Wanted]]]
     forgotten: list[tuple[bytes, tuple[int, ...]]]
+    rack: bytes = b""  # of a consumer (KIP-392)
 
 
 def read_fetch_request(version: int, frame: memoryview, position: int) -> FetchRequest:
@@ -121,6 +122,7 @@ class _Reader:
                 position = self._skip_tags(position)
             topics.append((name, wanted))
         forgotten: list[tuple[bytes, tuple[int, ...]]] = []
+        rack = b""
         if version >= _SESSIONS_FROM:
             count, position = self._count(position, smallest)
             for _ in range(count):
@@ -131,10 +133,10 @@ class _Reader:
                 if flexible:
                     position = self._skip_tags(position)
         if version >= _RACKS_FROM:
-            _, position = self._string(position)
+            rack, position = self._string(position)
         if flexible and frame[position]:
             limits = (*self._replica_state(position, limits[0]), *limits[2:])
-        return FetchRequest(*limits, topics, forgotten)
+        return FetchRequest(*limits, topics, forgotten, rack)
 
     def _limits(self, position: int) -> tuple[tuple[int, int, int, int, int, int, int, int], int]:
         """The fields before the topics; a missing replica or session gets a consumer's default."""

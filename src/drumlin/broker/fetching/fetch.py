@@ -24,6 +24,7 @@ from drumlin.broker.fetching.partition_read import (
 )
 from drumlin.broker.later import Later, Parts
 from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
 from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.fetch_answer import failed, fetch_answers
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
     from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
+_FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
@@ -96,20 +98,21 @@ class Fetch:
 
     # -- where the partitions are ------------------------------------------------------
 
-    def partitions_of(self, topic: bytes) -> Mapping[int, Partition]:
+    def partitions_of(self, topic: bytes) -> Mapping[int, Replica]:
         """What is led now of a topic, by index."""
         partitions = self.broker.partitions
         return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
 
-    def missing(self, topic: bytes, index: int) -> Partition:
+    def missing(self, topic: bytes, index: int) -> Replica:
         """A partition that is not among them.
 
         Raises:
             KafkaError: why it is missing.
         """
-        return missing_partition(self.broker, topic, index, by_id=self.by_id)
+        may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
+        return missing_partition(self.broker, topic, index, by_id=self.by_id, may_follow=may_follow)
 
-    def find(self, topic: bytes, index: int) -> Partition:
+    def find(self, topic: bytes, index: int) -> Replica:
         """A partition, by `partitions_of` or else by `missing`.
 
         Raises:
@@ -126,6 +129,14 @@ class Fetch:
             if leader is not None:
                 self._leaders.add(leader)
         return failed(error.code, (), leader)
+
+    def _rack(self) -> str | None:
+        """Of a consumer that is told from which replica to read; None: it is not."""
+        if self.is_follower or not self.request.rack:
+            return None
+        if self.broker.config.replica_selector_class != RACK_AWARE_SELECTOR:
+            return None
+        return self.request.rack.decode(errors="replace")
 
     def endpoints(self) -> Sequence[NodeEndpoint]:
         """Of the leaders that answers name."""
@@ -167,7 +178,7 @@ class Fetch:
         """
         raise NotImplementedError
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         """The partition that `read_some` has left, as it needs the disk.
 
         Raises:
@@ -183,7 +194,7 @@ class Fetch:
         """Replace the answer read before."""
         raise NotImplementedError
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         """Where an answer comes from.
 
         Raises:
@@ -220,7 +231,11 @@ class Fetch:
         self._was_woken = False
         request = self.request
         self.reading = PartitionRead(
-            self._max_bytes, request.isolation_level, request.replica_id, request.replica_epoch
+            self._max_bytes,
+            request.isolation_level,
+            request.replica_id,
+            request.replica_epoch,
+            self._rack(),
         )
         self.answers = []
         try:
@@ -459,5 +474,5 @@ def _forget(answers: list[Answer], request: FetchRequest) -> Work[None]:
     yield from let_go(request.topics, request.forgotten)
 
 
-def _look(reading: PartitionRead, partition: Partition, wanted: Wanted) -> Answer:
+def _look(reading: PartitionRead, partition: Replica, wanted: Wanted) -> Answer:
     return reading.look(partition, wanted, may_block=True)

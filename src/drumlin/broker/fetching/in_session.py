@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from drumlin.broker.context import RequestContext
     from drumlin.broker.fetching.session import Session, Watched
     from drumlin.broker.later import Parts
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
 
@@ -181,7 +181,7 @@ class SessionFetch(Fetch):
     def read_some(self, count: int) -> None:
         answers, reading, session = self.answers, self.reading, self._the_session
         topic: bytes | None = None
-        found: Mapping[int, Partition] = {}
+        found: Mapping[int, Replica] = {}
         at = len(answers)
         for watched in islice(self._items, at, at + count) if at else self._items[:count]:
             if reading.bytes_left <= 0 and reading.read_bytes and self._is_incremental:
@@ -220,11 +220,11 @@ class SessionFetch(Fetch):
         else:
             self._news.pop(watched, None)
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         number = len(self.answers)
         return self.partition_of(number), self._items[number].wanted
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         watched = self._items[number]
         return self.find(watched.topic, watched.wanted[0])
 

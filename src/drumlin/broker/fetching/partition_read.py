@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Answer, failed
+from drumlin.wire.fetch_answer import NOTHING, Answer, PreferredReplica, failed
 
 if TYPE_CHECKING:
     from drumlin.broker.parts import BrokerData
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_request import Wanted
 
 _READ_COMMITTED: Final = 1
@@ -30,12 +30,16 @@ _NULL_ID: Final = bytes(16)
 _ABORTED_MAX: Final = 1000
 
 
-def missing_partition(broker: BrokerData, topic: bytes, index: int, *, by_id: bool) -> Partition:
-    """A partition that the registry does not find by the bytes of its topic's name or id.
+def missing_partition(
+    broker: BrokerData, topic: bytes, index: int, *, by_id: bool, may_follow: bool
+) -> Replica:
+    """A partition that is not led here by the bytes of its topic's name or id.
+
+    `may_follow`: one that this broker follows will do (KIP-392).
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION; KAFKA_STORAGE_ERROR while it is
-            offline.
+        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER;
+            KAFKA_STORAGE_ERROR while it is offline.
     """
     if by_id:
         name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
@@ -44,7 +48,8 @@ def missing_partition(broker: BrokerData, topic: bytes, index: int, *, by_id: bo
             name = topic.decode()
         except UnicodeDecodeError:
             raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
-    return broker.partitions.get(name, index)
+    followed = broker.partitions.find_followed(name, index) if may_follow else None
+    return broker.partitions.get(name, index) if followed is None else followed
 
 
 def has_records(answer: Answer) -> bool:
@@ -53,7 +58,7 @@ def has_records(answer: Answer) -> bool:
     return records is not NOTHING and records is not NO_ROOM
 
 
-def sent_to_follower(partition: Partition | None, answer: Answer) -> None:
+def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
     """An answer is on its way: its records count for the throttle."""
     if partition is not None and has_records(answer):
         partition.sent_to_follower(answer[5].size)
@@ -64,6 +69,7 @@ class PartitionRead:
 
     __slots__ = (
         "_isolation_level",
+        "_rack",
         "_replica_epoch",
         "_replica_id",
         "bytes_left",
@@ -73,15 +79,21 @@ class PartitionRead:
     )
 
     def __init__(
-        self, max_bytes: int, isolation_level: int, replica_id: int, replica_epoch: int
+        self,
+        max_bytes: int,
+        isolation_level: int,
+        replica_id: int,
+        replica_epoch: int,
+        rack: str | None,
     ) -> None:
-        """`replica_id` is below zero for a consumer."""
+        """`replica_id` is below zero for a consumer; one in a `rack` may read elsewhere."""
         self.bytes_left = max_bytes
         self.read_bytes = 0
         self.must_answer = False  # something is wrong, of which the reader has to hear now
         self._isolation_level = isolation_level
         self.is_follower = replica_id >= 0
         self._replica_id, self._replica_epoch = replica_id, replica_epoch
+        self._rack = rack
 
     def take(self, answer: Answer) -> None:
         """Count what was read."""
@@ -92,7 +104,7 @@ class PartitionRead:
         elif answer[0] or answer[6] is not None:
             self.must_answer = True
 
-    def follow(self, partition: Partition, wanted: Wanted) -> Answer | None:
+    def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
         """Note how far a follower has come, before it is answered.
 
         An answer is returned if it is refused, or held back as it has had enough for now.
@@ -116,7 +128,7 @@ class PartitionRead:
             return failed(error.code)
         return None
 
-    def look(self, partition: Partition, wanted: Wanted, *, may_block: bool) -> Answer:
+    def look(self, partition: Replica, wanted: Wanted, *, may_block: bool) -> Answer:
         """The answer for a partition. Changes nothing, so a thread may call it.
 
         Raises:
@@ -127,10 +139,10 @@ class PartitionRead:
         try:
             if leader_epoch >= 0:
                 partition.check_leader_epoch(leader_epoch)
-            if last_fetched_epoch >= 0:
-                parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
-                if parts_at is not None:
-                    return (0, *partition.offsets(), None, NOTHING, parts_at)
+            if last_fetched_epoch >= 0 or self._rack is not None:
+                aside = self._told_instead(partition, last_fetched_epoch, fetch_offset)
+                if aside is not None:
+                    return (0, *partition.offsets(), None, NOTHING, aside)
             is_committed = self._isolation_level == _READ_COMMITTED and not self.is_follower
             aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
             bytes_left = self.bytes_left
@@ -173,14 +185,27 @@ class PartitionRead:
             return failed(error.code)
         return (0, *offsets, aborted, records, None)
 
+    def _told_instead(
+        self, partition: Replica, last_fetched_epoch: int, fetch_offset: int
+    ) -> tuple[int, int] | PreferredReplica | None:
+        """What a reader is told in place of records."""
+        if last_fetched_epoch >= 0:
+            parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
+            if parts_at is not None:
+                return parts_at
+        nearest = None
+        if self._rack is not None:
+            nearest = partition.nearest_to(self._rack, fetch_offset)
+        return None if nearest is None else PreferredReplica(nearest)
 
-def unreadable(partition: Partition, error: OSError) -> Answer:
+
+def unreadable(partition: Replica, error: OSError) -> Answer:
     """The answer for a partition whose device failed; its log dir learns of it."""
     return failed(partition.failed_to_read(error).code)
 
 
 def _diverging(
-    partition: Partition, last_fetched_epoch: int, fetch_offset: int
+    partition: Replica, last_fetched_epoch: int, fetch_offset: int
 ) -> tuple[int, int] | None:
     """Where our log diverges from that of a client at `last_fetched_epoch`."""
     epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from drumlin.broker.context import RequestContext
     from drumlin.broker.later import Parts
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.replication.waiting_room import WaitingRoom
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import FetchRequest, Wanted
@@ -66,7 +66,7 @@ class PlainFetch(Fetch):
         answers, reading = self.answers, self.reading
         look, put = reading.look, answers.append
         at, topic = len(answers), None
-        found: Mapping[int, Partition] = {}
+        found: Mapping[int, Replica] = {}
         for name, wanted in islice(self._items, at, at + count) if at else self._items[:count]:
             if name is not topic:
                 topic, found = name, self.partitions_of(name)
@@ -85,11 +85,11 @@ class PlainFetch(Fetch):
                 reading.take(answer)
             put(answer)
 
-    def partition_of(self, number: int) -> Partition:
+    def partition_of(self, number: int) -> Replica:
         topic, wanted = self._items[number]
         return self.find(topic, wanted[0])
 
-    def wanted_next(self) -> tuple[Partition, Wanted]:
+    def wanted_next(self) -> tuple[Replica, Wanted]:
         number = len(self.answers)
         return self.partition_of(number), self._items[number][1]
 

@@ -21,7 +21,7 @@ from drumlin.turns import Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drumlin.replication.partition import Partition
+    from drumlin.replication.replica import Replica
     from drumlin.wire.fetch_answer import Answer
     from drumlin.wire.fetch_request import Wanted
 
@@ -53,11 +53,11 @@ class Watched:
         self.session = session
         self.topic = topic
         self.wanted = wanted
-        self.partition: Partition | None = None
+        self.partition: Replica | None = None
         self.high_watermark = _UNKNOWN
         self.log_start_offset = _UNKNOWN
 
-    def watch(self, partition: Partition | None) -> None:
+    def watch(self, partition: Replica | None) -> None:
         """Watch this partition instead."""
         session = self.session
         if self.partition is not None:

@@ -80,7 +80,7 @@ async def _alter(
         targets = {key: each.replicas for key, each in wanted.items()}
         found = await metadata.reassign(targets, may_change_factor=may_change_factor)
         outcomes = {key.partition: outcome for key, outcome in found.items()}
-    unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+    unknown = KafkaError(ErrorCode.unknown_topic_id)
     return (
         _result(shape, each.partition_index, outcomes.get(each.partition_index, unknown))
         for each in partitions
@@ -91,6 +91,8 @@ def _result(
     shape: Shape, index: int, outcome: PartitionState | KafkaError
 ) -> ReassignablePartitionResponse:
     error = outcome if isinstance(outcome, KafkaError) else None
+    if error is not None and error.code is ErrorCode.unknown_topic_id:
+        error = KafkaError(ErrorCode.unknown_topic_or_partition)
     return shape(
         "ReassignablePartitionResponse",
         partition_index=index,

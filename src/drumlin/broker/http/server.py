@@ -125,26 +125,32 @@ class HttpServer:
             return None
         except HttpError as error:
             return Response.of_error(error)
-        try:
-            return await self._handler_of(request)(request)
-        except HttpError as error:
-            return Response.of_error(error)
-        except Exception:  # noqa: BLE001  a broker outlives whatever is asked of it
-            _log.exception("%s %s failed", request.method, request.path)
-            return Response.of_error(
-                HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the broker's log says why")
-            )
+        return await answer(self._routes, request)
 
-    def _handler_of(self, request: Request) -> Handler:
-        methods = self._routes.get(request.path)
-        if methods is None:
-            known = ", ".join(sorted(self._routes))
-            raise HttpError(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
-        handler = methods.get(request.method)
-        if handler is None:
-            message = f"{request.path} takes {', '.join(methods)}"
-            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
-        return handler
+
+async def answer(routes: Routes, request: Request) -> Response:
+    """The answer to a request, whatever is wrong with it."""
+    try:
+        return await _handler_of(routes, request)(request)
+    except HttpError as error:
+        return Response.of_error(error)
+    except Exception:  # noqa: BLE001  a broker outlives whatever is asked of it
+        _log.exception("%s %s failed", request.method, request.path)
+        return Response.of_error(
+            HttpError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed; the broker's log says why")
+        )
+
+
+def _handler_of(routes: Routes, request: Request) -> Handler:
+    methods = routes.get(request.path)
+    if methods is None:
+        known = ", ".join(sorted(routes))
+        raise HttpError(HTTPStatus.NOT_FOUND, f"nothing is here; there is {known}")
+    handler = methods.get(request.method)
+    if handler is None:
+        message = f"{request.path} takes {', '.join(methods)}"
+        raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, message)
+    return handler
 
 
 async def _discard(reader: asyncio.StreamReader) -> None:

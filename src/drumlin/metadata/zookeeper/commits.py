@@ -46,11 +46,11 @@ class Commits:
         for each in await self._transactions(operations, fence):
             await self._together.commit(each)
 
-    async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> bool:
-        """The same, for as many operations as one transaction holds; whether those were all."""
+    async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
+        """The same, for as many operations as one transaction holds; the paths of all others."""
         first, *others = await self._transactions(operations, fence)
         await self._together.commit(first)
-        return not others
+        return frozenset(each.path for part in others for each in part)
 
     async def _transactions(
         self, operations: Iterable[Operation], fence: Fence

@@ -6,6 +6,7 @@ Never reads or writes a node but the chroot. Calls block.
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,6 @@ def connect(
     """
     try:
         from kazoo.client import KazooClient
-        from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
         raise ZooKeeperFailure(NO_KAZOO) from None
     # Lost connections are reported by the caller that waits for them.
@@ -47,23 +47,40 @@ def connect(
     hosts = _with_ports(hosts)
     retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
     timeout_s = session_timeout_ms / 1000
+    deadline = time.monotonic() + connection_timeout_ms / 1000
     client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the chroot: see below
-            client.start(timeout=connection_timeout_ms / 1000)
-    except KazooTimeoutError:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the chroot: see below
+        started = client.start_async()
+    if not started.wait(connection_timeout_ms / 1000):
         close_client(client)
-        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}") from None
+        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
     try:
-        if client.chroot and makes_chroot:
-            client.ensure_path("/")
-        elif client.chroot and not client.exists("/"):
-            raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+        if client.chroot:
+            _enter_chroot(client, hosts, deadline, makes_it=makes_chroot)
     except BaseException:
         close_client(client)
         raise
     return client
+
+
+def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it: bool) -> None:
+    """Make the chroot, or see that it is there. A connection that is lost may come back."""
+    from kazoo import exceptions
+
+    ask = client.ensure_path_async if makes_it else client.exists_async
+    while True:
+        try:
+            if not ask("/").get(timeout=max(0.0, deadline - time.monotonic())):
+                raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+            return
+        except client.handler.timeout_exception:
+            break
+        except (exceptions.ConnectionLoss, exceptions.SessionExpiredError):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_RETRY_S)
+    raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
 
 
 def close_client(client: KazooClient) -> None:

@@ -182,5 +182,5 @@ class Leaders:
                     after.leader,
                 )
         for error in written.errors.values():
-            if error is not written.failure:
+            if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.say(str(error))

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
@@ -55,7 +56,7 @@ from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operation, Replace
 from drumlin.metadata.zookeeper.own_states import OwnStates
-from drumlin.metadata.zookeeper.partition_states import unwritten, with_newer
+from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
@@ -122,8 +123,10 @@ class ZooKeeperMetadata:
             raise
         return cls(parts, follower)
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
-        prepare = None if was_clean else self._own.leave_unclean
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        prepare = None if lacking == () else partial(self._own.leave, lacking)
         try:
             await self._registration.take(broker, prepare)
             await self._follower.begin()
@@ -171,6 +174,13 @@ class ZooKeeperMetadata:
             raise as_kafka_error(error) from error
 
     @uncancelled
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        try:
+            await self._own.leave(partitions, self._registration.held())
+        except (Conflict, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
+
+    @uncancelled
     async def hand_over(self) -> None:
         try:
             await self._own.hand_over(await self._registration.withdraw())
@@ -209,16 +219,13 @@ class ZooKeeperMetadata:
         for has_configs in (False, True):
             made = operations.create_topic(topic, configs, epoch, has_configs=has_configs)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict as conflict:
                 if conflict.operation.path == path and not has_configs:
                     continue
                 self._follower.notice(layout.TOPICS)
                 raise already_exists(topic.name) from conflict
-            if not is_whole:
-                topic = unwritten(topic)
-                await self._own.complete(topic)
-            return topic
+            return await self._own.complete(topic, left) if left else topic
         raise AssertionError("the second attempt returns or raises")
 
     @uncancelled
@@ -294,14 +301,11 @@ class ZooKeeperMetadata:
                 break
             made = operations.add_partitions(topic, stored, added, node.version, epoch)
             try:
-                is_whole = await self._commits.commit_first(made, fence)
+                left = await self._commits.commit_first(made, fence)
             except Conflict:
                 continue  # partitions may have been reassigned, which stands in the same node
-            if not is_whole:
-                rest = unwritten(replace(topic, partitions=added))
-                await self._own.complete(rest)
-                return rest.partitions
-            return added
+            begun = replace(topic, partitions=added)
+            return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)

@@ -96,14 +96,14 @@ class _Moving:
         *states, topic = self._session.read([*paths, self._path])
         stored = None if topic is None else layout.decode_topic(self._path, topic.data)
         if topic is None or stored is None or stored.topic_id != self._moves.topic_id:
-            self._refuse(indexes, KafkaError(ErrorCode.unknown_topic_or_partition))
+            self._refuse(indexes, KafkaError(ErrorCode.unknown_topic_id))
             return None
         alive = read_brokers(self._session).epochs
         wanted: list[tuple[PartitionState, PartitionState]] = []
         for index, node in zip(indexes, states, strict=True):
             try:
                 if index >= len(stored.replicas):
-                    raise KafkaError(ErrorCode.unknown_topic_or_partition)
+                    raise KafkaError(ErrorCode.unknown_topic_id)
                 if node is None:
                     message = "nobody has led the partition yet"
                     raise KafkaError(ErrorCode.invalid_replica_assignment, message)

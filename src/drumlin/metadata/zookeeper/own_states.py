@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.leadership import (
+    NO_EPOCH,
     handed_over,
     in_next_epoch,
     without_unclean,
 )
 from drumlin.metadata.store import IsrWish
+from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.partition_states import unwritten
 from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten
 from drumlin.turns import Pace
@@ -93,22 +96,33 @@ class OwnStates:
         for error in written.errors.values():
             raise error
 
-    async def complete(self, topic: TopicState) -> None:
-        """Write the states that are missing of these partitions: they were too many at once.
+    async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
+        """Write those states of new partitions that have these paths: they were too many at once.
+
+        Of these the topic that is returned has no states that any other would not be newer than.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
-        places = list(_places_of(topic, lambda _: True))
+        topic = unwritten(
+            topic,
+            {
+                each.index
+                for each in topic.partitions
+                if layout.state_path(topic.name, each.index) in missing
+            },
+        )
+        places = list(_places_of(topic, lambda each: each.partition_epoch == NO_EPOCH))
         written = await self._rewrite(places, lambda _place, state, _alive: state)
         await self._parts.states.take(written.stored)
         for error in written.errors.values():
             raise error
+        return topic
 
     # -- as a replica ------------------------------------------------------------------------
 
-    async def leave_unclean(self, fence: BrokerFence) -> None:
-        """Before it registers: leave every ISR of which this broker is not the last member.
+    async def leave(self, lacking: Collection[PartitionId] | None, fence: BrokerFence) -> None:
+        """Leave the ISRs of these partitions, or of all, where this broker is not the last member.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -118,7 +132,11 @@ class OwnStates:
             return without_unclean(state, self._node_id, alive)
 
         # Not only where the ISR is known to have it: it may have come in since that was read.
-        places = await self._places(lambda each: self._node_id in each.replicas)
+        if lacking is None:
+            places = await self._places(lambda each: self._node_id in each.replicas)
+        else:
+            found = [place_of(self._image, each) for each in lacking]
+            places = [each for each in found if each is not None]
         await self._rewrite_told(places, decide, fence)
 
     async def hand_over(self, fence: BrokerFence) -> None:

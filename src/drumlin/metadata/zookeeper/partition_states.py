@@ -6,7 +6,7 @@ leader epoch, and within that by its partition epoch.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -86,9 +86,12 @@ class PartitionStates:
             del self._early[topic_id]
 
 
-def unwritten(topic: TopicState) -> TopicState:
-    """The topic with states than which any that is stored is newer."""
-    partitions = tuple(replace(each, partition_epoch=NO_EPOCH) for each in topic.partitions)
+def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
+    """The topic with states of these partitions than which any that is stored is newer."""
+    partitions = tuple(
+        replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
+        for each in topic.partitions
+    )
     return replace(topic, partitions=partitions)
 
 

@@ -7,14 +7,14 @@ have changed, and when it comes into office: so a reassignment outlives it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.reassignment import cancelled, check_factor, completed, reassigned, target_of
+from drumlin.metadata.reassignment import completed, moved
 from drumlin.metadata.zookeeper.moving import Move, Moves, rewrite_replicas
 from drumlin.metadata.zookeeper.states import Writer
 from drumlin.turns import Pace
@@ -43,7 +43,7 @@ class Reassignments:
         pace = Pace()
         for (topic_id, index), target in targets.items():
             move = partial(
-                _moved,
+                moved,
                 target=target,
                 may_change_factor=may_change_factor,
                 may_be_unclean=self._may_be_unclean(topic_id),
@@ -60,7 +60,7 @@ class Reassignments:
         ids = [PartitionId(topic_id, index) for index in moves]
         topic = self._image.topics_by_id.get(topic_id)
         if topic is None:
-            unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+            unknown = KafkaError(ErrorCode.unknown_topic_id)
             return dict.fromkeys(ids, unknown)
         try:
             writer = self._parts.writer()
@@ -112,21 +112,3 @@ class Reassignments:
         defaults = self._parts.config.topic_defaults()
         configs = log_config(self._image.topic_configs(name), defaults)
         return configs.unclean_leader_election_enable
-
-
-def _moved(
-    state: PartitionState,
-    alive: Collection[int],
-    *,
-    target: Target | None,
-    may_change_factor: bool,
-    may_be_unclean: bool,
-) -> PartitionState:
-    """What a client asks for."""
-    if target is None:
-        return cancelled(state, alive, may_be_unclean=may_be_unclean)
-    if not may_change_factor:
-        check_factor(state, target)
-    if not state.is_reassigned and tuple(target) == target_of(state):
-        return state
-    return reassigned(state, target, alive, may_be_unclean=may_be_unclean)

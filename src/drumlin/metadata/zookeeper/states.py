@@ -153,16 +153,12 @@ class _Rewriting:
     def _changes(self, *, is_first: bool) -> list[_Change]:
         """What is to be written of what is left; nothing is left of the others.
 
-        In the first attempt, states are taken to be as they are known; what would not be changed
-        then, or is to be refused, is left for the second one. States are read before the replicas
-        that go with them: as they change together, those are never older.
+        In the first attempt, states are taken to be as they are known, and new ones to be missing;
+        what would not be changed then, or is to be refused, is left for the second one. States are
+        read before the replicas that go with them: as they change together, those are never older.
         """
         if is_first:
-            known = (
-                self._change_of_known(each)
-                for each in self._still_there()
-                if each.known.partition_epoch >= 0
-            )
+            known = map(self._change_of_known, self._still_there())
             return [each for each in known if each is not None]
         paths = {key: layout.state_path(*_at(each)) for key, each in self._left.items()}
         nodes = dict(zip(paths, self._session.read(list(paths.values())), strict=True))
@@ -205,11 +201,17 @@ class _Rewriting:
         return places
 
     def _change_of_known(self, place: Place) -> _Change | None:
+        before = place.known
         try:
-            after = self._decide(place, place.known, self._epochs)
+            after = self._decide(place, before, self._epochs)
         except KafkaError:
             return None
-        return None if after == place.known else self._replace(place, place.known, after)
+        if before.partition_epoch == NO_EPOCH and after.leader_epoch != NO_EPOCH:
+            change = self._create(place, before, after)
+            change.operations.insert(0, Create(layout.partition_path(*_at(place))))
+            return change
+        is_known = before.partition_epoch != NO_EPOCH and after != before
+        return self._replace(place, before, after) if is_known else None
 
     def _change(self, place: Place, node: Node | None) -> _Change | None:
         path = layout.state_path(*_at(place))

@@ -1,0 +1,143 @@
+"""The HTTP of a server of several brokers: one address for metrics, one socket for the operator.
+
+The paths are those of a single broker (`broker/endpoints.py`). Brokers are asked, and what they
+say is put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
+from drumlin.broker.http.message import HttpError, Request, Response
+from drumlin.broker.http.server import HttpServer, Routes
+from drumlin.broker.machine.greeting import INSPECT, MEASURE
+from drumlin.broker.machine.merging import (
+    Answer,
+    merged_measures,
+    merged_report,
+    merged_results,
+)
+from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
+from drumlin.broker.startup import bind_metrics, cannot_listen
+from drumlin.metadata.shared.channel import Channel, ChannelEnded
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.machine.workers import Worker
+    from drumlin.config.broker import BrokerConfig
+
+_log = logging.getLogger(__name__)
+
+
+class Operator:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, workers: Mapping[int, Worker]) -> None:
+        self._config = config
+        self._workers = workers
+        self._servers: list[HttpServer] = []
+        self._directory = Path(config.log_dirs[0])
+
+    async def start(self) -> None:
+        """
+        Raises:
+            StartFailed: an address is in use, or not ours.
+        """
+        looking: Routes = {
+            "/metrics": {"GET": self._metrics},
+            "/compaction": {"GET": self._report},
+        }
+        acting: Routes = {
+            "/compaction/run": {"POST": self._act},
+            "/compaction/simulate": {"GET": self._act},
+        }
+        for sock, listener in bind_metrics(self._config).items():
+            server = HttpServer(looking)
+            try:
+                await server.start(sock)
+            except OSError as error:
+                raise cannot_listen(listener, error) from error
+            self._servers.append(server)
+            _log.info("metrics are on http://%s:%d/metrics", listener.host or "*", listener.port)
+        try:
+            sock = bind_admin_socket(self._directory)
+        except OSError as error:
+            _log.warning("`drumlin compaction` cannot reach this server: no socket: %s", error)
+            return
+        server = HttpServer({**looking, **acting})
+        await server.start(sock)
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Close all, and remove the socket."""
+        for server in self._servers:
+            await server.stop()
+        self._servers.clear()
+        remove_admin_socket(self._directory)
+
+    # -- answers -----------------------------------------------------------------------
+
+    async def _metrics(self, _: Request) -> Response:
+        """Of the brokers that are ready: one that is not has no values."""
+        ready = {
+            node_id: worker.channel
+            for node_id, worker in self._workers.items()
+            if worker.channel is not None
+        }
+        said = await asyncio.gather(
+            *(channel.ask(MEASURE) for channel in ready.values()), return_exceptions=True
+        )
+        measures = {
+            node_id: rows
+            for node_id, rows in zip(ready, said, strict=True)
+            if not isinstance(rows, BaseException)
+        }
+        page = await asyncio.to_thread(lambda: write_metrics(merged_measures(measures)))
+        return Response(page, CONTENT_TYPE)
+
+    async def _report(self, request: Request) -> Response:
+        answers = await self._ask_all(request)
+        for status, body in answers.values():
+            if status != HTTPStatus.OK:
+                return _response((status, body))
+        return _response(
+            (HTTPStatus.OK, merged_report({each: body for each, (_, body) in answers.items()}))
+        )
+
+    async def _act(self, request: Request) -> Response:
+        return _response(merged_results(await self._ask_all(request)))
+
+    async def _ask_all(self, request: Request) -> dict[int, Answer]:
+        channels = {node_id: _channel(worker) for node_id, worker in self._workers.items()}
+        body = [request.method, request.path, dict(request.query), request.body.decode()]
+        try:
+            said = await asyncio.gather(
+                *(channel.ask(INSPECT, body) for channel in channels.values())
+            )
+        except (ChannelEnded, KafkaError):
+            message = "a broker has ended meanwhile; the log says why"
+            raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
+        return {
+            node_id: (status, json.loads(text))
+            for node_id, (status, text) in zip(channels, said, strict=True)
+        }
+
+
+def _channel(worker: Worker) -> Channel:
+    if worker.channel is None:
+        message = f"broker {worker.node_id} is not ready"
+        raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message)
+    return worker.channel
+
+
+def _response(answer: Answer) -> Response:
+    status, body = answer
+    return replace(Response.of_json(body), status=HTTPStatus(status))

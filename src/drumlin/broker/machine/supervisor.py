@@ -1,0 +1,165 @@
+"""The server of several brokers: starts their processes, owns their metadata, stops them.
+
+It serves no client. What it is told at the command line is for all of them; an error at start is
+one line on standard error, and the end of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.config_changes import take_over_stored_configs
+from drumlin.broker.machine.locks import Locks
+from drumlin.broker.machine.moving import is_empty, move_partitions, note_placed
+from drumlin.broker.machine.operator import Operator
+from drumlin.broker.machine.workers import NotStarted, Worker
+from drumlin.broker.process import prepare_process, risks, stop_on, unless_stopped
+from drumlin.broker.startup import StartFailed
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.errors import ConfigError
+from drumlin.config.machine import check_machine, properties_of
+from drumlin.config.topic import log_config
+from drumlin.metadata.changes import ConfigsChanged
+from drumlin.metadata.image import ResourceType
+from drumlin.metadata.mutations import ImmediateListeners
+from drumlin.metadata.opening import open_embedded
+from drumlin.metadata.shared.authority import Authority
+from drumlin.metadata.store import UnusableMetadata
+
+if TYPE_CHECKING:
+    from drumlin.metadata.changes import Change
+    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.sqlite import SqliteMetadata
+
+_log = logging.getLogger(__name__)
+_EXIT_FAILED: Final = 1
+
+
+def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") -> int:
+    """Run so many brokers until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
+    prepare_process(log_level, "server")
+    try:
+        config = BrokerConfig.load(properties, brokers)
+        check_machine(config, brokers)
+        each = [properties_of(config, properties, index) for index in range(brokers)]
+        configs = [BrokerConfig.load(own, brokers) for own in each]
+        return asyncio.run(_Server(config, configs, each, log_level).run())
+    except (ConfigError, StartFailed, NotStarted) as error:
+        if str(error):  # else the broker has said it
+            print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
+        return _EXIT_FAILED
+
+
+class _Server:
+    """One run."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        configs: list[BrokerConfig],
+        properties: list[dict[str, str]],
+        log_level: str,
+    ) -> None:
+        self._config = config
+        self._configs = configs
+        self._properties = properties
+        self._log_level = log_level
+        self._workers: dict[int, Worker] = {}
+        self._image: ClusterImage
+        self._is_empty = False
+
+    async def run(self) -> int:
+        stop = stop_on()
+        log_dirs = {each.node_id: _absolute(each.log_dirs) for each in self._configs}
+        with Locks(log_dirs) as locks:
+            store = await unless_stopped(asyncio.to_thread(self._open), stop)
+            if self._is_empty:
+                await store.commit([note_placed([*log_dirs])])
+            self._image = store.image
+            authority = Authority(store, log_dirs, self._may_be_unclean, self._drop)
+            store.on_change(self._on_change)
+            operator = Operator(self._config, self._workers)
+            try:
+                await operator.start()
+                return await self._run(authority, locks, stop)
+            finally:
+                await operator.stop()
+                await store.close()
+
+    def _open(self) -> SqliteMetadata:
+        paths = [Path(path) for path in self._config.log_dirs]
+        move_partitions(self._config, len(self._configs))
+        self._is_empty = is_empty(self._config)
+        try:
+            store = open_embedded(paths, ImmediateListeners())
+        except UnusableMetadata as error:
+            raise StartFailed(str(error)) from error
+        self._is_empty = self._is_empty and not store.image.topics
+        take_over_stored_configs(self._config, store.image)
+        return store
+
+    async def _run(self, authority: Authority, locks: Locks, stop: asyncio.Event) -> int:
+        """Start all, serve until the end, stop all."""
+        brokers = len(self._configs)
+        for config, properties in zip(self._configs, self._properties, strict=True):
+            node_id = config.node_id
+            self._workers[node_id] = Worker(
+                node_id, properties, brokers, self._log_level, locks.of(node_id), authority
+            )
+        workers = list(self._workers.values())
+        runs = [asyncio.create_task(each.run()) for each in workers]
+        stopping = asyncio.create_task(stop.wait())
+        ready = asyncio.gather(*(each.addresses for each in workers))
+        ends: set[asyncio.Future[Any]] = {stopping, *runs}
+        try:
+            await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            is_ready = ready.done()
+            if is_ready:
+                self._tell_ready(authority, ready.result())
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            _log.info("stopping")
+        finally:
+            stopping.cancel()
+            ready.cancel()
+            authority.stop()
+            for each in workers:
+                each.stop()
+            ended = await asyncio.gather(*runs, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        if is_ready and any(ended):
+            _log.error("a broker has not stopped cleanly")
+            return _EXIT_FAILED
+        _log.info("stopped cleanly")
+        return 0
+
+    def _tell_ready(self, authority: Authority, addresses: list[list[str]]) -> None:
+        said = ", ".join(address for each in addresses for address in each)
+        print(  # noqa: T201
+            f"drumlin is ready on {said} ({len(addresses)} brokers, data in "
+            f"{', '.join(self._config.log_dirs)}, cluster id {authority.image.cluster_id})",
+            flush=True,
+        )
+        for risk in risks(self._config):
+            _log.warning("%s", risk)
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        configs = log_config(self._image.topic_configs(topic), self._config.topic_defaults())
+        return configs.unclean_leader_election_enable
+
+    def _drop(self, node_id: int) -> None:
+        self._workers[node_id].kill()
+
+    def _on_change(self, change: Change) -> None:
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            take_over_stored_configs(self._config, self._image)
+
+
+def _absolute(paths: Iterable[str]) -> list[str]:
+    return [str(Path(path).absolute()) for path in paths]

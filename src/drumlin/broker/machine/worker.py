@@ -1,0 +1,120 @@
+"""The process of one of several brokers: it lives as long as the process that has started it.
+
+    python -m drumlin.broker.machine.worker NODE-ID DESCRIPTOR
+
+Everything else it is told through the connection that the descriptor is of. An error at start is
+one line on standard error, as of a broker that is alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.company import Company
+from drumlin.broker.http.message import Request
+from drumlin.broker.machine.greeting import (
+    EXIT_FAILED,
+    INSPECT,
+    MEASURE,
+    READY,
+    Greeting,
+    receive_greeting,
+)
+from drumlin.broker.process import prepare_process, run_broker
+from drumlin.broker.startup import StartFailed
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.errors import ConfigError
+from drumlin.metadata.shared.channel import Channel, ChannelEnded
+from drumlin.metadata.shared.metadata import SharedMetadata
+from drumlin.metadata.store import UnusableMetadata
+
+if TYPE_CHECKING:
+    from drumlin.broker.broker import Broker
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(node_id: int, descriptor: int) -> int:
+    """Run the broker until SIGTERM, or the end of the process that has started it."""
+    # Whoever presses Ctrl-C stops all of them through that process, in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sock = socket.socket(fileno=descriptor)
+    sock.set_inheritable(False)
+    try:
+        greeting = receive_greeting(sock)
+    except EOFError:
+        return EXIT_FAILED
+    _die_with(greeting.parent)
+    prepare_process(greeting.log_level, f"broker {node_id}")
+    try:
+        config = BrokerConfig.load(greeting.properties, greeting.brokers)
+        member = _Member(config, sock, greeting)
+        run_broker(config, member.tell_ready, member.company, [signal.SIGTERM])
+    except (ConfigError, StartFailed) as error:
+        print(f"drumlin server: broker {node_id}: {error}", file=sys.stderr)  # noqa: T201
+        return EXIT_FAILED
+    return 0
+
+
+def _die_with(parent: int) -> None:
+    """Have the system kill this process when its parent ends; the channel would do it a bit later.
+
+    (The signal comes when the thread ends that has started us: that is the parent's main thread.)
+    """
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT_FAILED)
+
+
+class _Member:
+    """A broker among those of its machine, as the process that has started them sees it."""
+
+    def __init__(self, config: BrokerConfig, sock: socket.socket, greeting: Greeting) -> None:
+        self._config = config
+        self._sock = sock
+        self._channel: Channel | None = None
+        self._broker: Broker | None = None
+        self.company = Company(self._open_metadata, greeting.locks)
+
+    async def _open_metadata(self) -> SharedMetadata:
+        self._channel = await Channel.open(self._sock)
+        try:
+            return await SharedMetadata.open(self._channel, self._config.node_id, _end)
+        except ChannelEnded as error:
+            raise UnusableMetadata("the server is gone") from error
+
+    def tell_ready(self, broker: Broker) -> None:
+        assert self._channel is not None
+        self._broker = broker
+        self._channel.handle({INSPECT: self._inspect, MEASURE: self._measure})
+        addresses = [f"{each.host or '*'}:{each.port}" for each in broker.listeners]
+        self._channel.tell(READY, addresses)
+
+    async def _inspect(self, body: Any) -> list[Any]:
+        """What the operator is answered: status, and text that is JSON."""
+        method, path, query, text = body
+        assert self._broker is not None
+        request = Request(method, path, query, {}, text.encode())
+        response = await self._broker.endpoints.answer(request)
+        return [int(response.status), response.body.decode()]
+
+    async def _measure(self, _: Any) -> list[Any]:
+        assert self._broker is not None
+        return list(await self._broker.endpoints.measures())
+
+
+def _end() -> None:
+    """Nothing that is acknowledged now would count: there is no metadata any more."""
+    os._exit(EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,160 @@
+"""The process of one broker, seen by the process that starts it: watched, and started again.
+
+Owns the process and the channel to it. Decides nothing about the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.machine.greeting import EXIT_FAILED, READY, Greeting, greet
+from drumlin.metadata.shared.channel import Channel
+
+if TYPE_CHECKING:
+    from drumlin.metadata.shared.authority import Authority
+
+_log = logging.getLogger(__name__)
+
+#: Between the end of a process and the next start, doubled each time up to the last.
+_FIRST_PAUSE_S: Final = 0.1
+_LAST_PAUSE_S: Final = 15.0
+#: A process that has run for so long had a good start.
+_GOOD_S: Final = 60.0
+#: How long a process may take to end when it has let go of its channel.
+_END_S: Final = 5.0
+_MODULE: Final = "drumlin.broker.machine.worker"
+
+
+class NotStarted(Exception):
+    """A broker has ended before it was ready for the first time; without a message, it said why."""
+
+
+class Worker:
+    """One broker of the machine, in one process after the other."""
+
+    def __init__(
+        self,
+        node_id: int,
+        properties: Mapping[str, str],
+        brokers: int,
+        log_level: str,
+        locks: Mapping[str, int],
+        authority: Authority,
+    ) -> None:
+        self.node_id = node_id
+        self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
+        self._authority = authority
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopping = False
+        #: Where it is reached; there is no result before it is ready for the first time.
+        self.addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        #: To the process that is ready now.
+        self.channel: Channel | None = None
+
+    async def run(self) -> int:
+        """Run the broker until it is stopped; the exit code of its last process.
+
+        Raises:
+            NotStarted: it has ended before it was ready for the first time.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            began = time.monotonic()
+            code = await self._run_once()
+            if self._is_stopping:
+                return code
+            if not self.addresses.done():
+                # A broker that gives up says so itself.
+                raise NotStarted("" if code == EXIT_FAILED else _ended(self.node_id, code))
+            if time.monotonic() - began > _GOOD_S:
+                pause_s = _FIRST_PAUSE_S
+            _log.error("%s; it is started again", _ended(self.node_id, code))
+            await asyncio.sleep(pause_s)
+            if self._is_stopping:
+                return code
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+    async def _run_once(self) -> int:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            greet(ours, self._greeting)
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *_isolation(),
+                "-m",
+                _MODULE,
+                str(self.node_id),
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), *self._greeting.locks.values()),
+            )
+            theirs.close()
+            channel = await Channel.open(ours.dup())
+        if self._is_stopping:
+            self.terminate()
+        channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
+        self._authority.connect(self.node_id, channel)
+        has_ended = asyncio.Event()
+        channel.start(has_ended.set)
+        return await self._attend(process, has_ended)
+
+    async def _attend(self, process: asyncio.subprocess.Process, has_ended: asyncio.Event) -> int:
+        """Wait for the end of the channel or the process, then of both."""
+        ending = asyncio.create_task(process.wait())
+        ended = asyncio.create_task(has_ended.wait())
+        try:
+            await asyncio.wait({ending, ended}, return_when=asyncio.FIRST_COMPLETED)
+            # Without its channel it is no broker any more, whatever it is about to do.
+            self.channel = None
+            await self._authority.disconnect(self.node_id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    return await asyncio.shield(ending)
+            self.kill()
+            return await ending
+        finally:
+            ended.cancel()
+            self._process = None
+
+    def _is_ready(self, channel: Channel, addresses: Any) -> None:
+        self.channel = channel
+        if not self.addresses.done():
+            self.addresses.set_result(addresses)
+        else:
+            _log.info("broker %d is ready again", self.node_id)
+
+    def stop(self) -> None:
+        """Have it stop cleanly, and not start again."""
+        self._is_stopping = True
+        self.terminate()
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+def _isolation() -> list[str]:
+    """Modules of the working directory are none of ours, unless this process was started so."""
+    return [] if sys.path[0] in ("", str(Path.cwd())) else ["-P"]
+
+
+def _ended(node_id: int, code: int) -> str:
+    how = f"was killed by signal {-code}" if code < 0 else f"has ended with {code}"
+    return f"broker {node_id} {how}"

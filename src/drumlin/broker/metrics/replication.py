@@ -1,0 +1,89 @@
+"""Measures of replication: what this broker leads and follows, and who is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.metadata.image import NO_LEADER
+
+if TYPE_CHECKING:
+    from drumlin.broker.isr_changes import IsrChanges
+    from drumlin.broker.parts import BrokerData
+    from drumlin.replication.partition import Partition
+
+_PREFIX: Final = "drumlin_replication_"
+
+
+@dataclass(slots=True)
+class Standing:
+    """Counts over the partitions of one broker, and of the cluster."""
+
+    led: int = 0
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    followed: int = 0
+    lag_max: int = 0
+    offline: int = 0
+
+
+def standing_of(broker: BrokerData) -> Standing:
+    """As it is now. May run in a thread: it changes nothing."""
+    found = Standing(followed=broker.partitions.followed_count)
+    for partition in broker.partitions:
+        found.led += 1
+        found.under_replicated += partition.isr_size < partition.replica_count
+        found.under_min_isr += partition.is_under_min_isr
+        found.lag_max = max(found.lag_max, _lag(partition))
+    for topic in list(broker.metadata.image.topics.values()):
+        found.offline += sum(each.leader == NO_LEADER for each in topic.partitions)
+    return found
+
+
+def _lag(partition: Partition) -> int:
+    """Records that the follower which is furthest behind does not have."""
+    isr = partition.isr
+    if isr is None:
+        return 0
+    end_offset = partition.log_end_offset
+    ends = [each.log_end_offset for each in list(isr.followers.values())]
+    return max((end_offset - max(each, 0) for each in ends), default=0)
+
+
+def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator[Measure]:
+    """Measures of one broker; those of the cluster are the same on each of them."""
+    standing, image = standing_of(broker), broker.metadata.image
+    gauges = {
+        "partitions_led": (standing.led, "Partitions that this broker leads."),
+        "partitions_followed": (standing.followed, "Partitions that this broker follows."),
+        "under_replicated_partitions": (
+            standing.under_replicated,
+            "Partitions led here of which a replica is not in sync.",
+        ),
+        "under_min_isr_partitions": (
+            standing.under_min_isr,
+            "Partitions led here that take nothing with acks=all, for want of in-sync replicas.",
+        ),
+        "offline_partitions": (standing.offline, "Partitions of the cluster without a leader."),
+        "lag_records": (
+            standing.lag_max,
+            "Records that the follower which is furthest behind has not fetched from here.",
+        ),
+        "live_brokers": (len(image.brokers), "Brokers that are alive."),
+        "is_controller": (
+            int(image.controller_id == broker.node_id),
+            "1 on the controller, 0 elsewhere.",
+        ),
+    }
+    for name, (value, documentation) in gauges.items():
+        samples = (Sample((), float(value)),)
+        yield Measure(_PREFIX + name, Kind.GAUGE, documentation, (), samples)
+    counters = {
+        "isr_joins": (isr_changes.grown, "Replicas that came into an ISR of a partition led here."),
+        "isr_leaves": (isr_changes.shrunk, "Replicas that fell out of one."),
+    }
+    for name, (count, documentation) in counters.items():
+        samples = (Sample((), float(count)),)
+        yield Measure(_PREFIX + name, Kind.COUNTER, documentation, (), samples)

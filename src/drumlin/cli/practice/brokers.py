@@ -1,0 +1,89 @@
+"""How the brokers of a practice cluster are configured. Pure; what Kafka's defaults say stays.
+
+Kafka's own defaults for internal topics are three replicas; with fewer brokers there are fewer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from drumlin.cli.output import Failure
+from drumlin.cli.practice.ports import HOST
+from drumlin.config.errors import ConfigError
+from drumlin.config.sources import read_assignments
+
+_EXIT_USAGE: Final = 2
+_REPLICAS: Final = 3
+_MIN_ISR: Final = 2
+#: Long enough for a busy machine, short enough to watch a failover.
+_SESSION_TIMEOUT_MS: Final = 6000
+#: What each broker is told by `up`, so that a cluster comes of it.
+_OURS: Final = frozenset(
+    {
+        *("node.id", "broker.id", "log.dir", "log.dirs", "zookeeper.connect"),
+        *("listeners", "advertised.listeners", "port", "host.name"),
+        *("advertised.host.name", "advertised.port", "process.roles", "metadata.log.dir"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What `up` is told for all brokers, and the racks that they take in turn."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    racks: Sequence[str] = ()
+
+    @classmethod
+    def read(cls, assignments: Iterable[str], racks: str | None) -> Configuration:
+        """From the command line.
+
+        Raises:
+            Failure: a setting is not KEY=VALUE, or is for each broker another; a rack is empty.
+        """
+        try:
+            settings = read_assignments(assignments)
+        except ConfigError as error:
+            raise Failure(f"--set {error}", _EXIT_USAGE) from None
+        for key in sorted(_OURS & settings.keys()):
+            why = "'drumlin cluster up' decides it for each broker"
+            raise Failure(f"--set {key}: {why}", _EXIT_USAGE)
+        names = [] if racks is None else [each.strip() for each in racks.split(",")]
+        if not all(names):
+            raise Failure(f"--racks {racks!r} is no list of racks, as a,b,c", _EXIT_USAGE)
+        return cls(settings, names)
+
+    def of_broker(self, broker: int, count: int) -> dict[str, str]:
+        """The settings of one of `count` brokers."""
+        rack = {"broker.rack": self.racks[(broker - 1) % len(self.racks)]} if self.racks else {}
+        return {**defaults(count), **rack, **self.settings}
+
+
+def defaults(count: int) -> dict[str, str]:
+    """What makes a cluster of `count` brokers right."""
+    replicas, min_isr = str(min(count, _REPLICAS)), str(min(count, _MIN_ISR))
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": min_isr,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": min_isr,
+        "zookeeper.session.timeout.ms": str(_SESSION_TIMEOUT_MS),
+    }
+
+
+def broker_command(
+    broker: int, data: Path, port: int, zookeeper: str, settings: Mapping[str, str]
+) -> list[str]:
+    """The command line of one broker: what a user could type."""
+    own = {**settings, "node.id": str(broker), "zookeeper.connect": zookeeper}
+    command = [sys.executable, "-m", "drumlin", "server"]
+    command += ["--data", str(data), "--listen", f"{HOST}:{port}"]
+    for key, value in own.items():
+        command += ["--set", f"{key}={value}"]
+    return command

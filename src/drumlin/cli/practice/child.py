@@ -1,0 +1,31 @@
+"""Becomes a program that does not outlive the process that started it, however that one ends.
+
+Run as a file, by an interpreter without `site`: it is gone before the program begins. The wish to
+be killed with the parent survives `exec`. It is about the parent's *thread*, so the main thread
+has to start it.
+
+    python -I -S child.py PARENT-PID PROGRAM ARGUMENT…
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final, NoReturn
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(parent: int, command: list[str]) -> NoReturn:
+    """Run `command` in place of this program, unless there is no parent any more."""
+    # Brokers lose nothing by it: what a client was told is written is in the page cache.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        sys.exit(1)
+    os.execv(command[0], command)  # noqa: S606 - no shell is the point
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

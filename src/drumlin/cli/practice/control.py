@@ -1,0 +1,118 @@
+"""How commands reach the `up` that runs: a Unix socket in the cluster's directory.
+
+A request is a line of JSON, `{"do": "stop", "member": "2"}`, and so is its answer:
+`{"done": true}`, or `{"error": "…"}`. The directory is locked by its `up`, so a socket that is
+found at start-up was left by one that is gone. Other users cannot connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from drumlin.cli.output import Failure
+
+FILE_NAME: Final = "cluster.sock"
+_PATH_BYTES_MAX: Final = 107  # what fits into a socket's address, with the zero at its end
+_LINE_BYTES_MAX: Final = 64 << 10
+
+#: Does something to a member; whether it was done, or was so already. Raises `Failure`.
+Act = Callable[[str, str], Awaitable[bool]]
+
+
+class ControlServer:
+    """Answers commands until it is closed."""
+
+    def __init__(self, directory: Path, act: Act) -> None:
+        self._directory = directory
+        self._act = act
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the socket cannot be made.
+        """
+        path = self._directory / FILE_NAME
+        path.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _short(self._directory) as short:
+            sock.bind(short)
+        path.chmod(0o600)
+        self._server = await asyncio.start_unix_server(
+            self._answer, sock=sock, limit=_LINE_BYTES_MAX
+        )
+
+    def close(self) -> None:
+        """Take no more commands."""
+        if self._server is not None:
+            self._server.close()
+            (self._directory / FILE_NAME).unlink(missing_ok=True)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ValueError):  # its asker is gone
+            try:
+                asked = json.loads(await reader.readline())
+                answer: dict[str, Any] = {"done": await self._act(asked["do"], asked["member"])}
+            except (ValueError, KeyError, TypeError):
+                answer = {"error": "this is no command of 'drumlin cluster'"}
+            except (Failure, OSError) as error:
+                answer = {"error": str(error)}
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+
+def ask(directory: Path, what: str, member: str) -> bool:
+    """Have `up` do something to a member; whether it was done, or was so already.
+
+    Raises:
+        Failure: it could not be done, or no cluster runs there.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with sock:
+        try:
+            with _short(directory) as short:
+                sock.connect(short)
+            sock.sendall(json.dumps({"do": what, "member": member}).encode() + b"\n")
+            with sock.makefile("rb") as answers:
+                line = answers.readline(_LINE_BYTES_MAX)
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError):
+            raise not_running(directory) from None
+        except OSError as error:
+            raise Failure(f"{directory / FILE_NAME}: {error.strerror or error}") from None
+    try:
+        answer = json.loads(line)
+    except ValueError:
+        raise Failure(f"the cluster in {directory} went down meanwhile") from None
+    if "error" in answer:
+        raise Failure(answer["error"])
+    return bool(answer["done"])
+
+
+def not_running(directory: Path) -> Failure:
+    """What is said where there is no `up`."""
+    return Failure(
+        f"no cluster runs in {directory}: 'drumlin cluster up --data {directory}' starts one"
+    )
+
+
+@contextlib.contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """A path to the socket that fits into an address, however deep the directory lies."""
+    path = str(directory / FILE_NAME)
+    if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
+        yield path
+        return
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{FILE_NAME}"
+    finally:
+        os.close(descriptor)

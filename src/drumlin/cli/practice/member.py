@@ -1,0 +1,180 @@
+"""One process of the cluster: started, known to be ready, ended as asked or by itself.
+
+A process that ends without having been asked to has crashed: that is told, and nothing is done
+about it. Who practises wants to see what a crash does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from drumlin.cli.output import Failure
+
+_CHILD: Final = Path(__file__).with_name("child.py")
+_START_TIMEOUT_S: Final = 120.0
+_STOP_TIMEOUT_S: Final = 60.0
+_LOOKED_AT_BYTES: Final = 64 << 10
+
+#: What to run.
+Command = Callable[[], Sequence[str]]
+#: Waits until a process that was just started serves.
+Ready = Callable[[asyncio.StreamReader], Awaitable[None]]
+
+
+class Member:
+    """Starts, stops and kills one program; one of these at a time, in the order asked.
+
+    `command` is asked at each start. `on_change` hears of each new process and each end, `on_crash`
+    of an end that nobody asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log_file: Path,
+        command: Command,
+        ready: Ready,
+        on_change: Callable[[], None],
+        on_crash: Callable[[Member, str], None],
+    ) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = command
+        self._ready = ready
+        self._on_change = on_change
+        self._on_crash = on_crash
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_to_end = False
+
+    @property
+    def title(self) -> str:
+        return f"broker {self.name}" if self.name.isdecimal() else "ZooKeeper"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def start(self) -> bool:
+        """Start it, and wait until it serves; False if it runs already.
+
+        Raises:
+            Failure: it ended, or did not serve in time; it does not run then.
+            OSError: there is no such program, or no room for its log.
+        """
+        async with self._turn:
+            if self._process is not None:
+                return False
+            said_before = self.log_file.stat().st_size if self.log_file.exists() else 0
+            process = await self._launch()
+            try:
+                await self._until_ready(process, said_before)
+            except BaseException:
+                await self._end(signal.SIGKILL)
+                raise
+            return True
+
+    async def stop(self) -> bool:
+        """Ask it to end, and wait; False if it does not run.
+
+        Raises:
+            Failure: it did not end in time, and was killed.
+        """
+        async with self._turn:
+            return await self._end(signal.SIGTERM)
+
+    async def kill(self) -> bool:
+        """`kill -9`; False if it does not run."""
+        async with self._turn:
+            return await self._end(signal.SIGKILL)
+
+    def kill_now(self) -> None:
+        """`kill -9`, whatever else is being done to it."""
+        if self._process is not None:
+            self._is_to_end = True
+            self._process.kill()
+
+    async def _launch(self) -> asyncio.subprocess.Process:
+        with self.log_file.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(_CHILD), str(os.getpid())),
+                *self._command(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us; we stop them in order
+            )
+        self._process, self._is_to_end = process, False
+        self._watcher = asyncio.create_task(self._watch(process))
+        self._on_change()
+        return process
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        self._process = None
+        self._on_change()
+        if not self._is_to_end:
+            self._on_crash(self, _how(code))
+
+    async def _until_ready(self, process: asyncio.subprocess.Process, said_before: int) -> None:
+        self._is_to_end = True  # who starts it is told of its end
+        assert process.stdout is not None
+        ready = asyncio.ensure_future(self._ready(process.stdout))
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            await asyncio.wait(
+                (ready, ended), timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if ended.done():
+                raise Failure(
+                    f"{self.title} did not start: {self._last_line(said_before, ended.result())}"
+                )
+            if not ready.done():
+                raise Failure(
+                    f"{self.title} was not ready after {_START_TIMEOUT_S:g} s: see {self.log_file}"
+                )
+            ready.result()
+            self._is_to_end = False
+        finally:
+            for each in (ready, ended):
+                each.cancel()
+
+    async def _end(self, number: signal.Signals) -> bool:
+        process, watcher = self._process, self._watcher
+        if process is None or watcher is None:
+            return False
+        self._is_to_end = True
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        done, _ = await asyncio.wait((watcher,), timeout=_STOP_TIMEOUT_S)
+        if done:
+            return True
+        process.kill()
+        await asyncio.wait((watcher,))
+        raise Failure(f"{self.title} did not stop within {_STOP_TIMEOUT_S:g} s, and was killed")
+
+    def _last_line(self, said_before: int, code: int) -> str:
+        """Why it ended: the last line that it wrote, as a program that gives up says it there."""
+        with self.log_file.open("rb") as log:
+            log.seek(max(said_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
+            lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        why = said[-1].removeprefix("drumlin server: ") if said else _how(code)
+        return f"{why} (see {self.log_file})"
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,137 @@
+"""What an `up` is about to start: how many brokers, on which ports, in a directory of its own.
+
+Starts nothing. Everything that can be wrong is found here, before a process is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from drumlin.cli.output import Failure
+from drumlin.cli.practice.ports import HOST, is_free, reserve
+from drumlin.cli.practice.record import (
+    PORT_MAX,
+    ClusterRecord,
+    MemberRecord,
+    read_record,
+)
+from drumlin.storage.directory_lock import DirectoryLock
+from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
+
+DEFAULT_BROKERS: Final = 3
+DEFAULT_PORT: Final = 9092
+#: How long the processes of an `up` that was killed may take to be gone.
+_LEFTOVER_TIMEOUT_S: Final = 10.0
+_LOOK_INTERVAL_S: Final = 0.05
+
+
+@contextlib.contextmanager
+def planned(directory: Path, count: int | None, port: int | None) -> Iterator[ClusterRecord]:
+    """The cluster to be started; its directory and ZooKeeper's port are kept meanwhile.
+
+    `directory` is an absolute path. What is not given is as it was the last time.
+
+    Raises:
+        Failure: it cannot be started so.
+    """
+    with _locked(directory):
+        former = read_record(directory)
+        record = _wanted(directory, former, count, port)
+        if former is not None:
+            _await_leftovers(directory, former)
+        _check_ports(record)
+        with contextlib.closing(_zookeepers_port(record)) as kept:
+            zookeeper = MemberRecord("zookeeper", kept.getsockname()[1])
+            yield dataclasses.replace(record, zookeeper=zookeeper)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if (directory / META_PROPERTIES).exists():
+            raise Failure(
+                f"{directory} is the data directory of one broker: a cluster needs one of its own"
+            )
+        lock = DirectoryLock(str(directory))
+        if not lock.acquire():
+            raise Failure(f"{directory} is in use: {_by_whom(directory)}")
+    except OSError as error:
+        raise Failure(f"{directory}: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _by_whom(directory: Path) -> str:
+    with contextlib.suppress(Failure):
+        record = read_record(directory)
+        if record is not None and record.pid is not None:
+            return f"a cluster runs there on {record.bootstrap} (process {record.pid})"
+    return "a cluster runs there"
+
+
+def _wanted(
+    directory: Path, former: ClusterRecord | None, count: int | None, port: int | None
+) -> ClusterRecord:
+    there = len(former.brokers) if former else 0
+    count = count or there or DEFAULT_BROKERS
+    if count < there:
+        raise Failure(
+            f"{directory} holds a cluster of {there} brokers: with {count}, partitions would be "
+            "without replicas; stop single ones with 'drumlin cluster stop'"
+        )
+    first = port or (former.port if former else DEFAULT_PORT)
+    if first + count - 1 > PORT_MAX:
+        raise Failure(f"{count} brokers from port {first} on need ports beyond {PORT_MAX}")
+    brokers = tuple(MemberRecord(str(each + 1), first + each) for each in range(count))
+    # Port 0 is any port.
+    zookeeper = former.zookeeper if former else MemberRecord("zookeeper", 0)
+    return ClusterRecord(first, zookeeper, brokers)
+
+
+def _await_leftovers(directory: Path, former: ClusterRecord) -> None:
+    """Wait for the processes of an `up` that was killed: they are killed with it, but later."""
+    deadline = time.monotonic() + _LEFTOVER_TIMEOUT_S
+    for member in (*former.brokers, former.zookeeper):
+        while member.pid is not None and _runs_in(directory, member.pid):
+            if time.monotonic() > deadline:
+                raise Failure(f"{directory} is in use: by process {member.pid} of an earlier run")
+            time.sleep(_LOOK_INTERVAL_S)
+
+
+def _runs_in(directory: Path, pid: int) -> bool:
+    """Whether a process is a member of this cluster: another one may have its number by now."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    inside = f"{directory}/".encode()
+    return any(each.startswith(inside) for each in arguments)
+
+
+def _check_ports(record: ClusterRecord) -> None:
+    for broker in record.brokers:
+        if not is_free(broker.port):
+            raise Failure(
+                f"port {broker.port} of {HOST}, for broker {broker.name}, is taken: "
+                "choose others with --port"
+            )
+
+
+def _zookeepers_port(record: ClusterRecord) -> socket.socket:
+    """The port that it had, if it is still free: nobody else needs it to be the same."""
+    kept = None
+    if record.zookeeper.port not in {each.port for each in record.brokers}:
+        kept = reserve(record.zookeeper.port)
+    kept = kept or reserve(0)
+    if kept is None:
+        raise Failure(f"{HOST} has no free port for ZooKeeper")
+    return kept

@@ -1,0 +1,177 @@
+"""`drumlin cluster up`: starts all, keeps the record, does what commands ask, stops in order.
+
+One process in the foreground, which ends no later than the cluster: the members are its children
+and end with it, however it ends. It restarts nothing by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+from drumlin.cli import output
+from drumlin.cli.output import Failure
+from drumlin.cli.practice.brokers import Configuration, broker_command
+from drumlin.cli.practice.control import ControlServer
+from drumlin.cli.practice.member import Command, Member, Ready
+from drumlin.cli.practice.plan import planned
+from drumlin.cli.practice.record import ClusterRecord, MemberRecord, write_record
+from drumlin.cli.practice.zookeeper import check_kazoo, until_it_serves, zookeeper_command
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_cluster(
+    directory: Path, count: int | None, port: int | None, configuration: Configuration
+) -> int:
+    """Run a cluster until it is told to stop; the exit code.
+
+    Raises:
+        Failure: it could not start.
+    """
+    check_kazoo()
+    directory = directory.absolute()
+    with planned(directory, count, port) as record:
+        return asyncio.run(Supervisor(directory, record, configuration).run())
+
+
+class Supervisor:
+    """Looks after the members of one cluster."""
+
+    def __init__(
+        self, directory: Path, record: ClusterRecord, configuration: Configuration
+    ) -> None:
+        self._directory = directory
+        self._record = record
+        self._configuration = configuration
+        self._zookeeper = self._zookeeper_member()
+        self._brokers = [self._broker_member(each) for each in record.brokers]
+        self._members = {each.name: each for each in (self._zookeeper, *self._brokers)}
+        self._control = ControlServer(directory, self._act)
+        self._stop = asyncio.Event()
+        self._is_stopping = False
+
+    async def run(self) -> int:
+        """Start all, wait for a signal, stop all.
+
+        Raises:
+            Failure: a member did not start.
+        """
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal)
+        starting = asyncio.create_task(self._start())
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await stopping
+        finally:
+            starting.cancel()
+            stopping.cancel()
+            await asyncio.wait((starting,))
+            await self._stop_all()
+        return 0
+
+    async def _start(self) -> None:
+        await self._control.start()
+        await self._zookeeper.start()
+        starts = [asyncio.create_task(each.start()) for each in self._brokers]
+        try:
+            await asyncio.gather(*starts)
+        finally:
+            for each in starts:
+                each.cancel()
+            await asyncio.wait(starts)
+        print(
+            f"drumlin cluster is ready on {self._record.bootstrap} ({self._directory}, "
+            f"ZooKeeper on {self._record.zookeeper.address})",
+            flush=True,
+        )
+
+    async def _stop_all(self) -> None:
+        """Brokers one after the other, so that each hands its leadership on; then ZooKeeper."""
+        self._is_stopping = True
+        self._control.close()
+        for member in (*self._brokers, self._zookeeper):
+            try:
+                await member.stop()
+            except Failure as error:
+                output.note(f"drumlin cluster up: {error}")
+        self._write_record()
+
+    def _on_signal(self) -> None:
+        if self._stop.is_set():  # once more: who asks again does not want to wait
+            self._is_stopping = True
+            for member in self._members.values():
+                member.kill_now()
+        self._stop.set()
+
+    async def _act(self, what: str, name: str) -> bool:
+        """What a command asks for.
+
+        Raises:
+            Failure: there is no such member, or it could not be done.
+        """
+        member = self._members.get(name)
+        if member is None:
+            raise Failure(f"there is no broker {name}: they are {self._broker_names()}")
+        if self._is_stopping:
+            raise Failure("the cluster is stopping")
+        acts = {"start": member.start, "stop": member.stop, "kill": member.kill}
+        return await acts[what]()
+
+    def _broker_names(self) -> str:
+        return ", ".join(each.name for each in self._brokers)
+
+    def _on_crash(self, member: Member, how: str) -> None:
+        output.note(
+            f"drumlin cluster up: {member.title} ended by itself ({how}), see {member.log_file}; "
+            f"'drumlin cluster start {member.name} --data {self._directory}' starts it again"
+        )
+
+    def _write_record(self) -> None:
+        pids = {name: member.pid for name, member in self._members.items()}
+        is_over = self._is_stopping and not any(pids.values())
+        record = self._record.with_pids(None if is_over else os.getpid(), pids)
+        try:
+            write_record(self._directory, record)
+        except OSError as error:
+            output.note(f"drumlin cluster up: cluster.json is not up to date: {error}")
+
+    # -- members ----------------------------------------------------------------------------
+
+    def _zookeeper_member(self) -> Member:
+        port = self._record.zookeeper.port
+
+        async def ready(_: asyncio.StreamReader) -> None:
+            await until_it_serves(port)
+
+        return self._member(
+            "zookeeper", lambda: zookeeper_command(self._directory, port), ready, "zookeeper"
+        )
+
+    def _broker_member(self, broker: MemberRecord) -> Member:
+        data = self._directory / f"broker-{broker.name}"
+        zookeeper = self._record.zookeeper.address
+
+        async def ready(said: asyncio.StreamReader) -> None:
+            while b"ready" not in await said.readline():
+                if said.at_eof():
+                    await asyncio.Future()  # its end is told elsewhere
+
+        def command() -> list[str]:
+            number, count = int(broker.name), len(self._record.brokers)
+            settings = self._configuration.of_broker(number, count)
+            return broker_command(number, data, broker.port, zookeeper, settings)
+
+        return self._member(broker.name, command, ready, f"broker-{broker.name}")
+
+    def _member(self, name: str, command: Command, ready: Ready, stem: str) -> Member:
+        log_file = self._directory / f"{stem}.log"
+        return Member(name, log_file, command, ready, self._write_record, self._on_crash)

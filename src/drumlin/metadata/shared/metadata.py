@@ -1,0 +1,348 @@
+"""`SharedMetadata`: the store of a broker that shares one with the others of its machine.
+
+Mutations are asked of the process that owns the store (`authority.py`). What it tells of is shown
+in the image, in its order; the answer to a mutation comes after the changes that it has made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.metadata.changes import (
+    BrokersChanged,
+    Change,
+    ConfigsChanged,
+    PartitionsAdded,
+    PartitionsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from drumlin.metadata.image import (
+    BrokerState,
+    PartitionId,
+    PartitionState,
+    Resource,
+    TopicState,
+)
+from drumlin.metadata.leadership import preferred
+from drumlin.metadata.mutations import Listeners, Locks, uncancelled
+from drumlin.metadata.shared import codec, messages
+from drumlin.metadata.shared.channel import Channel, ChannelEnded
+from drumlin.metadata.store import (
+    Adoption,
+    Alteration,
+    Assignment,
+    IsrWish,
+    Listener,
+    ProducerIdBlock,
+    Target,
+)
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+#: Partitions that are asked for at once: other requests have their turn in between.
+_TOGETHER: Final = 500
+
+
+class SharedMetadata:
+    """See `store.MetadataStore` for what its methods promise."""
+
+    def __init__(self, channel: Channel, snapshot: codec.Snapshot, node_id: int) -> None:
+        self.image = snapshot.image
+        self.deleted_topics = dict(snapshot.deleted_topics)
+        self._deleted = set(snapshot.deleted_ids)
+        self._is_new = snapshot.is_new
+        self._node_id = node_id
+        self._channel = channel
+        self._listeners = Listeners()
+        self._locks = Locks()
+        self._told: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, channel: Channel, node_id: int, on_end: Callable[[], None]
+    ) -> SharedMetadata:
+        """Begin to follow the store; the channel is started, and closed with this.
+
+        `on_end` is called when the owner of the store is gone.
+
+        Raises:
+            ChannelEnded: it is gone already.
+        """
+        begun: asyncio.Future[SharedMetadata] = asyncio.get_running_loop().create_future()
+
+        def begin(snapshot: codec.Snapshot) -> None:
+            store = cls(channel, snapshot, node_id)
+            store._follow()
+            begun.set_result(store)
+
+        def end() -> None:
+            if not begun.done():
+                begun.set_exception(ChannelEnded())
+            on_end()
+
+        channel.take(messages.SNAPSHOT, begin, codec.read_snapshot)
+        channel.start(end)
+        return await begun
+
+    # -- what is told ------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        take = self._channel.take
+        take(messages.TOPIC_CREATED, self._topic_created, codec.read_created)
+        take(messages.TOPIC_DELETED, self._topic_deleted, UUID)
+        take(messages.PARTITIONS_ADDED, self._partitions_added, codec.read_states)
+        take(messages.PARTITIONS_CHANGED, self._partitions_changed, codec.read_states)
+        take(messages.BROKERS_CHANGED, self._brokers_changed, codec.read_brokers)
+        take(messages.CONFIGS_CHANGED, self._configs_changed, codec.read_configs)
+
+    def _tell(self, change: Change) -> None:
+        self._told = self._listeners.tell(change)
+
+    def _topic_created(self, created: tuple[TopicState, dict[str, str]]) -> None:
+        topic, configs = created
+        self.image.put_topic(topic)
+        self.image.put_configs(messages.topic_resource(topic.name), configs)
+        self._tell(TopicCreated(topic, configs))
+
+    def _topic_deleted(self, topic_id: UUID) -> None:
+        topic = self.image.topics_by_id[topic_id]
+        self.image.remove_topic(topic)
+        self.deleted_topics[topic_id] = None
+        self._deleted.add(topic_id)
+        self._tell(TopicDeleted(topic))
+
+    def _partitions_added(self, added: codec.States) -> None:
+        topic = self.image.topics_by_id[added.topic_id]
+        topic = replace(topic, partitions=topic.partitions + added.partitions)
+        self.image.put_topic(topic)
+        self._tell(PartitionsAdded(topic, added.partitions))
+
+    def _partitions_changed(self, changed: codec.States) -> None:
+        topic = self.image.topics_by_id[changed.topic_id]
+        topic = topic.with_states({each.index: each for each in changed.partitions})
+        self.image.put_topic(topic)
+        if changed.quiet_for != self._node_id:
+            self._tell(PartitionsChanged(topic, changed.partitions))
+
+    def _brokers_changed(self, brokers: codec.Brokers) -> None:
+        for node_id in self.image.brokers.keys() - {each.node_id for each in brokers.alive}:
+            self.image.remove_broker(node_id)
+        for each in brokers.alive:
+            self.image.put_broker(each)
+        self.image.controller_id = brokers.controller_id
+        self._tell(BrokersChanged())
+
+    def _configs_changed(self, changed: tuple[Resource, dict[str, str]]) -> None:
+        resource, configs = changed
+        self.image.put_configs(resource, configs)
+        self._tell(ConfigsChanged(resource, configs))
+
+    # -- asking ------------------------------------------------------------------------
+
+    async def _ask(self, kind: str, body: Any = None) -> Any:
+        """
+        Raises:
+            KafkaError: it is refused; KAFKA_STORAGE_ERROR, it may have been done or not.
+        """
+        try:
+            return await self._channel.ask(kind, body)
+        except ChannelEnded:
+            message = "the process that owns the metadata is gone"
+            raise KafkaError(ErrorCode.kafka_storage_error, message) from None
+
+    async def _change(self, kind: str, body: Any = None) -> Any:
+        """Ask for something that is reported, and wait until that was followed.
+
+        Never to be called by who follows changes: it would wait for itself.
+        """
+        answer = await self._ask(kind, body)
+        if self._told is not None:
+            await asyncio.wait([self._told])
+        return answer
+
+    # -- the broker --------------------------------------------------------------------
+
+    @property
+    def adoption(self) -> Adoption | None:
+        return self if self._is_new else None
+
+    async def note_adopted(self, first_producer_id: int = 0) -> None:
+        await self._ask(messages.NOTE_ADOPTED, first_producer_id)
+        self._is_new = False
+
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
+        rows = None if lacking is None else codec.write_partition_ids(lacking)
+        await self._ask(messages.REGISTER, [codec.write_broker(broker), rows])
+
+    @uncancelled
+    async def elect_preferred(
+        self, partitions: Collection[PartitionId] | None
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        if partitions is None:
+            body = await self._not_led_as_preferred()
+        else:
+            body = list(partitions)
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        for first in range(0, len(body), _TOGETHER):
+            some = body[first : first + _TOGETHER]
+            asked = codec.write_partition_ids(some)
+            rows = await self._change(messages.ELECT_PREFERRED, asked)
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    async def _not_led_as_preferred(self) -> list[PartitionId]:
+        found, pace = [], Pace()
+        for topic in list(self.image.topics.values()):
+            for each in topic.partitions:
+                with contextlib.suppress(KafkaError):
+                    preferred(each, self.image.brokers)
+                    found.append(PartitionId(topic.topic_id, each.index))
+                await pace.give_way()
+        return found
+
+    @uncancelled
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(targets.items())
+        while some := dict(islice(left, _TOGETHER)):
+            asked = [codec.write_targets(some), may_change_factor]
+            rows = await self._change(messages.REASSIGN, asked)
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    @uncancelled
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(partitions)
+        while some := list(islice(left, _TOGETHER)):
+            asked = [codec.write_partition_ids(some), is_unclean]
+            rows = await self._change(messages.ELECT_LEADERS, asked)
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    async def unregister_broker(self, node_id: int) -> None:
+        if node_id in self.image.brokers:
+            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
+        message = f"broker {node_id} is not registered"
+        raise KafkaError(ErrorCode.broker_id_not_registered, message)
+
+    @uncancelled
+    async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
+        await self._change(messages.LEAVE_ISRS, codec.write_partition_ids(partitions))
+
+    @uncancelled
+    async def hand_over(self) -> None:
+        await self._change(messages.HAND_OVER)
+
+    def on_change(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+
+    async def close(self) -> None:
+        await self._channel.close()
+        await self._listeners.close()
+
+    # -- topics ------------------------------------------------------------------------
+
+    @uncancelled
+    async def create_topic(
+        self,
+        name: str,
+        assignment: Assignment,
+        configs: Mapping[str, str],
+        topic_id: UUID | None = None,
+        first_leader_epoch: int = 0,
+    ) -> TopicState:
+        wanted_id = None if topic_id is None else topic_id.hex
+        replicas = [list(each) for each in assignment]
+        body = [name, replicas, dict(configs), wanted_id, first_leader_epoch]
+        made = UUID(await self._change(messages.CREATE_TOPIC, body))
+        return self._topic(made)
+
+    @uncancelled
+    async def add_partitions(
+        self, name: str, first_index: int, assignment: Assignment
+    ) -> TopicState:
+        body = [name, first_index, [list(each) for each in assignment]]
+        return self._topic(UUID(await self._change(messages.ADD_PARTITIONS, body)))
+
+    def _topic(self, topic_id: UUID) -> TopicState:
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            message = "it has been deleted meanwhile"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
+        return topic
+
+    @uncancelled
+    async def delete_topic(self, topic_id: UUID) -> None:
+        await self._change(messages.DELETE_TOPIC, topic_id.hex)
+
+    def was_deleted(self, topic_id: UUID) -> bool:
+        return topic_id in self._deleted
+
+    def was_any_deleted(self) -> bool:
+        return bool(self._deleted)
+
+    async def note_folders_left(self, left: Mapping[UUID, Sequence[str]]) -> None:
+        await self._ask(messages.NOTE_FOLDERS, codec.write_folders(left))
+        for topic_id, log_dirs in left.items():
+            if log_dirs:
+                self.deleted_topics[topic_id] = tuple(log_dirs)
+            else:
+                self.deleted_topics.pop(topic_id, None)
+
+    # -- partitions --------------------------------------------------------------------
+
+    async def advance_leader_epochs(self) -> None:
+        await self._ask(messages.ADVANCE_ALL)
+
+    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
+        """It waits for no listener, so a listener of changes may call it."""
+        left = iter(partitions)
+        while some := list(islice(left, _TOGETHER)):
+            await self._ask(messages.ADVANCE, codec.write_partition_ids(some))
+
+    @uncancelled
+    async def alter_isrs(
+        self, wishes: Mapping[PartitionId, IsrWish]
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(wishes.items())
+        while some := dict(islice(left, _TOGETHER)):
+            try:
+                rows = await self._change(messages.ALTER_ISRS, codec.write_wishes(some))
+            except KafkaError as error:
+                outcomes.update(dict.fromkeys(some, error))
+                continue
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    # -- configurations, producer ids --------------------------------------------------
+
+    @uncancelled
+    async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
+        """By compare-and-set: what the alteration was decided on must still be stored."""
+        async with self._locks.of(resource):
+            while True:
+                current = self.image.configs(resource)
+                changes = alteration(current)
+                if not changes:
+                    return
+                body = [codec.write_configs(resource, current), dict(changes)]
+                if await self._change(messages.ALTER_CONFIGS, body):
+                    return
+
+    async def next_producer_id_block(self) -> ProducerIdBlock:
+        return ProducerIdBlock(*await self._ask(messages.PRODUCER_IDS))

@@ -1,0 +1,117 @@
+"""A log dir, or a broker's folder in one, on which no broker runs: partitions go in and out.
+
+Knows what has to go along with a partition's folder. Blocking; nothing is durable before `sync`,
+except for checkpoints.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from drumlin.storage import checkpoints
+from drumlin.storage.checkpoints import Checkpoint
+from drumlin.storage.files import Files
+from drumlin.storage.log_directory import CLEAN_SHUTDOWN_CONTENT, CLEAN_SHUTDOWN_NAME
+from drumlin.storage.partition_names import (
+    STRAY_SUFFIX,
+    deleted_directory_name,
+    directory_name,
+    parse_directory_name,
+    stray_directory_name,
+)
+
+_OFFSETS: Final = (
+    checkpoints.RECOVERY_POINT,
+    checkpoints.HIGH_WATERMARK,
+    checkpoints.LOG_START_OFFSET,
+    checkpoints.CLEANER_OFFSET,
+)
+#: Topic and number.
+Partition = tuple[str, int]
+
+
+class RestingDirectory:
+    """See the module.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path = path
+        self._files = files
+        names = files.list_directory(path)
+        self.partitions = {each for each in map(parse_directory_name, names) if each is not None}
+        marker = f"{path}/{CLEAN_SHUTDOWN_NAME}"
+        self.was_clean = files.exists(marker) or not self.partitions
+
+    def folder(self, partition: Partition) -> str:
+        return f"{self.path}/{directory_name(*partition)}"
+
+    def expect(self, source: RestingDirectory, partitions: Iterable[Partition]) -> None:
+        """Take over what is noted of partitions that are about to come from another one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        keys = set(partitions)
+        for name in _OFFSETS:
+            noted = source._checkpoint(name).read()
+            self._note(name, keys, {key: noted[key] for key in keys & noted.keys()})
+        unclean = keys
+        if source.was_clean:
+            unclean = keys & source._checkpoint(checkpoints.UNCLEAN).read().keys()
+        self._note(checkpoints.UNCLEAN, keys, dict.fromkeys(unclean, 0))
+        if self.was_clean and not self.partitions:
+            # It is as clean as what comes, which is noted of each.
+            self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", CLEAN_SHUTDOWN_CONTENT)
+
+    def take(self, source: RestingDirectory, partition: Partition) -> None:
+        """Have a partition's folder here; one that is here already is kept under another name.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        if partition in self.partitions:
+            aside = f"{self.path}/{stray_directory_name(*partition)}"
+            self._files.rename(self.folder(partition), aside)
+        self._files.rename(source.folder(partition), self.folder(partition))
+        self.partitions.add(partition)
+        source.partitions.discard(partition)
+
+    def drop(self, partition: Partition) -> None:
+        """Have a partition's folder be removed by the next broker that starts here.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        path = f"{self.path}/{deleted_directory_name(*partition)}"
+        self._files.rename(self.folder(partition), path)
+        self.partitions.discard(partition)
+
+    def sync(self) -> None:
+        """Return when all would survive a power failure."""
+        self._files.sync_directory(self.path)
+
+    def remove(self) -> bool:
+        """Remove all of it, if no partition is left; whether that was so.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        names = self._files.list_directory(self.path)
+        left = [each for each in names if parse_directory_name(each) or each.endswith(STRAY_SUFFIX)]
+        if not left:
+            shutil.rmtree(self.path)
+        return not left
+
+    def _note(self, name: str, keys: set[Partition], offsets: Mapping[Partition, int]) -> None:
+        """Note these offsets of the partitions, and nothing else of them."""
+        checkpoint = self._checkpoint(name)
+        others = {key: offset for key, offset in checkpoint.read().items() if key not in keys}
+        checkpoint.write(lambda: others | dict(offsets))
+
+    def _checkpoint(self, name: str) -> Checkpoint:
+        return Checkpoint(self.path, name, self._files)

@@ -1,0 +1,119 @@
+"""What `drumlin cluster status` makes of what a cluster answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.conftest import Run
+from drumlin.cli import cluster_status, output
+from drumlin.cli.cluster_health import Found, LiveBroker, judge
+from drumlin.peer.cluster_view import PartitionView, TopicView
+
+BROKERS = {1: LiveBroker("a:9092", "x"), 2: LiveBroker("b:9092", None)}
+
+
+def topic(name: str, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> TopicView:
+    """Leader, replicas and ISR of each partition."""
+    views = {
+        index: PartitionView(index, leader, 0, replicas, isr)
+        for index, (leader, replicas, isr) in enumerate(partitions)
+    }
+    return TopicView(name, None, False, views)
+
+
+def state(*topics: TopicView, controller: int = 1, **how: Any) -> dict[str, Any]:
+    known = how.pop("known", {})
+    how = {"min_isr": {}, "reassignments": None, **how}
+    return judge(
+        Found("id", controller, BROKERS, {each.name: each for each in topics}, **how), known
+    )
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    return [(each["topic"], each["partition"]) for each in rows]
+
+
+def test_a_healthy_cluster() -> None:
+    found = state(topic("t", (1, (1, 2), (2, 1)), (2, (2, 1), (1, 2))), min_isr={"t": 2})
+    assert found["is_healthy"]
+    assert cluster_status.verdict(found) == "healthy, 1 topic, 2 partitions"
+    assert [(each["leaders"], each["replicas"], each["in_sync"]) for each in found["brokers"]] == [
+        (1, 2, 2),
+        (1, 2, 2),
+    ]
+
+
+def test_what_is_amiss_with_partitions() -> None:
+    found = state(
+        topic("t", (1, (1, 3), (1,)), (3, (3,), (3,)), (-1, (3, 2), ())), min_isr={"t": 1}
+    )
+    assert places(found["under_replicated"]) == [("t", 0), ("t", 2)]
+    assert places(found["under_min_isr"]) == [("t", 2)]
+    # The leader of t-1 is gone, and nobody has noticed yet.
+    assert places(found["offline"]) == [("t", 1), ("t", 2)]
+    assert not found["is_healthy"]
+    assert cluster_status.verdict(found) == (
+        "broker 3 is dead, 2 partitions offline, 1 partition under min.insync.replicas, "
+        "2 partitions under-replicated"
+    )
+    (dead,) = (each for each in found["brokers"] if not each["is_alive"])
+    assert (dead["broker"], dead["address"], dead["replicas"]) == (3, None, 3)
+
+
+def test_fewer_replicas_than_have_to_be_in_sync() -> None:
+    found = state(topic("t", (1, (1,), (1,))), min_isr={"t": 2})
+    assert (found["under_replicated"], places(found["under_min_isr"])) == ([], [("t", 0)])
+
+
+def test_a_broker_that_should_be_there_and_a_controller_that_is_not() -> None:
+    found = state(controller=7, known={9: "c:9092"})
+    assert found["controller"] is None
+    assert [each["address"] for each in found["brokers"]] == ["a:9092", "b:9092", "c:9092"]
+    assert cluster_status.verdict(found) == "broker 9 is dead, there is no controller"
+    assert not found["is_healthy"]
+
+
+def test_each_partition_is_listed_once_and_not_all_are(capsys: pytest.CaptureFixture[str]) -> None:
+    moves = [{"topic": "t", "partition": 0, "replicas": [1], "adding": [2], "removing": []}]
+    many = [(1, (1, 2), (1,))] * 30
+    found = state(topic("t", (-1, (3,), ()), *many), reassignments=moves)
+    cluster_status._show(found, as_json=False)
+    out, err = capsys.readouterr()
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert [line[0] for line in lines] == [
+        *["broker"] * 3,
+        "offline",
+        *["under-replicated"] * 19,
+        "being moved",
+    ]
+    assert [line[1:3] for line in lines[3:5]] == [["t", "0"], ["t", "1"]]
+    assert err == "... and 11 partitions more: --json has them all\n"
+
+
+@pytest.mark.parametrize("broker", ["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])
+def test_any_cluster_is_asked(run: Run, broker: str, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue(f"{broker}_address")
+    assert run("topics", "create", "status", "-r", "1", "-b", address, "--if-not-exists").code == 0
+    shown = run("cluster", "status", "-b", address, "--json")
+    assert shown.code == 0, shown.err
+    assert places(shown.json["offline"]) == []
+    (only,) = shown.json["brokers"]
+    assert only["is_alive"]
+    assert only["leaders"] == shown.json["partitions"] >= 1
+    if broker == "kafka":
+        assert shown.json["reassignments"] == []
+
+
+def test_who_cannot_be_asked_is_told(run: Run) -> None:
+    nobody = run("cluster", "status", "-b", "127.0.0.1:1")
+    assert (nobody.code, nobody.err) == (1, "drumlin: broker 127.0.0.1:1: Connection refused\n")
+
+
+def test_headings_are_short() -> None:
+    assert [output._heading(each) for each in ("is_alive", "size_bytes", "min_isr")] == [
+        "alive",
+        "size",
+        "min isr",
+    ]

@@ -1,0 +1,1 @@
+"""Three brokers on one ZooKeeper, and clients of every kind, while everything else fails."""

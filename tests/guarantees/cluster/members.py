@@ -1,0 +1,199 @@
+"""Three brokers and their ZooKeeper, with the network between them, and what ZooKeeper tells."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+from drumlin.metadata.zookeeper import layout
+from guarantees.brokers import SETTINGS
+from rig.drumlin_server import DrumlinServer, server_command
+from rig.network import ZOOKEEPER, Network
+from rig.ports import free_ports
+from rig.waiting import wait_until
+from rig.zookeeper import ZooKeeper
+from rig.zookeeper_operator import Operator
+
+NODES: Final = (1, 2, 3)
+_CHROOT: Final = "/drumlin"
+SESSION_TIMEOUT_MS: Final = 3000
+
+_SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    # Who hears nothing notices in seconds, not in half a minute.
+    "request.timeout.ms": "4000",
+    "replica.socket.timeout.ms": "4000",
+    "socket.connection.setup.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "share.coordinator.state.topic.num.partitions": "3",
+    "auto.create.topics.enable": "false",
+}
+
+
+class State(NamedTuple):
+    """A partition, as ZooKeeper has it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+States = Mapping[tuple[str, int], State]
+
+
+class Member(DrumlinServer):
+    """One broker: clients reach it directly, others through the network, as it does ZooKeeper."""
+
+    def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        super().__init__(directory, settings)
+        self.node_id = node_id
+        self.peer_port, self.peer_proxy_port, self.zookeeper_proxy_port = free_ports(3)
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        """Start, and wait for the line that says it is ready."""
+        own = {
+            "node.id": str(self.node_id),
+            "zookeeper.connect": f"127.0.0.1:{self.zookeeper_proxy_port}{_CHROOT}",
+            "listeners": f"PLAINTEXT://{self.address},PEERS://127.0.0.1:{self.peer_port}",
+            "advertised.listeners": (
+                f"PLAINTEXT://{self.address},PEERS://127.0.0.1:{self.peer_proxy_port}"
+            ),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PEERS:PLAINTEXT",
+            "inter.broker.listener.name": "PEERS",
+        }
+        said_before = len(self.said())
+        self.launch(server_command(self.data, self.port, self.settings | own))
+        self.await_ready_line(re.escape(self.address), said_before, timeout_s)
+
+    @property
+    def end(self) -> str:
+        """Its name in the network."""
+        return str(self.node_id)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+
+class Cluster:
+    """All of it; nothing runs before `start`."""
+
+    def __init__(
+        self, directory: Path, network: Network, settings: Mapping[str, str] | None = None
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.network = network
+        self.zookeeper = ZooKeeper(directory)
+        known = SETTINGS | _SETTINGS | dict(settings or {})
+        self.members = {each: Member(each, directory / f"broker-{each}", known) for each in NODES}
+        self._operator: Operator | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each.address for each in self.members.values())
+
+    def start(self) -> None:
+        self.zookeeper.start()
+        for each in self.members.values():
+            self.network.carry(each.peer_proxy_port, each.end, each.peer_port)
+            self.network.carry(each.zookeeper_proxy_port, ZOOKEEPER, self.zookeeper.port, each.end)
+            each.start()
+        self._operator = Operator(self.zookeeper.address + _CHROOT)
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for each in self.members.values():
+            each.close()
+        if self._operator is not None:
+            self._operator.close()
+        self.zookeeper.close()
+
+    # -- what ZooKeeper tells ------------------------------------------------------------------
+
+    def states(self) -> States:
+        """All partitions; fails while ZooKeeper is away."""
+        client, states = self._client(), {}
+        for topic in client.get_children(layout.TOPICS):
+            path = layout.topic_path(topic)
+            node = layout.decode_topic(path, client.get(path)[0])
+            for index, replicas in enumerate(node.replicas):
+                path = layout.state_path(topic, index)
+                state = layout.decode_state(path, client.get(path)[0])
+                states[topic, index] = State(
+                    state.leader, state.leader_epoch, tuple(state.isr), tuple(replicas)
+                )
+        return states
+
+    def alive(self) -> set[int]:
+        """The brokers that are registered."""
+        return {int(each) for each in self._client().get_children(layout.BROKERS)}
+
+    def controller(self) -> int | None:
+        """The broker that is the controller now."""
+        with contextlib.suppress(KazooException):
+            return layout.decode_controller(self._client().get(layout.CONTROLLER)[0])
+        return None
+
+    def controller_epoch(self) -> int:
+        return layout.decode_controller_epoch(self._client().get(layout.CONTROLLER_EPOCH)[0])
+
+    def await_whole(self, timeout_s: float) -> float:
+        """Wait until every broker is registered, and every replica in sync; how long it took."""
+        began = time.monotonic()
+
+        def is_whole() -> bool:
+            try:
+                return self.alive() == set(NODES) and not self.unwhole()
+            except KazooException:
+                return False
+
+        try:
+            wait_until(is_whole, "the cluster to be whole", timeout_s)
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}: {self.unwhole()}, of {self.alive()}") from None
+        return time.monotonic() - began
+
+    def unwhole(self) -> States:
+        """Partitions without a leader, or with replicas that are not in sync."""
+        return {
+            at: state
+            for at, state in self.states().items()
+            if state.leader not in state.isr or set(state.isr) != set(state.replicas)
+        }
+
+    def _client(self) -> KazooClient:
+        assert self._operator is not None, "not started"
+        return self._operator.client
+
+
+def elections(before: States, after: States) -> int:
+    """How many leader epochs have begun in between, in all partitions together."""
+    return sum(
+        after[at].leader_epoch - state.leader_epoch for at, state in before.items() if at in after
+    )
+
+
+def tracebacks(members: Iterable[Member]) -> Iterator[str]:
+    """What no broker may ever show."""
+    for each in members:
+        said = each.said()
+        position = said.find("Traceback (most recent call last)")
+        if position >= 0:
+            yield f"broker {each.node_id}:\n{said[max(0, position - 300) : position + 3000]}"

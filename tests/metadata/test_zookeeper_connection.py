@@ -1,0 +1,86 @@
+"""Connections to a real ZooKeeper that break while they are made."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
+from rig.zookeeper import ZooKeeper
+
+pytestmark = pytest.mark.zookeeper
+
+#: The answer to the first request, which begins a session.
+_WELCOME_BYTES = 41
+
+
+class BreakingProxy:
+    """Before ZooKeeper: each of the first connections breaks when it has a session."""
+
+    def __init__(self, port: int, breaks: int) -> None:
+        self._target, self._breaks = port, breaks
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.hosts = f"127.0.0.1:{self._server.getsockname()[1]}/chroot"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        # A thread that waits for a connection would not be woken by closing alone.
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._server.close()
+
+    def _accept(self) -> None:
+        with contextlib.ExitStack() as connections:
+            while True:
+                try:
+                    client = connections.enter_context(self._server.accept()[0])
+                except OSError:
+                    return
+                target = socket.create_connection(("127.0.0.1", self._target))
+                connections.enter_context(target)
+                limit = _WELCOME_BYTES if self._breaks > 0 else None
+                self._breaks -= 1
+                for ends in ((client, target, None), (target, client, limit)):
+                    thread = threading.Thread(target=_pass_on, args=ends, daemon=True)
+                    thread.start()
+                    connections.callback(thread.join)
+
+
+def _pass_on(source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+    with contextlib.suppress(OSError):
+        while limit != 0 and (data := source.recv(4096 if limit is None else limit)):
+            sink.sendall(data)
+            limit = None if limit is None else limit - len(data)
+    for each in (source, sink):
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def broken(request: pytest.FixtureRequest, zookeeper: ZooKeeper) -> Iterator[str]:
+    with closing(BreakingProxy(zookeeper.port, request.param)) as proxy:
+        yield proxy.hosts
+
+
+@pytest.mark.parametrize("broken", [2], indirect=True)
+def test_a_connection_that_breaks_at_once_is_made_again(broken: str) -> None:
+    client = connect(
+        broken, session_timeout_ms=6000, connection_timeout_ms=20_000, makes_chroot=True
+    )
+    assert client.exists("/")
+    close_client(client)
+
+
+@pytest.mark.parametrize("broken", [1000], indirect=True)
+@pytest.mark.parametrize("makes_chroot", [True, False])
+def test_one_that_keeps_breaking_is_told(broken: str, *, makes_chroot: bool) -> None:
+    with pytest.raises(ZooKeeperAway, match="no ZooKeeper answers on 127"):
+        connect(
+            broken, session_timeout_ms=6000, connection_timeout_ms=1500, makes_chroot=makes_chroot
+        )

@@ -1,0 +1,62 @@
+"""What goes wrong in a run, drawn beforehand from the seed.
+
+A fault names nobody: it carries a number by which its victim is picked when its time has come. So a
+run can be repeated without some of its faults.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+#: What may happen, and how often.
+KINDS = {
+    "kill": 5,
+    "kill and lose tail": 6,
+    "stop": 3,
+    "cut one way": 4,
+    "cut both ways": 3,
+    "isolate": 3,
+    "cut from ZooKeeper": 3,
+    "expire session": 4,
+    "lose answers of ZooKeeper": 3,
+    "pause": 3,
+    "clock": 2,
+    "move leader": 3,
+    "flush": 6,
+    "checkpoint": 3,
+    "delete records": 2,
+    "clean": 2,
+}
+
+
+class Fault(NamedTuple):
+    at_ms: int
+    kind: str
+    #: By which a victim is picked, its other end, and how bad it is; each from 0 up to 1.
+    victim: float
+    other: float
+    extent: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.at_ms:6d} {self.kind} ({self.victim:.3f}, {self.other:.3f}, {self.extent:.3f})"
+        )
+
+
+def draw(seed: int, until_ms: int) -> list[Fault]:
+    """The faults of a run."""
+    source = random.Random(f"faults {seed}")
+    kinds = {kind: weight * source.choice((0, 0, 1, 1, 2, 6)) for kind, weight in KINDS.items()}
+    kinds["flush"] = max(kinds["flush"], 1)
+    if source.random() < 0.6:
+        kinds["clean"] = 0
+    faults: list[Fault] = []
+    interval_ms = source.choice((150, 300, 600))
+    at_ms = 600
+    while True:
+        at_ms += int(source.expovariate(1 / interval_ms)) + 1
+        if at_ms >= until_ms:
+            return faults
+        (kind,) = source.choices(list(kinds), list(kinds.values()))
+        faults.append(Fault(at_ms, kind, source.random(), source.random(), source.random()))

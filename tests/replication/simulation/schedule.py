@@ -1,0 +1,60 @@
+"""Simulated time: what happens when, in an order that the seed alone decides.
+
+Owns the clock, the queue of events, the random numbers of a run and its trace. Knows nothing of
+what is simulated, and never looks at the real time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+Action = Callable[[], None]
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Schedule:
+    """The queue of events of one run."""
+
+    def __init__(self, seed: str, *, is_traced: bool = False) -> None:
+        self.now_ms = 0
+        self.random = random.Random(seed)
+        self.trace: list[str] = []
+        self.steps = 0
+        self._is_traced = is_traced
+        self._queue: list[tuple[int, int, Action]] = []
+        self._number = 0
+
+    def at(self, time_ms: int, action: Action) -> None:
+        self._number += 1
+        heapq.heappush(self._queue, (max(time_ms, self.now_ms), self._number, action))
+
+    def after(self, delay_ms: int, action: Action) -> None:
+        self.at(self.now_ms + delay_ms, action)
+
+    def run(self, until_ms: int, is_over: Callable[[], bool]) -> None:
+        """Let events happen, in the order of their times, until one of both is reached."""
+        queue = self._queue
+        while queue and queue[0][0] <= until_ms and not is_over():
+            self.now_ms, _, action = heapq.heappop(queue)
+            self.steps += 1
+            action()
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def delay_ms(self, usual_ms: int, rarely_ms: int) -> int:
+        """Mostly short, now and then long."""
+        number = self.random.random()
+        if number < 0.05:
+            return int(rarely_ms * number * 20)
+        return int(usual_ms * (number * 0.75 + 0.25)) + 1
+
+    def note(self, text: str, *values: object) -> None:
+        """A line of the trace; it is made up only where somebody is to read it."""
+        if self._is_traced:
+            self.trace.append(f"{self.now_ms:6d} " + text.format(*values))
