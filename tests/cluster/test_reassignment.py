@@ -10,16 +10,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.conftest import MakeBroker
+from drumlin.config.machine import folder_of
 from rig.apache_kafka import kafka_classpath, run_tool
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, server_command
 from rig.jars import Unavailable
 from rig.messages import render
+from rig.ports import free_ports
+from rig.raw import RawClient
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
@@ -241,6 +244,69 @@ def write(brokers: Brokers, topic: str, count: int) -> None:
     for each in range(count):
         producer.produce(topic, str(each), partition=0)
     assert producer.flush(60) == 0
+
+
+class _OnOneMachine(DrumlinServer):
+    """Three brokers, started by one command."""
+
+    count = 3
+
+    def start(self, timeout_s: float = 60.0) -> None:
+        command = server_command(self.data, self.port, self.settings)
+        self.launch([*command, "--brokers", str(self.count)])
+        self.await_ready_line(rf":{self.port}", timeout_s=timeout_s)
+
+
+class _OneOfThem(NamedTuple):
+    """What there is to ask of one of its brokers."""
+
+    port: int
+    data: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def connect(self) -> RawClient:
+        return RawClient(self.port)
+
+
+@pytest.fixture
+def on_one_machine(tmp_path: Path) -> Iterator[dict[int, Any]]:
+    server = _OnOneMachine(tmp_path, {"log.segment.delete.delay.ms": "0"})
+    ports = free_ports(server.count)
+    while ports[-1] - ports[0] >= server.count:
+        ports = free_ports(server.count)
+    server.port = ports[0]
+    server.start()
+    try:
+        yield {
+            1 + index: _OneOfThem(
+                server.port + index, Path(folder_of(str(server.data), index, 1 + index))
+            )
+            for index in range(server.count)
+        }
+        server.stop()
+        server.check_output()
+    finally:
+        server.close()
+
+
+def test_partitions_move_between_brokers_of_one_machine(on_one_machine: dict[int, Any]) -> None:
+    brokers = on_one_machine
+    create(brokers, "t", (1, 2), (2, 1))
+    with traffic(brokers, "t", 2) as clients:
+        for targets in ({0: (3, 1), 1: (3,)}, {0: (2,), 1: (1, 2, 3)}):
+            before = clients.written
+            assert set(reassign(brokers[2], "t", targets).values()) == {"none"}
+            await_replicas(brokers, "t", targets)
+            wait_until(lambda at=before: clients.written > at + 100, "records to go on", 30)
+    assert elect(brokers[3], 0, "t", 0, 1) == {
+        ("t", 0): "election_not_needed",
+        ("t", 1): "none",
+    }
+    assert described(brokers[3], "t")[1][0] == 1
+    assert reassign(brokers[1], "t", {1: None}) == {1: "no_reassignment_in_progress"}
 
 
 def test_one_that_waits_is_seen_and_can_be_taken_back(brokers: Brokers) -> None:
