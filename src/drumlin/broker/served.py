@@ -35,6 +35,7 @@ SERVED: Final[dict[str, tuple[int, int]]] = {
     "txn_offset_commit": (0, 5),
     "describe_configs": (1, 4),
     "alter_configs": (0, 2),
+    "alter_replica_log_dirs": (1, 2),
     "describe_log_dirs": (1, 5),
     "create_partitions": (0, 3),
     "delete_groups": (0, 2),
