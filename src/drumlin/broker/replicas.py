@@ -6,6 +6,7 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
@@ -15,6 +16,7 @@ from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partitions import Surroundings
 from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.replication.throttle import Throttle
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Replicas:
         self._peers = peers
         self._image = broker.metadata.image
         self.isr_changes = IsrChanges(broker.metadata)
+        config, now_s = broker.config, broker.clock.monotonic
         self._fetchers = Fetchers(
             Surroundings(
                 connect=self._connect,
@@ -43,6 +46,12 @@ class Replicas:
                 config=broker.config,
                 blocking=broker.threads.administering,
                 on_fenced=_await_news,
+                throttle=Throttle(
+                    broker.node_id,
+                    lambda: config.follower_replication_throttled_rate,
+                    attrgetter("follower_replication_throttled_replicas"),
+                    now_s,
+                ),
             )
         )
         self.followers = Followers(broker.partitions, self._fetchers)
@@ -53,6 +62,12 @@ class Replicas:
             self._lag_max_ms,
             self.isr_changes.ask_for,
             self._is_certain,
+            Throttle(
+                broker.node_id,
+                lambda: config.leader_replication_throttled_rate,
+                attrgetter("leader_replication_throttled_replicas"),
+                now_s,
+            ),
         )
 
     async def review_followers(self) -> None:

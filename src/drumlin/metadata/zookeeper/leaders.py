@@ -16,6 +16,7 @@ from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.leadership import is_unclean, preferred, settled
 from drumlin.metadata.zookeeper.errors import not_controller
+from drumlin.metadata.zookeeper.reassignments import Reassignments
 from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
@@ -44,6 +45,7 @@ class Leaders:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._image = parts.image
+        self.reassignments = Reassignments(parts)
 
     async def settle_all(self) -> None:
         """Settle all partitions that are not as they should be, if we are the controller.
@@ -63,6 +65,7 @@ class Leaders:
         if fence is None:
             return
         unsettled = _Unsettled()
+        topic_ids = list(topic_ids)
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
@@ -71,6 +74,7 @@ class Leaders:
         await self._parts.states.take(written.stored)
         if written.failure is not None:
             raise written.failure
+        await self.reassignments.complete(topic_ids)
 
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
