@@ -166,7 +166,7 @@ def test_a_truncation_that_fails_is_tried_again(tmp_path: Path, cluster: Cluster
     append(log, 5)
     append(log, 5)
     log.flush()
-    failing.write_checkpoints({})
+    failing.write_checkpoints()
     partition = FollowedPartition(log, LEADER, 0)
     files.fail("create", "write_at", code=errno.ENOSPC)
 

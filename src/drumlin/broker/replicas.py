@@ -6,7 +6,6 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
@@ -49,7 +48,7 @@ class Replicas:
                 throttle=Throttle(
                     broker.node_id,
                     lambda: config.follower_replication_throttled_rate,
-                    attrgetter("follower_replication_throttled_replicas"),
+                    lambda topic: topic.follower_replication_throttled_replicas,
                     now_s,
                 ),
             )
@@ -65,7 +64,7 @@ class Replicas:
             Throttle(
                 broker.node_id,
                 lambda: config.leader_replication_throttled_rate,
-                attrgetter("leader_replication_throttled_replicas"),
+                lambda topic: topic.leader_replication_throttled_replicas,
                 now_s,
             ),
         )
