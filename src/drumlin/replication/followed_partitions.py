@@ -139,7 +139,7 @@ class FollowedPartitions:
         """Take over what the leader says of one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
-                raise KafkaError(answer.error_code, "the leader refuses")
+                raise KafkaError(answer.error_code, _refusal(answer))
             work = followed.partition.take(asked, answer, self._around.clock.wall_ms())
             truncation = await _in_turns(work, pace)
         except Exception as error:  # noqa: BLE001  the others are to be followed on
@@ -228,6 +228,13 @@ class FollowedPartitions:
     def _resume(self, followed: Followed) -> None:
         followed.pause = None
         self._go_on(followed)
+
+
+def _refusal(answer: PartitionFetch) -> str:
+    leader = answer.current_leader
+    if leader is None:
+        return "the leader refuses"
+    return f"the leader refuses; it says that broker {leader.node_id} leads in epoch {leader.epoch}"
 
 
 async def _in_turns(work: Work[T], pace: Pace) -> T:
