@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 from drumlin.clock import SystemClock
@@ -34,6 +35,7 @@ class Cluster:
         self.leader = Leader(self.broker)
         self.config = BrokerConfig.load({"replica.fetch.backoff.ms": "200"})
         self.fenced: list[FollowedPartition] = []
+        self.blocking: Callable[..., Awaitable[Any]] = asyncio.to_thread
         self.ports: dict[int, int] = {}  # of other leaders
 
     def create(self, topic: str, index: int = 0, config: LogConfig | None = None) -> Led:
@@ -56,7 +58,7 @@ class Cluster:
             lambda: BROKER_EPOCH,
             SystemClock(),
             self.config,
-            asyncio.to_thread,
+            self.blocking,
             self.fenced.append,
         )
         fetchers = Fetchers(around)

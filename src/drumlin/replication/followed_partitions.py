@@ -123,10 +123,8 @@ class FollowedPartitions:
         """Fetch none any more."""
         for partition in self:
             self.remove(partition)
-        tasks = list(self._truncating)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._truncating:  # which end with the step that they are at
+            await asyncio.wait(self._truncating)
 
     def find(self, key: Key) -> Followed | None:
         return self._followed.get(key)
@@ -181,6 +179,8 @@ class FollowedPartitions:
         try:
             await self._carry_out(partition, truncation)
         except Exception as error:  # noqa: BLE001  it is said
+            if not truncation.is_cut:
+                truncation.abandon()
             partition.give_up(truncation)
             self._pause(followed, error)
         else:
