@@ -103,7 +103,7 @@ def test_tools_read_the_same_keys_from_a_file(
         f"127.0.0.1:{guarded.secure_port}",
         session_timeout_ms=6000,
         connection_timeout_ms=6000,
-        options=access_in(properties).options(),
+        access=access_in(properties),
     )
     try:
         assert client.exists("/")

@@ -6,13 +6,17 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
-from drumlin.replication.fetcher import Surroundings
+from drumlin.metadata.changes import Change, ConfigsChanged
+from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
+from drumlin.replication.followed_partitions import Surroundings
 from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.replication.throttle import Throttle
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ class Replicas:
         self._peers = peers
         self._image = broker.metadata.image
         self.isr_changes = IsrChanges(broker.metadata)
+        config, now_s = broker.config, broker.clock.monotonic
         self._fetchers = Fetchers(
             Surroundings(
                 connect=self._connect,
@@ -41,6 +46,12 @@ class Replicas:
                 config=broker.config,
                 blocking=broker.threads.administering,
                 on_fenced=_await_news,
+                throttle=Throttle(
+                    broker.node_id,
+                    lambda: config.follower_replication_throttled_rate,
+                    attrgetter("follower_replication_throttled_replicas"),
+                    now_s,
+                ),
             )
         )
         self.followers = Followers(broker.partitions, self._fetchers)
@@ -51,6 +62,12 @@ class Replicas:
             self._lag_max_ms,
             self.isr_changes.ask_for,
             self._is_certain,
+            Throttle(
+                broker.node_id,
+                lambda: config.leader_replication_throttled_rate,
+                attrgetter("leader_replication_throttled_replicas"),
+                now_s,
+            ),
         )
 
     async def review_followers(self) -> None:
@@ -59,6 +76,11 @@ class Replicas:
         for partition in self._broker.partitions:
             partition.review_followers()
             await pace.give_way()
+
+    def on_change(self, change: Change) -> None:
+        """Follow the configuration: there may be more fetchers now, or fewer."""
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            self._fetchers.rearrange()
 
     async def close(self) -> None:
         """Fetch nothing any more, and ask for nothing."""

@@ -102,7 +102,7 @@ class MarkerRoutes:
                 node_id, "markers", _API, lambda shape: _request(shape, markers)
             )
         except (PeerError, KafkaError) as error:
-            _log.info("markers of %d transactions: %s", len(markers), error)
+            _log.debug("markers of %d transactions: %s", len(markers), error)
             raise
         told = {each.producer_id: each for each in response.markers}
         return [_codes(each, told.get(each.producer_id)) for each in markers]

@@ -88,7 +88,7 @@ class RemoteTransactions:
                 low=_FROM_BROKERS,
             )
         except (PeerError, KafkaError) as error:
-            _log.info("partitions of %d transactions: %s", len(questions), error)
+            _log.debug("partitions of %d transactions: %s", len(questions), error)
             raise
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"broker {node_id}: {_API}")

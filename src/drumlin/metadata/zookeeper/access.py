@@ -9,8 +9,6 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
-
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
 
@@ -44,7 +42,7 @@ class ZooKeeperAccess(NamedTuple):
         """What kazoo's client is made with.
 
         Raises:
-            ZooKeeperFailure: a file cannot be used.
+            ValueError: a file cannot be used; the message names its key.
         """
         from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
@@ -70,13 +68,13 @@ class ZooKeeperAccess(NamedTuple):
         try:
             context = ssl.create_default_context(cafile=self.trusted)
         except OSError as error:
-            raise ZooKeeperFailure(f"{_TRUSTED}={self.trusted} cannot be used: {error}") from error
+            raise ValueError(f"{_TRUSTED}={self.trusted} cannot be used: {error}") from error
         if self.own is not None:
             try:
                 # Without a password OpenSSL would ask the terminal for it.
                 context.load_cert_chain(self.own, password=self.own_password or "")
             except OSError as error:
-                raise ZooKeeperFailure(f"{_OWN}={self.own} cannot be used: {error}") from error
+                raise ValueError(f"{_OWN}={self.own} cannot be used: {error}") from error
 
 
 def access_of(config: BrokerConfig) -> ZooKeeperAccess:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.zookeeper.access import ZooKeeperAccess
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+_OPEN: Final = ZooKeeperAccess()
 NO_KAZOO: Final = "ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'"
 _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
@@ -36,11 +37,9 @@ def connect(
     session_timeout_ms: int,
     connection_timeout_ms: int,
     makes_chroot: bool = False,
-    options: Mapping[str, Any] = MappingProxyType({}),
+    access: ZooKeeperAccess = _OPEN,
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
-
-    `options`: those of `access.ZooKeeperAccess`.
 
     Raises:
         ZooKeeperAway: there is no answer.
@@ -57,6 +56,10 @@ def connect(
     retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
     timeout_s = session_timeout_ms / 1000
     deadline = time.monotonic() + connection_timeout_ms / 1000
+    try:
+        options = access.options()
+    except ValueError as error:
+        raise ZooKeeperFailure(str(error)) from error
     client = KazooClient(
         hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
     )
