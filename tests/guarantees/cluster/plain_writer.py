@@ -61,7 +61,8 @@ class PlainWriter(threading.Thread):
             while not self._stopping.is_set():
                 for _ in range(self._random.randint(1, 30)):
                     self._send()
-                self._producer.poll(self._random.choice((0, 0.02, 0.1)))
+                self._producer.poll(0)
+                self._stopping.wait(self._random.choice((0, 0.02, 0.2)))
                 while len(self._producer) > _IN_FLIGHT_MAX and not self._stopping.is_set():
                     self._producer.poll(0.1)
             deadline = time.monotonic() + _END_WELL_S
