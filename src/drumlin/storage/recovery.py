@@ -73,7 +73,11 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
     if not request.was_clean or unindexed or not segments[0].was_loaded:
         log.durability.note_new_names()
     _recover(log, request, unindexed)
-    log.load_high_watermark(request.high_watermark)
+    high_watermark = request.high_watermark
+    if not request.was_clean:
+        # Beyond the recovery point there may be records again that had been truncated.
+        high_watermark = min(high_watermark, request.recovery_point)
+    log.load_high_watermark(high_watermark)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
     return log
