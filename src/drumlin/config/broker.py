@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from drumlin.config.broker_folders import log_dir_of
 from drumlin.config.consistency import check_change, check_guards, check_together
 from drumlin.config.errors import ConfigError
 from drumlin.config.hints import known_broker_key
@@ -29,7 +30,6 @@ from drumlin.config.listeners import (
     metrics_listener,
     parse_protocol_map,
 )
-from drumlin.config.machine import log_dir_of
 from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
