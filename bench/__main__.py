@@ -35,6 +35,7 @@ BENCHES = {
     "partitions": "5,000 partitions: start, and what an idle one costs",
     "stalls": "what a steady client sees beside a hostile or heavy one",
     "turns": "the longest turn of our event loop, whatever is asked",
+    "cluster": "three brokers, three replicas, beside three Kafkas",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 

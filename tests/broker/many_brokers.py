@@ -20,7 +20,7 @@ import pytest
 from broker.in_process import config
 from drumlin.broker import broker as broker_module
 from drumlin.broker.broker import Broker
-from drumlin.clock import Clock, SystemClock
+from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.state_partitions import partition_for
 from drumlin.metadata.changes import (
@@ -55,7 +55,7 @@ class SharedStore:
         self.ids = itertools.count()
         self.epochs = itertools.count(1)
 
-    async def open(self, config: BrokerConfig, _: Clock) -> Member:
+    async def open(self, config: BrokerConfig, *_: object) -> Member:
         member = self.members[config.node_id] = Member(self, config.node_id)
         for other in self.members.values():
             if other is not member:
@@ -87,7 +87,9 @@ class Member:
         self._store, self._node_id = store, node_id
         self._deleted: set[UUID] = set()
 
-    async def register_broker(self, broker: BrokerState, *, was_clean: bool) -> None:
+    async def register_broker(
+        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+    ) -> None:
         state = replace(broker, epoch=next(self._store.epochs))
         await self._store.tell(lambda image: image.put_broker(state), BrokersChanged())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 
 from drumlin.broker.flushes import Flushes
 from drumlin.replication.partition import Partition
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 
 class _Disk:
@@ -89,3 +91,21 @@ def test_a_failure_is_told_to_all_that_share_it_and_to_no_other() -> None:
         await later
 
     run(test)
+
+
+def test_nobody_need_look_at_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """A decision that no client waits for, as of a deadline, is not looked at again."""
+
+    async def test(flushes: Flushes, _: _Disk) -> None:
+        replicated = asyncio.get_running_loop().create_future()
+        one = partition()
+        vars(one).update(awaits_replicas=True, is_flush_due=False, replicated=lambda: replicated)
+        flushes.confirm(one)
+        replicated.set_exception(KafkaError(ErrorCode.not_enough_replicas_after_append))
+        replicated.exception()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+
+    run(test)
+    assert not caplog.records

@@ -15,7 +15,10 @@ from broker.second_broker import NODE_ID, join, leave
 from drumlin.broker.broker import Broker
 from drumlin.broker.markers import write_markers
 from drumlin.broker.remote.markers import MarkerRoutes
+from drumlin.broker.remote.markers import _request as request
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
+from drumlin.peer.connection import Address, BrokerConnection
+from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
@@ -160,7 +163,7 @@ def test_what_the_leader_says_is_told(tmp_path: Path, code: ErrorCode) -> None:
 
 
 def test_leaders_that_cannot_be_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
 
     async def main() -> None:
         async with running(tmp_path) as broker:
@@ -228,6 +231,29 @@ def test_a_leader_answers_before_the_coordinator_gives_it_up(tmp_path: Path) -> 
             assert codes == {HERE: ErrorCode.request_timed_out, ("here", 1): ErrorCode.none}
             partition = broker.partitions.get(*HERE)
             assert (partition.log_end_offset, partition.high_watermark) == (1, 0)
+
+    with ScriptedBroker() as other:
+        asyncio.run(main())
+
+
+def test_markers_of_one_request_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, request_timeout_ms="500") as broker:
+            join(broker, other)
+            await broker.metadata.create_topic("here", [[1, NODE_ID]], {})
+            (endpoint,) = broker.metadata.image.brokers[1].endpoints
+            connection = await BrokerConnection.open(
+                Address("127.0.0.1", endpoint.port), PeerOptions()
+            )
+            markers = [marker(HERE, producer_id=each) for each in range(5)]
+            answer = connection.send("write_txn_markers", lambda shape: request(shape, markers))
+            await eventually(lambda: broker.partitions.get(*HERE).log_end_offset == 5)
+            assert not answer.done()
+            told = (await answer).markers
+            assert [each.producer_id for each in told] == list(range(5))
+            codes = {it.error_code for each in told for it in each.topics[0].partitions}
+            assert codes == {ErrorCode.request_timed_out}
+            connection.close()
 
     with ScriptedBroker() as other:
         asyncio.run(main())

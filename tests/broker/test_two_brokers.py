@@ -119,3 +119,22 @@ def test_a_topic_of_coordinators_is_made_by_whoever_is_asked(
                 assert {it["error_code"] for it in each} <= {"none", "coordinator_not_available"}
 
     asyncio.run(main())
+
+
+def test_a_topic_of_coordinators_needs_all_of_its_replicas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        settings = {"transaction_state_log_replication_factor": "3"}
+        async with cluster(tmp_path, monkeypatch, **settings) as brokers:
+
+            def find() -> Any:
+                with RawClient(port(brokers[1])) as client:
+                    asked = {"key_type": 1, "coordinator_keys": ["id"]}
+                    return render(client.ask("find_coordinator", 4, **asked))["coordinators"]
+
+            (found,) = await asyncio.to_thread(find)
+            assert found["error_code"] == "coordinator_not_available"
+            assert TRANSACTION_STATE not in brokers[0].metadata.image.topics
+
+    asyncio.run(main())

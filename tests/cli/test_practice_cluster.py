@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run
+from drumlin.cli.practice.control import not_running
 from rig.practice_cluster import PracticeCluster, is_alive, kill, skip_where_there_is_none
 from rig.waiting import wait_until
 
@@ -163,6 +166,42 @@ def test_nothing_outlives_a_cluster_that_is_killed(run: Run, make: Make) -> None
     cluster.start()
     wait_for_health(run, cluster)
     assert not set(cluster.pids()) & set(pids)
+
+
+def test_who_asks_twice_does_not_wait(make: Make) -> None:
+    cluster = make(1, "Übung 1")  # Java, too, finds its way there
+    cluster.start()
+    pids = cluster.pids()
+    os.kill(cluster.pid_of(1), signal.SIGSTOP)  # it will not stop
+    stop = [sys.executable, "-m", "drumlin", "cluster", "stop", "1", "--data", str(cluster.data)]
+    with subprocess.Popen(stop, stderr=subprocess.PIPE, text=True) as waiting:
+        try:
+            assert cluster.process is not None
+            cluster.process.send_signal(signal.SIGINT)
+            assert waiting.wait(30) == 1
+            assert waiting.stderr is not None
+            assert waiting.stderr.read() in (
+                f"drumlin: the cluster in {cluster.data} went down meanwhile\n",
+                # It was not asked before.
+                str(not_running(cluster.data)).join(("drumlin: ", "\n")),
+            )
+        finally:
+            waiting.kill()
+    assert is_alive(pids[0])
+    cluster.interrupt()
+    assert not any(map(is_alive, pids))
+    assert cluster.said().count("\n") == 1
+
+
+def test_a_start_can_be_interrupted(make: Make) -> None:
+    cluster = make(1)
+    cluster.launch(cluster.command())
+    record = cluster.data / "cluster.json"
+    wait_until(lambda: record.exists() and cluster.record["zookeeper"]["pid"], "ZooKeeper", 60)
+    pid = cluster.pid_of("zookeeper")
+    assert cluster.interrupt() == 0
+    assert not is_alive(pid)
+    assert cluster.said() == ""
 
 
 def test_watching_a_pipe_gets_each_change_once(run: Run, make: Make) -> None:

@@ -21,6 +21,7 @@ from drumlin.cli.practice.record import (
 )
 from drumlin.storage.directory_lock import DirectoryLock
 from rig.ports import free_ports
+from rig.practice_cluster import ports_in_a_row
 
 RECORD = ClusterRecord(
     19092,
@@ -38,13 +39,13 @@ def refused(run: Run, *arguments: str, code: int = 1) -> str:
 
 
 def test_a_port_that_is_taken(run: Run, tmp_path: Path) -> None:
+    first = ports_in_a_row(2)
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", free_ports(1)[0]))
+        taken.bind(("127.0.0.1", first + 1))
         taken.listen()
-        port = taken.getsockname()[1]
-        said = refused(run, "--data", str(tmp_path), "--port", str(port - 1))
+        said = refused(run, "--data", str(tmp_path), "--port", str(first))
         assert said == (
-            f"port {port} of 127.0.0.1, for broker 2, is taken: choose others with --port"
+            f"port {first + 1} of 127.0.0.1, for broker 2, is taken: choose others with --port"
         )
     assert not (tmp_path / "cluster.json").exists()
     said = refused(run, "--data", str(tmp_path), "--port", "65535")

@@ -101,3 +101,19 @@ def test_one_that_is_led_elsewhere_before_its_turn_is_not_read() -> None:
         await world.partitions.close()
 
     asyncio.run(run())
+
+
+def test_what_comes_while_the_broker_stops_is_not_loaded() -> None:
+    """Leaders move until the end: those who stop, too, may be told that they lead."""
+
+    async def run() -> None:
+        world = World()
+        world.gate.set()
+        await world.partitions.close()
+        world.partitions.begin(3, 0)
+        with pytest.raises(KafkaError) as refusal:
+            world.partitions.shard(3)
+        assert refusal.value.code is ErrorCode.not_coordinator
+        assert not world.begun
+
+    asyncio.run(run())

@@ -65,7 +65,7 @@ class Anomaly(NamedTuple):
 
 def check(history: History, tolerated: Collection[Kind] = ()) -> list[Anomaly]:
     """All anomalies except of the tolerated kinds: weaker promises tolerate some."""
-    facts = _Facts(history)
+    facts = Facts(history)
     found = [
         *facts.anomalies,
         *_check_visibility(history, facts),
@@ -88,7 +88,7 @@ def summary(anomalies: Iterable[Anomaly], examples: int = 3) -> str:
     return "\n".join(lines)
 
 
-class _Facts:
+class Facts:
     """What is known about the log: which value is where, and what was committed."""
 
     def __init__(self, history: History) -> None:
@@ -164,7 +164,7 @@ class _Facts:
         }
 
 
-def _check_visibility(history: History, facts: _Facts) -> Iterator[Anomaly]:
+def _check_visibility(history: History, facts: Facts) -> Iterator[Anomaly]:
     """What no reader may see, or not yet."""
     for reader in history.readers:
         for poll in reader.polls():
@@ -172,7 +172,7 @@ def _check_visibility(history: History, facts: _Facts) -> Iterator[Anomaly]:
                 yield from _check_read(reader, poll, read, facts)
 
 
-def _check_read(reader: Reader, poll: Poll, read: Read, facts: _Facts) -> Iterator[Anomaly]:
+def _check_read(reader: Reader, poll: Poll, read: Read, facts: Facts) -> Iterator[Anomaly]:
     what = f"{reader.name} read {read.value} in {read.partition} at {read.offset}"
     transaction, write = facts.writes.get(read.value, (None, None))
     if transaction is None or write is None or write.partition != read.partition:
@@ -185,7 +185,7 @@ def _check_read(reader: Reader, poll: Poll, read: Read, facts: _Facts) -> Iterat
         yield Anomaly(Kind.PRECOMMITTED_READ, f"{what}, of {transaction}")
 
 
-def _check_loss(history: History, facts: _Facts) -> Iterator[Anomaly]:
+def _check_loss(history: History, facts: Facts) -> Iterator[Anomaly]:
     """What must have been read, once a reader has read to the end."""
     complete = [reader for reader in history.readers if reader.is_complete]
     last_read: dict[str, int] = {}
@@ -212,7 +212,7 @@ def _check_loss(history: History, facts: _Facts) -> Iterator[Anomaly]:
                     yield Anomaly(Kind.UNSEEN, f"{what}, by {reader.name}")
 
 
-def _check_polls(reader: Reader, facts: _Facts) -> Iterator[Anomaly]:
+def _check_polls(reader: Reader, facts: Facts) -> Iterator[Anomaly]:
     """A reader goes through a partition forward, and leaves nothing out."""
     #: The offset before the next one to read, and the poll and the transaction it came with.
     places: dict[str, tuple[int, int, int | None]] = {}
@@ -235,7 +235,7 @@ def _check_polls(reader: Reader, facts: _Facts) -> Iterator[Anomaly]:
 
 
 def _check_pair(
-    reader: Reader, before: int, read: Read, is_internal: bool, facts: _Facts
+    reader: Reader, before: int, read: Read, is_internal: bool, facts: Facts
 ) -> Iterator[Anomaly]:
     what = f"{reader.name} in {read.partition}: {read.offset} after {before}"
     if read.offset <= before:
@@ -250,7 +250,7 @@ def _check_pair(
         yield Anomaly(kind, f"{what}, without {value} at {committed[following]}")
 
 
-def _check_sends(facts: _Facts) -> Iterator[Anomaly]:
+def _check_sends(facts: Facts) -> Iterator[Anomaly]:
     """A writer's records lie in the order in which it sent them, transaction after transaction."""
     #: For each writer and partition: offset, transaction and value, in the order of sending.
     sent: dict[tuple[str, str], list[tuple[int, int, int]]] = defaultdict(list)

@@ -17,6 +17,9 @@ An event is a JSON array: kind, time, who, and what the kind needs.
 | jump | {partition: offset or null} | when positions are set; null if it is not known where to |
 | uncommitted | | the reader reads uncommitted data |
 | complete | | the reader has read everything there is, to the end |
+| member | group | the reader is a member of a group, whose members share what there is |
+| committing | {partition: offset} | before the group's coordinator is asked to commit them |
+| committed | | after it has said that it has |
 """
 
 from __future__ import annotations
@@ -86,6 +89,16 @@ class Jump(NamedTuple):
     """Positions are set again, so what follows need not follow what was read before."""
 
     positions: Mapping[str, int | None]
+    at_ns: int = 0
+
+
+@dataclass
+class OffsetCommit:
+    """Offsets that a member of a group has asked to be committed, and when it was told they are."""
+
+    offsets: Mapping[str, int]
+    asked_ns: int
+    done_ns: int | None = None
 
 
 @dataclass
@@ -96,6 +109,9 @@ class Reader:
     steps: list[Poll | Jump] = field(default_factory=list)
     is_committed_only: bool = True
     is_complete: bool = False
+    #: Of which it is a member, and what it has committed there.
+    group: str | None = None
+    commits: list[OffsetCommit] = field(default_factory=list)
 
     def polls(self) -> Iterable[Poll]:
         return (step for step in self.steps if isinstance(step, Poll))
@@ -137,7 +153,7 @@ class _Assembly:
 
     def add(self, event: list[Any]) -> None:
         kind, at_ns, who, *more = event
-        if kind in ("poll", "jump", "uncommitted", "complete"):
+        if kind in ("poll", "jump", "uncommitted", "complete", "member", "committing", "committed"):
             self._add_of_reader(kind, at_ns, self.readers.setdefault(who, Reader(who)), more)
         elif kind == "ack":
             value, offset = more
@@ -167,7 +183,13 @@ class _Assembly:
             number, reads = more
             reader.steps.append(Poll(at_ns, number, tuple(Read(*each) for each in reads)))
         elif kind == "jump":
-            reader.steps.append(Jump(more[0]))
+            reader.steps.append(Jump(more[0], at_ns))
+        elif kind == "member":
+            reader.group = more[0]
+        elif kind == "committing":
+            reader.commits.append(OffsetCommit(more[0], at_ns))
+        elif kind == "committed":
+            reader.commits[-1].done_ns = at_ns
         elif kind == "uncommitted":
             reader.is_committed_only = False
         else:
@@ -212,6 +234,15 @@ class Recorder:
 
     def complete(self, who: str) -> None:
         self._note("complete", who)
+
+    def member(self, who: str, group: str) -> None:
+        self._note("member", who, group)
+
+    def committing(self, who: str, offsets: Mapping[str, int]) -> None:
+        self._note("committing", who, offsets)
+
+    def committed(self, who: str) -> None:
+        self._note("committed", who)
 
     def _note(self, kind: str, who: str, *more: Any) -> None:
         line = json.dumps([kind, time.monotonic_ns(), who, *more], separators=(",", ":"))

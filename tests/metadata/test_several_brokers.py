@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,8 @@ from drumlin.metadata.image import (
     ResourceType,
 )
 from drumlin.metadata.store import UnusableMetadata
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, topic_news
+from drumlin.metadata.zookeeper.reading import read_topics
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
 from metadata.stores import stores_at
@@ -225,6 +227,34 @@ def test_the_controller_dies_with_what_it_leads(run_brokers: RunBrokers) -> None
         await brokers.end(1)
         for index in range(50):
             await brokers.all_see("t", index, leader=2, isr=(2, 3), leader_epoch=1)
+
+    run_brokers(scenario)
+
+
+def test_a_leader_is_given_while_everything_is_read_again(
+    run_brokers: RunBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_news, "_TOGETHER", 1)
+
+    async def scenario(brokers: Brokers) -> None:
+        first, _ = await brokers.start_all(1, 2)
+        for number in range(4):
+            await first.create_topic(f"t{number}", [[2, 1]], {})
+        follower, asked, leaders = first._follower, first._commits.run, []
+
+        async def run(function: Any, *more: Any) -> Any:
+            if getattr(function, "func", None) is read_topics:
+                if not leaders:
+                    await brokers.end(2)
+                    await eventually(lambda: layout.BROKERS in follower._news)
+                leaders.append(partition(first, "t3").leader)
+            return await asked(function, *more)
+
+        monkeypatch.setattr(follower.topics, "_run", run)
+        follower.notice()
+        await eventually(lambda: len(leaders) >= 4)
+        assert leaders[0] == 2
+        assert leaders[3] == 1
 
     run_brokers(scenario)
 

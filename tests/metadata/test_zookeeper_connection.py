@@ -10,7 +10,12 @@ from contextlib import closing
 
 import pytest
 
+from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
+from metadata.stores import stores_at
+from rig.network import ZOOKEEPER, Network, both_ways
+from rig.ports import free_ports
+from rig.waiting import eventually
 from rig.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.zookeeper
@@ -84,3 +89,19 @@ def test_one_that_keeps_breaking_is_told(broken: str, *, makes_chroot: bool) -> 
         connect(
             broken, session_timeout_ms=6000, connection_timeout_ms=1500, makes_chroot=makes_chroot
         )
+
+
+def test_the_image_is_not_current_until_all_was_looked_at_again(zookeeper: ZooKeeper) -> None:
+    (port,), ways = free_ports(1), both_ways("1", ZOOKEEPER)
+    with Network() as network:
+        network.carry(port, ZOOKEEPER, zookeeper.port, "1")
+
+        async def scenario(store: MetadataStore) -> None:
+            assert store.image.is_current
+            network.cut(ways)
+            network.break_off(ways)
+            await eventually(lambda: not store.image.is_current)
+            network.heal(ways)
+            await eventually(lambda: store.image.is_current)
+
+        stores_at(f"127.0.0.1:{port}/current").run(scenario)

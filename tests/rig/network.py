@@ -72,8 +72,12 @@ class Network:
         """Let pass what has waited; or have the connections break first, as after a long time."""
         ways = list(ways)
         if breaks:
-            self._do(lambda: self._break(ways))
+            self.break_off(ways)
         self._do(lambda: [self._is_open[way].set() for way in ways])
+
+    def break_off(self, ways: Iterable[Way]) -> None:
+        """End the connections between these ends."""
+        self._do(lambda: self._break(ways))
 
     def _break(self, ways: Iterable[Way]) -> None:
         pairs = {frozenset(way) for way in ways}

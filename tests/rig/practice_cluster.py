@@ -40,7 +40,7 @@ class PracticeCluster(BrokerProcess):
         super().__init__(directory / "up.out")
         self.data = directory / "practice"
         self.brokers = brokers
-        self.port = _consecutive_ports(brokers)
+        self.port = ports_in_a_row(brokers)
 
     def command(self, *arguments: str) -> list[str]:
         command = [sys.executable, "-m", "drumlin", "cluster", "up", "--data", str(self.data)]
@@ -102,7 +102,7 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def _consecutive_ports(count: int) -> int:
+def ports_in_a_row(count: int) -> int:
     """The first of free ports in a row."""
     while True:
         ports = free_ports(count)

@@ -105,18 +105,37 @@ class ScriptedBroker:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests may wait for their answers together; those are sent in order, as by brokers."""
         self.connection_count += 1
+        answers: asyncio.Queue[asyncio.Task[Any]] = asyncio.Queue()
+        sending = asyncio.ensure_future(self._send(answers, writer))
+        begun = []
         try:
-            while True:
+            while not sending.done():
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                if not await self._respond(await reader.readexactly(size), writer):
-                    return
+                frame = await reader.readexactly(size)
+                begun.append(asyncio.ensure_future(self._respond(frame)))
+                answers.put_nowait(begun[-1])
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return
         finally:
+            for task in (*begun, sending):
+                task.cancel()
             writer.close()
 
-    async def _respond(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
+    async def _send(
+        self, answers: asyncio.Queue[asyncio.Task[Any]], writer: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            answer = await (await answers.get())
+            if isinstance(answer, CloseConnection):
+                writer.write(answer.first)
+                writer.close()
+                return
+            writer.write(answer)
+
+    async def _respond(self, frame: bytes) -> Any:
+        """What to send, or to do."""
         header = parse_request_header(frame)
         name = _NAMES[header.api_key]
         request = parse_request(name, header.api_version, frame, header.size)
@@ -124,16 +143,12 @@ class ScriptedBroker:
         response = self._answer(name)(response_shape(name, header.api_version), request)
         if inspect.isawaitable(response):
             response = await response
-        if isinstance(response, CloseConnection):
-            writer.write(response.first)
-            return False
-        if isinstance(response, bytes):
-            writer.write(response)
-        elif not isinstance(response, Silence):
-            version = header.api_version
-            parts = encode_response(name, version, header.correlation_id, response)
-            writer.write(b"".join(parts))
-        return True
+        if isinstance(response, Silence):
+            return b""
+        if isinstance(response, bytes | CloseConnection):
+            return response
+        version = header.api_version
+        return b"".join(encode_response(name, version, header.correlation_id, response))
 
     def _answer(self, name: str) -> Answer:
         scripted = self._answers[name]

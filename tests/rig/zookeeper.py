@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from rig.certificates import Certificates
 from rig.jars import Unavailable, jar_folder, java
 from rig.java import SHORT_LIVED_JVM
 from rig.ports import free_ports
@@ -28,12 +29,16 @@ def _classpath() -> str:
 
 
 class ZooKeeper(BrokerProcess):
-    """One server on loopback; it keeps its port and its data when it is started again."""
+    """One server on loopback; it keeps its port and its data when it is started again.
 
-    def __init__(self, directory: Path) -> None:
+    With certificates it has a second port, for clients that show one of theirs.
+    """
+
+    def __init__(self, directory: Path, certificates: Certificates | None = None) -> None:
         super().__init__(directory / "zookeeper.out")
         self.directory = directory
-        self.port = free_ports(1)[0]
+        self.port, self.secure_port = free_ports(2)
+        self._certificates = certificates
 
     @property
     def address(self) -> str:
@@ -53,6 +58,17 @@ class ZooKeeper(BrokerProcess):
             "forceSync": "no",
             "preAllocSize": "64",
         }
+        if self._certificates is not None:
+            settings |= {
+                "secureClientPort": str(self.secure_port),
+                "secureClientPortAddress": "127.0.0.1",
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": self._certificates.path("server.pem"),
+                "ssl.keyStore.type": "PEM",
+                "ssl.trustStore.location": self._certificates.path("ca.crt"),
+                "ssl.trustStore.type": "PEM",
+                "ssl.clientAuth": "need",
+            }
         path = self.directory / "zoo.cfg"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self.launch([java(), *_JVM, "-cp", _classpath(), _MAIN, str(path)], cwd=self.directory)
@@ -69,9 +85,11 @@ class ZooKeeper(BrokerProcess):
 
 
 @contextlib.contextmanager
-def running_zookeeper(directory: Path) -> Iterator[ZooKeeper]:
+def running_zookeeper(
+    directory: Path, certificates: Certificates | None = None
+) -> Iterator[ZooKeeper]:
     """One that runs meanwhile; who asks for it is skipped where there can be none."""
-    server = ZooKeeper(directory)
+    server = ZooKeeper(directory, certificates)
     try:
         server.start()
         yield server

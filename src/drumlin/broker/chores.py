@@ -55,8 +55,8 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     )
     cycles.every(
         max(config.replica_lag_time_max_ms // 2, 1),
-        "replicas that lag",
-        broker.replicas.drop_laggards,
+        "in-sync replicas",
+        broker.replicas.review_followers,
     )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))

@@ -39,7 +39,7 @@ class Flushes:
                 task = asyncio.create_task(self._run(partition))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
-        return asyncio.shield(waiting)
+        return _shared(waiting)
 
     def confirm(self, partition: Partition) -> asyncio.Future[None]:
         """Done once all in-sync replicas have what is appended by now, and a flush that is due.
@@ -48,10 +48,12 @@ class Flushes:
         """
         if not partition.awaits_replicas:
             return self.flush(partition)
-        replicated = asyncio.shield(partition.replicated())
+        replicated = _shared(partition.replicated())
         if not partition.is_flush_due:
             return replicated
-        return asyncio.ensure_future(_both(self.flush(partition), replicated))
+        both = asyncio.ensure_future(_both(self.flush(partition), replicated))
+        both.add_done_callback(_look_at)
+        return both
 
     async def _run(self, partition: Partition) -> None:
         while (waiting := self._next.pop(partition, None)) is not None:
@@ -63,6 +65,19 @@ class Flushes:
             else:
                 waiting.set_result(None)
         self._busy.discard(partition)
+
+
+def _shared(future: asyncio.Future[None]) -> asyncio.Future[None]:
+    """What one of those who wait may give up, or not look at."""
+    own = asyncio.shield(future)
+    own.add_done_callback(_look_at)
+    return own
+
+
+def _look_at(confirmed: asyncio.Future[None]) -> None:
+    """Maybe nobody waits any more: asyncio would warn of an error that nobody looks at."""
+    if not confirmed.cancelled():
+        confirmed.exception()
 
 
 async def _both(one: asyncio.Future[None], other: asyncio.Future[None]) -> None:

@@ -29,13 +29,12 @@ class Followers:
         known = self._partitions.find_followed(topic.name, state.index)
         if (
             known is not None
-            and known.log is log
+            and known.has(log)
             and known.leader_epoch >= state.leader_epoch
             and known.leader_id == state.leader
         ):
             return
         self.forget(topic.name, state.index)
-        log.expect_replicas()
         followed = FollowedPartition(log, state.leader, state.leader_epoch)
         self._partitions.add_followed(followed)
         if state.leader != NO_LEADER:

@@ -58,18 +58,11 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
 
 def _outcome(confirmed: asyncio.Future[None]) -> ErrorCode:
     if not confirmed.done():
-        confirmed.add_done_callback(_look_at)
         return ErrorCode.request_timed_out
     error = confirmed.exception()
     if error is None:
         return ErrorCode.none
     return error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
-
-
-def _look_at(confirmed: asyncio.Future[None]) -> None:
-    """Nobody waits for it any more: asyncio would warn of an error that nobody looks at."""
-    if not confirmed.cancelled():
-        confirmed.exception()
 
 
 def _append(broker: Coordinators, marker: Marker, key: TopicPartition) -> Partition:

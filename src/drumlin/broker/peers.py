@@ -14,16 +14,18 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, ClusterImage
-from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import ConnectionLost
+from drumlin.peer.connection import Address, BrokerConnection, RequestBuilder
+from drumlin.peer.errors import ConnectionLost, UnsupportedByBroker
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import prepare_to_ask, schema_versions
 
 if TYPE_CHECKING:
+    from drumlin.broker.threads import Threads
     from drumlin.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ _log = logging.getLogger(__name__)
 #: A broker answers each connection in order: what may wait for long has a connection of its own.
 Purpose = Literal["markers", "offsets", "share state", "transactions"]
 
+#: What every connection begins with.
+_FIRST: Final = ("api_versions", schema_versions("api_versions")[1])
 #: After an attempt that has failed, as of Kafka's clients; doubled up to the last.
 _FIRST_PAUSE_S: Final = 0.05
 _LAST_PAUSE_S: Final = 1.0
@@ -39,12 +43,31 @@ _LAST_PAUSE_S: Final = 1.0
 class Peers:
     """All connections of one broker to others."""
 
-    def __init__(self, config: BrokerConfig, image: ClusterImage) -> None:
+    def __init__(self, config: BrokerConfig, image: ClusterImage, threads: Threads) -> None:
         self._config = config
         self._image = image
+        self._threads = threads
+        self._prepared: set[tuple[str, int]] = set()
         self._links: dict[tuple[int, Purpose], _Link] = {}
         self._fetching: set[tuple[BrokerState, BrokerConnection]] = set()
         self._is_closed = False
+
+    async def ask(
+        self, node_id: int, purpose: Purpose, api_name: str, build: RequestBuilder, low: int = 0
+    ) -> Any:
+        """The answer of the broker with this id, to a request of version `low` or a later one.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: there is no answer.
+        """
+        connection = await self.connection(node_id, purpose)
+        version = connection.version_of(api_name)
+        if version < low:
+            message = f"broker {node_id} offers {api_name} up to {version}, {low} would do"
+            raise UnsupportedByBroker(message)
+        await self._prepare(api_name, version)
+        return await connection.request(api_name, build)
 
     async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
         """An open connection to the broker with this id, as it is now.
@@ -53,6 +76,7 @@ class Peers:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
+        await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
         link = self._links.get((node_id, purpose))
         if link is None or link.broker != broker:
@@ -71,6 +95,7 @@ class Peers:
             KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
             PeerError: it cannot be reached now.
         """
+        await self._prepare(*_FIRST)
         broker, address = self._look_up(node_id)
         timeout_ms: int = self._config.replica_socket_timeout_ms
         options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
@@ -103,6 +128,14 @@ class Peers:
         for _, connection in self._fetching:
             connection.close()
         self._fetching.clear()
+
+    async def _prepare(self, api_name: str, version: int) -> None:
+        """Have compiled what the first request of this version takes: on the loop it would stall
+        all clients.
+        """
+        if (api_name, version) not in self._prepared:
+            await self._threads.making(prepare_to_ask, api_name, version)
+            self._prepared.add((api_name, version))
 
     def _look_up(self, node_id: int) -> tuple[BrokerState, Address]:
         if self._is_closed:

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
-from drumlin.replication.fetcher import Surroundings
+from drumlin.metadata.changes import Change, ConfigsChanged
+from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
-from drumlin.replication.partition import LeaderContext
+from drumlin.replication.followed_partitions import Surroundings
+from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.replication.throttle import Throttle
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ class Replicas:
         self._peers = peers
         self._image = broker.metadata.image
         self.isr_changes = IsrChanges(broker.metadata)
+        config, now_s = broker.config, broker.clock.monotonic
         self._fetchers = Fetchers(
             Surroundings(
                 connect=self._connect,
@@ -41,6 +45,12 @@ class Replicas:
                 config=broker.config,
                 blocking=broker.threads.administering,
                 on_fenced=_await_news,
+                throttle=Throttle(
+                    broker.node_id,
+                    lambda: config.follower_replication_throttled_rate,
+                    lambda topic: topic.follower_replication_throttled_replicas,
+                    now_s,
+                ),
             )
         )
         self.followers = Followers(broker.partitions, self._fetchers)
@@ -50,14 +60,26 @@ class Replicas:
             self._rack_of,
             self._lag_max_ms,
             self.isr_changes.ask_for,
+            self._is_certain,
+            Throttle(
+                broker.node_id,
+                lambda: config.leader_replication_throttled_rate,
+                lambda topic: topic.leader_replication_throttled_replicas,
+                now_s,
+            ),
         )
 
-    async def drop_laggards(self) -> None:
-        """Have leaders look for followers that have fallen behind."""
+    async def review_followers(self) -> None:
+        """Have leaders look for followers that have fallen behind, or caught up."""
         pace = Pace()
         for partition in self._broker.partitions:
-            partition.drop_laggards()
+            partition.review_followers()
             await pace.give_way()
+
+    def on_change(self, change: Change) -> None:
+        """Follow the configuration: there may be more fetchers now, or fewer."""
+        if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
+            self._fetchers.rearrange()
 
     async def close(self) -> None:
         """Fetch nothing any more, and ask for nothing."""
@@ -74,6 +96,15 @@ class Replicas:
 
     def _lag_max_ms(self) -> float:
         return self._broker.config.replica_lag_time_max_ms
+
+    def _is_certain(self, partition: Partition) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.index)
+        return (
+            self._image.is_current
+            and state is not None
+            and (state.leader, state.leader_epoch) == (self._broker.node_id, partition.leader_epoch)
+        )
 
     def _own_epoch(self) -> int:
         broker = self._image.brokers.get(self._broker.node_id)

@@ -9,15 +9,19 @@ Apache Kafka.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 from drumlin.broker.garbage import settled
-from drumlin.turns import Pace
+from drumlin.turns import Pace, side_by_side
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _NO_TOPIC: Final = UUID(int=0)
+#: Partitions that are asked for side by side: a millisecond's worth.
+_ASKED_AT_ONCE: Final = 8
+_LISTED_AT_ONCE: Final = 1000
 
 
 #: What is said of one partition, beside its number and an error.
@@ -45,29 +49,39 @@ async def answer_partitions(
 
     `blank` are the fields of a partition that has an error.
     """
-    results, pace = [], Pace()
+    pace = Pace()
     if not request.group_id or not await _names_partitions(request.topics, pace):
         return ()
+
+    async def answer(place: tuple[UUID, Any]) -> Any:
+        code, message, fields = ErrorCode.none, None, blank
+        topic_id, wanted = place
+        try:
+            fields = await ask(topic_id, wanted)
+        except KafkaError as error:
+            code, message = error.code, error.message or error.code.name
+        return shape(
+            "PartitionResult",
+            partition=wanted.partition,
+            error_code=code,
+            error_message=message,
+            **fields,
+        )
+
+    places: list[tuple[UUID, Any]] = []
     for topic in request.topics:
-        partitions = []
-        for each in topic.partitions:
+        topic_id = topic.topic_id or _NO_TOPIC
+        for first in range(0, len(topic.partitions), _LISTED_AT_ONCE):
+            some = topic.partitions[first : first + _LISTED_AT_ONCE]
+            places += [(topic_id, each) for each in some]
             await pace.give_way()
-            code, message, fields = ErrorCode.none, None, blank
-            try:
-                fields = await ask(topic.topic_id or _NO_TOPIC, each)
-            except KafkaError as error:
-                code, message = error.code, error.message or error.code.name
-            partitions.append(
-                shape(
-                    "PartitionResult",
-                    partition=each.partition,
-                    error_code=code,
-                    error_message=message,
-                    **fields,
-                )
-            )
-        told = settled(tuple(partitions))
-        results.append(shape(class_name, topic_id=topic.topic_id, partitions=told))
+    # Side by side, as each may wait for replicas.
+    answers = await side_by_side(answer, places, _ASKED_AT_ONCE)
+    results, told = [], iter(answers)
+    for topic in request.topics:
+        partitions = settled(tuple(islice(told, len(topic.partitions))))
+        results.append(shape(class_name, topic_id=topic.topic_id, partitions=partitions))
+        await pace.give_way()
     return tuple(results)
 
 

@@ -98,11 +98,17 @@ def _practice(directory: Path) -> tuple[str, dict[int, str]]:
 
 
 def _look(bootstrap: str, command_config: Path | None, known: dict[int, str]) -> dict[str, Any]:
-    """The state now. A broker that was seen once is asked, and missed, from then on."""
-    addresses = ",".join(dict.fromkeys((bootstrap, *known.values())))
+    """The state now. A broker that was seen once is asked, and missed, from then on.
+
+    Who was alive the last time is asked first: one that hangs would have us wait.
+    """
+    addresses = ",".join(dict.fromkeys((*known.values(), bootstrap)))
     with connect(addresses, command_config) as cluster:
         found = ask_all(cluster)
+    missing = {number: at for number, at in known.items() if number not in found.brokers}
+    known.clear()
     known.update((number, each.address) for number, each in found.brokers.items())
+    known.update(missing)
     return judge(found, known)
 
 

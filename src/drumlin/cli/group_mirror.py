@@ -21,8 +21,8 @@ from drumlin.cli import output
 from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Option
-from drumlin.cli.group_transfer import Groups, Topics
-from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples
+from drumlin.cli.group_transfer import Groups, Topics, ZooKeeperConfig
+from drumlin.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, examples, read_properties
 from drumlin.cli.outcomes import sentence
 from drumlin.client.errors import ClientError
 from drumlin.migration.errors import StoreUnavailable
@@ -66,6 +66,7 @@ def mirror(
             help="A ZooKeeper with /consumers/GROUP/offsets.",
         ),
     ],
+    zookeeper_config: ZooKeeperConfig = None,
     topics: Topics = None,
     interval_ms: Annotated[
         int,
@@ -91,11 +92,10 @@ def mirror(
     The last change wins, forward or back. Ends at SIGTERM, SIGHUP or Ctrl-C, after a last pass;
     exit code 1 says that this pass could not be made.
     """
-    from drumlin.metadata.zookeeper.connection import close_client
     from drumlin.migration.commit_times import find_commits
     from drumlin.migration.mirror import Mirror
     from drumlin.migration.mirror_state import MirrorState
-    from drumlin.migration.zookeeper import ZooKeeperStore, open_client
+    from drumlin.migration.zookeeper import ZooKeeperStore, connected
     from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 
     wake, stop = threading.Event(), threading.Event()
@@ -103,17 +103,17 @@ def mirror(
     with ExitStack() as stack:
         _stop_at_signals(stack, stop, wake)
         cluster = stack.enter_context(connect(bootstrap, command_config, _OPTIONS))
-        client = open_client(zookeeper, session_timeout_ms=_SESSION_TIMEOUT_MS)
-        stack.callback(close_client, client)
+        guarded = read_properties(zookeeper_config) if zookeeper_config else {}
+        client = stack.enter_context(connected(zookeeper, guarded, _SESSION_TIMEOUT_MS))
         cluster_id = cluster.connections.view.cluster_id
         remembered = MirrorState(state or _default_state(cluster_id, zookeeper), cluster_id)
         stack.callback(remembered.close)
         store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
         follower = ZooKeeperFollower(store, wake.set)
         commits = find_commits(bootstrap, cluster.connections.options.security)
+        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
         passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         running = _Running(passes, follower, store, cluster, groups, tell)
-        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
         running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)
 
 

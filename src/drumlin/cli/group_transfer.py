@@ -26,6 +26,7 @@ from drumlin.cli.options import (
     can_ask,
     confirm,
     examples,
+    read_properties,
 )
 from drumlin.client.log_bounds import log_bounds
 from drumlin.migration import transfer
@@ -67,6 +68,14 @@ ZooKeeper = Annotated[
         help="A ZooKeeper with /consumers/GROUP/offsets.",
     ),
 ]
+ZooKeeperConfig = Annotated[
+    Path | None,
+    Option(
+        "--zookeeper-config",
+        metavar="FILE",
+        help="Properties of TLS and digest to ZooKeeper, with the keys of a server.",
+    ),
+]
 OtherCluster = Annotated[
     str | None, Option("--cluster", metavar="HOST:PORT[,…]", help="Another cluster.")
 ]
@@ -89,6 +98,7 @@ def export(
         Option("--file", "-f", help="Write a .csv or .json file; default: standard output."),
     ] = None,
     zookeeper: ZooKeeper = None,
+    zookeeper_config: ZooKeeperConfig = None,
     cluster: OtherCluster = None,
     cluster_config: OtherConfig = None,
     topics: Topics = None,
@@ -110,7 +120,7 @@ def export(
         if zookeeper is None and cluster is None:
             _to_file(source, groups, topics, file, dry_run=dry_run, rules=rules, as_json=as_json)
             return
-        other, logs = _open(stack, zookeeper, cluster, cluster_config, here)
+        other, logs = _open(stack, zookeeper, zookeeper_config, cluster, cluster_config, here)
         _transfer(source, other, logs, groups, topics, rules, dry_run, yes, as_json)
 
 
@@ -120,6 +130,7 @@ def import_(
         Path | None, Option("--file", "-f", help="A .csv or .json file of an export.")
     ] = None,
     zookeeper: ZooKeeper = None,
+    zookeeper_config: ZooKeeperConfig = None,
     cluster: OtherCluster = None,
     cluster_config: OtherConfig = None,
     topics: Topics = None,
@@ -141,7 +152,7 @@ def import_(
         if file is not None:
             source = FileStore.load(file)
         else:
-            source, _ = _open(stack, zookeeper, cluster, cluster_config, here)
+            source, _ = _open(stack, zookeeper, zookeeper_config, cluster, cluster_config, here)
         there = BrokerStore(here, bootstrap)
         _transfer(source, there, here, groups, topics, rules, dry_run, yes, as_json)
 
@@ -155,17 +166,17 @@ def _check_one(file: object, zookeeper: object, cluster: object, *, at_least: in
 def _open(
     stack: ExitStack,
     zookeeper: str | None,
+    zookeeper_config: Path | None,
     cluster: str | None,
     cluster_config: Path | None,
     here: Cluster,
 ) -> tuple[OffsetStore, Cluster]:
     """The other store, and the cluster whose logs its offsets mean."""
     if zookeeper is not None:
-        from drumlin.metadata.zookeeper.connection import close_client
-        from drumlin.migration.zookeeper import ZooKeeperStore, open_client
+        from drumlin.migration.zookeeper import ZooKeeperStore, connected
 
-        client = open_client(zookeeper)
-        stack.callback(close_client, client)
+        guarded = read_properties(zookeeper_config) if zookeeper_config else {}
+        client = stack.enter_context(connected(zookeeper, guarded))
         return ZooKeeperStore(client, zookeeper), here
     assert cluster is not None
     other = stack.enter_context(connect(cluster, cluster_config))

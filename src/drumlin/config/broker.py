@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from drumlin.config.broker_folders import log_dir_of
 from drumlin.config.consistency import check_change, check_guards, check_together
 from drumlin.config.errors import ConfigError
 from drumlin.config.hints import known_broker_key
@@ -30,6 +29,7 @@ from drumlin.config.listeners import (
     metrics_listener,
     parse_protocol_map,
 )
+from drumlin.config.machine_folders import log_dir_of
 from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
@@ -71,6 +71,7 @@ class BrokerConfig:
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_max_size: int
     group_consumer_migration_policy: str
@@ -87,6 +88,7 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int
     group_share_record_lock_duration_ms: int
     inter_broker_listener_name: str
+    leader_replication_throttled_rate: int
     listeners: tuple[Listener, ...]
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -122,6 +124,7 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -68,8 +68,6 @@ _GUARDS: Final = {
 
 #: Keys that guard what is kept in ZooKeeper, and what would happen without an effect.
 _GUARDS_OF_ZOOKEEPER: Final = {
-    "zookeeper.ssl.client.enable": "connections to ZooKeeper are not encrypted here",
-    "zookeeper.set.acl": "everyone may change what is written into ZooKeeper",
     "zookeeper.metadata.migration.enable": "what is in ZooKeeper cannot be moved to KRaft",
 }
 
@@ -90,6 +88,17 @@ def check_guards(given: _Given) -> None:
         for name, danger in _GUARDS_OF_ZOOKEEPER.items():
             if given.get(name, "").strip().lower() == "true":
                 raise _refused(name, given, f"must not be true, as {danger}")
+        _check_zookeeper_access(given)
+
+
+def _check_zookeeper_access(given: _Given) -> None:
+    for name in ("zookeeper.ssl.truststore.type", "zookeeper.ssl.keystore.type"):
+        if given.get(name, "PEM").strip().upper() != "PEM":
+            raise _refused(name, given, "can only be PEM")
+    name = "zookeeper.set.acl"
+    has_name = bool(given.get("drumlin.zookeeper.digest", "").strip())
+    if given.get(name, "").strip().lower() == "true" and not has_name:
+        raise _refused(name, given, "needs drumlin.zookeeper.digest: who may change it otherwise?")
 
 
 def check_together(values: _Values, given: _Given) -> None:

@@ -7,12 +7,14 @@ folder of their own in each log dir.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from drumlin.config.broker import BrokerConfig
-from drumlin.config.broker_folders import folder_of
 from drumlin.config.errors import ConfigError
 from drumlin.config.listeners import Listener
+from drumlin.config.machine_folders import folder_of
+
+if TYPE_CHECKING:
+    from drumlin.config.broker import BrokerConfig
 
 _PORT_MAX: Final = 65535
 

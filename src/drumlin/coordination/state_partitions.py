@@ -113,9 +113,12 @@ class StatePartitions(Generic[Shard, Loaded]):
         """Partitions whose turn has not come: the next one first."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._loading = 0
+        self._is_closed = False
 
     def begin(self, partition: int, leader_epoch: int) -> None:
-        """The partition is led here from `leader_epoch` on: load it."""
+        """The partition is led here from `leader_epoch` on: load it, unless the broker stops."""
+        if self._is_closed:
+            return
         current = self._led.get(partition)
         if current is not None and not current.has_failed:
             current.leader_epoch = max(current.leader_epoch, leader_epoch)
@@ -193,6 +196,7 @@ class StatePartitions(Generic[Shard, Loaded]):
         return sorted(self._led)
 
     async def close(self) -> None:
+        self._is_closed = True
         for led in self._led.values():
             led.is_resigned = True
         self._waiting.clear()

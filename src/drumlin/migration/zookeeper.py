@@ -10,14 +10,18 @@ block; they may be made from any one thread at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.access import access_in
 from drumlin.metadata.zookeeper.connection import (
     ZooKeeperAway,
     ZooKeeperFailure,
+    close_client,
     connect,
 )
 from drumlin.metadata.zookeeper.layout import parse_partition
@@ -46,8 +50,15 @@ class ZooKeeperOffset(NamedTuple):
     modified_timestamp_ms: int  # by the clock of ZooKeeper's leader
 
 
-def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
+def open_client(
+    hosts: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    session_timeout_ms: int = 10_000,
+) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
+
+    `properties` may say how to encrypt, and who we are, with the keys of a broker.
 
     Raises:
         StoreError: kazoo is not installed, or there is no such chroot.
@@ -55,12 +66,29 @@ def open_client(hosts: str, *, session_timeout_ms: int = 10_000) -> KazooClient:
     """
     try:
         return connect(
-            hosts, session_timeout_ms=session_timeout_ms, connection_timeout_ms=session_timeout_ms
+            hosts,
+            session_timeout_ms=session_timeout_ms,
+            connection_timeout_ms=session_timeout_ms,
+            access=access_in(properties),
         )
     except ZooKeeperAway as error:
         raise StoreUnavailable(str(error)) from None
     except ZooKeeperFailure as error:
         raise StoreError(str(error)) from None
+
+
+@contextlib.contextmanager
+def connected(
+    hosts: str,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    session_timeout_ms: int = 10_000,
+) -> Iterator[KazooClient]:
+    """The same, for as long as the block lasts."""
+    client = open_client(hosts, properties, session_timeout_ms=session_timeout_ms)
+    try:
+        yield client
+    finally:
+        close_client(client)
 
 
 def can_have_group(group: str) -> bool:

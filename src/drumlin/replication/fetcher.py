@@ -1,42 +1,37 @@
 """Fetches all partitions that this broker follows from one leader, in one incremental session.
 
-One request at a time: as soon as its answer is in the logs the next one is sent, which tells the
-leader so, and for which producers with acks=all wait. What an answer changes is decided by
-`FollowedPartition`; a partition with an error pauses by itself, and holds up no other.
+As soon as an answer is in the logs the next request is sent: it tells the leader so, and producers
+with acks=all wait for that. A partition that comes while the leader holds a request is told by
+another one, which has the leader answer the first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from drumlin.peer import follower_fetch
 from drumlin.peer.errors import PeerError
-from drumlin.peer.follower_fetch import Key, Limits, Position, Replica, encode_fetch
-from drumlin.replication.follower_session import FollowerSession, Request
+from drumlin.peer.follower_fetch import Limits, Replica, encode_fetch
+from drumlin.replication.followed_partitions import Followed, FollowedPartitions, Surroundings
 from drumlin.replication.leaders_offsets import leaders_offsets
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import parse_fetch_response
 
 if TYPE_CHECKING:
-    from drumlin.clock import Clock
-    from drumlin.config.broker import BrokerConfig
     from drumlin.peer.connection import BrokerConnection
+    from drumlin.peer.follower_fetch import Position
     from drumlin.replication.followed_partition import FollowedPartition
-    from drumlin.storage.truncation import Truncation
-    from drumlin.turns import Work
-    from drumlin.wire.fetch_response import FetchResponse, PartitionFetch
+    from drumlin.replication.follower_session import Request
+    from drumlin.wire.fetch_response import FetchResponse
     from drumlin.wire.messages import EncodedBody, Shape
-
-T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
-#: The first pause after an error; it doubles up to `replica.fetch.backoff.ms`.
-_BACKOFF_MS: Final = 50
+_IN_FLIGHT_MAX: Final = 2
 _OF_SESSIONS: Final = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -44,44 +39,6 @@ _OF_SESSIONS: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-#: Something else is being done with the files of a log: until it is tried again.
-_BUSY_S: Final = 0.005
-#: Usual for a moment whenever a leader changes: not worth a warning.
-_USUAL: Final = frozenset(
-    {
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.unknown_leader_epoch,
-        ErrorCode.not_leader_or_follower,
-        ErrorCode.unknown_topic_id,
-    }
-)
-
-
-class Surroundings(NamedTuple):
-    """What a fetcher is given."""
-
-    #: A new connection to a broker, which the fetcher closes.
-    connect: Callable[[int], Awaitable[BrokerConnection]]
-    node_id: int
-    #: Of this process (KIP-903).
-    broker_epoch: Callable[[], int]
-    clock: Clock
-    config: BrokerConfig
-    #: Calls what blocks, in a thread.
-    blocking: Callable[..., Awaitable[Any]]
-    #: The leader knows a later leader epoch of this partition than we do.
-    on_fenced: Callable[[FollowedPartition], object]
-
-
-class _Followed:
-    """A partition, and whether it pauses after an error."""
-
-    __slots__ = ("due_at", "failures", "partition")
-
-    def __init__(self, partition: FollowedPartition) -> None:
-        self.partition = partition
-        self.failures = 0
-        self.due_at: float | None = None  # to be fetched again
 
 
 class LeaderFetcher:
@@ -90,13 +47,15 @@ class LeaderFetcher:
     def __init__(self, leader_id: int, around: Surroundings) -> None:
         self.leader_id = leader_id
         self._around = around
-        self._followed: dict[Key, _Followed] = {}
-        self._paused: dict[Key, _Followed] = {}
-        self._session = FollowerSession()
+        self._followed = FollowedPartitions(around, self._tell_soon)
+        self._session = self._followed.session
+        self._epoch = -1  # of the broker, by which the leader knows the session
         self._has_news = asyncio.Event()
+        self._will_tell = False
         self._task: asyncio.Task[None] | None = None
-        self._truncating: set[asyncio.Task[None]] = set()
-        self._failures = 0  # in a row, of whole requests
+        self._connection: BrokerConnection | None = None
+        self._in_flight: deque[tuple[Request, asyncio.Future[FetchResponse]]] = deque()
+        self._failures = 0  # in a row, of connections and whole requests
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -106,35 +65,18 @@ class LeaderFetcher:
 
     async def close(self) -> None:
         """Fetch no more."""
-        for followed in list(self._followed.values()):
-            self.remove(followed.partition)
-        tasks = {*self._truncating} if self._task is None else {*self._truncating, self._task}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._followed.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     def add(self, partition: FollowedPartition) -> None:
         """Fetch a partition from now on, or at once in its new leader epoch."""
-        key = _key(partition)
-        followed = self._followed.get(key)
-        if followed is None or followed.partition is not partition:
-            followed = self._followed[key] = _Followed(partition)
-        followed.failures = 0
-        truncation = None if partition.is_busy else partition.begin()
-        if truncation is None:
-            self._resume(key, followed)
-        else:
-            self._begin(key, followed, truncation)
-        self._has_news.set()
+        self._followed.add(partition)
 
     def remove(self, partition: FollowedPartition) -> None:
         """Fetch a partition no more. What is under way for it changes nothing any more."""
-        key = _key(partition)
-        self._followed.pop(key, None)
-        self._paused.pop(key, None)
-        self._session.drop(key)
-        partition.interrupt()
+        self._followed.remove(partition)
 
     # -- the loop ----------------------------------------------------------------------
 
@@ -143,47 +85,76 @@ class LeaderFetcher:
             try:
                 await self._fetch_over_one_connection()
             except (PeerError, KafkaError) as error:
-                self._failed(error)
-            except Exception:  # the others would not be followed any more
+                level = logging.DEBUG if self._failures else logging.WARNING  # once
+                _logger.log(level, "fetching from broker %d has failed: %s", self.leader_id, error)
+            except Exception:  # its partitions would not be followed any more
                 _logger.exception("fetching from broker %d has failed", self.leader_id)
             self._session.restart()
             self._failures += 1
-            await asyncio.sleep(self._backoff_s(self._failures))
-
-    def _failed(self, error: Exception) -> None:
-        level = logging.DEBUG if self._failures else logging.WARNING  # once
-        _logger.log(level, "fetching from broker %d has failed: %s", self.leader_id, error)
-
-    def _backoff_s(self, failures: int) -> float:
-        most = self._around.config.replica_fetch_backoff_ms
-        return float(min(most, _BACKOFF_MS << min(failures - 1, 16))) / 1000
+            await asyncio.sleep(self._around.backoff_s(self._failures))
 
     async def _fetch_over_one_connection(self) -> None:
         await self._until_wanted()
         connection = await self._around.connect(self.leader_id)
+        self._connection = connection
         try:
             while True:
-                await self._until_wanted()
-                await self._take(connection, await self._ask(connection))
-                self._failures = 0
+                if not self._in_flight:
+                    await self._until_wanted()
+                    self._send(connection)
+                self._tell()
+                request, answer = self._in_flight[0]
+                response = await answer
+                self._in_flight.popleft()
+                if self._session.is_current(request):
+                    await self._take(connection, request, response)
+                    self._failures = 0
         finally:
+            self._connection = None
             connection.close()
+            for _, answer in self._in_flight:
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # the first one has told it
+            self._in_flight.clear()
 
     async def _until_wanted(self) -> None:
         """Return when there is something to fetch."""
-        while True:
+        while not len(self._session):
             self._has_news.clear()
-            next_due_s = self._resume_those_due()
-            if len(self._session):
-                return
-            try:
-                async with asyncio.timeout(next_due_s):
-                    await self._has_news.wait()
-            except TimeoutError:
-                continue
+            await self._has_news.wait()
 
-    def _ask(self, connection: BrokerConnection) -> asyncio.Future[FetchResponse]:
-        request, config = self._session.next(), self._around.config
+    # -- requests ----------------------------------------------------------------------
+
+    def _tell_soon(self) -> None:
+        """There is more to tell the leader; there may be yet more in this turn."""
+        self._has_news.set()
+        if self._in_flight and not self._will_tell:
+            self._will_tell = True
+            asyncio.get_running_loop().call_soon(self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._will_tell = False
+        try:
+            self._tell()
+        except (PeerError, KafkaError):
+            return  # the loop meets it, too
+
+    def _tell(self) -> None:
+        """Tell the leader of news while it holds a request, unless it does not know us yet."""
+        if (
+            self._connection is not None
+            and 0 < len(self._in_flight) < _IN_FLIGHT_MAX
+            and self._session.has_news
+            and not self._session.is_beginning
+        ):
+            self._send(self._connection)
+
+    def _send(self, connection: BrokerConnection) -> None:
+        epoch = self._around.broker_epoch()
+        if epoch != self._epoch:  # of every partition, the leader has to hear that we are in it
+            self._epoch = epoch
+            self._session.restart()
+        request = self._session.next()
         body = self._encode(request)
 
         def build(shape: Shape) -> EncodedBody:
@@ -194,13 +165,14 @@ class LeaderFetcher:
                 )
             return body
 
-        return connection.send(
+        answer = connection.send(
             "fetch",
             build,
             version_max=follower_fetch.VERSION_MAX,
-            timeout_ms=config.replica_socket_timeout_ms,
+            timeout_ms=self._around.config.replica_socket_timeout_ms,
             parse=parse_fetch_response,
         )
+        self._in_flight.append((request, answer))
 
     def _encode(self, request: Request) -> EncodedBody:
         around = self._around
@@ -212,7 +184,7 @@ class LeaderFetcher:
             config.replica_fetch_max_bytes,
         )
         return encode_fetch(
-            Replica(around.node_id, around.broker_epoch()),
+            Replica(around.node_id, self._epoch),
             limits,
             (request.session_id, request.epoch),
             request.wanted,
@@ -221,171 +193,42 @@ class LeaderFetcher:
 
     # -- answers -----------------------------------------------------------------------
 
-    async def _take(self, connection: BrokerConnection, response: FetchResponse) -> None:
+    async def _take(
+        self, connection: BrokerConnection, request: Request, response: FetchResponse
+    ) -> None:
         if response.error_code in _OF_SESSIONS:
+            _logger.debug("broker %d: %s", self.leader_id, response.error_code.name)
             self._session.restart()
             return
         if response.error_code is not ErrorCode.none:
-            raise KafkaError(response.error_code, f"fetch from broker {self.leader_id}")
-        self._session.answered(response.session_id)
-        pace, out_of_range = Pace(), []
+            raise KafkaError(response.error_code, "the leader refuses")
+        self._session.answered(request, response.session_id)
+        pace, some_records = Pace(), None
+        out_of_range: list[tuple[Followed, Position]] = []
         for topic in response.topics:
             for answer in topic.partitions:
                 key = topic.topic_id, answer.partition
-                followed, asked = self._followed.get(key), self._session.asked(key)
+                followed, asked = self._followed.find(key), self._session.asked(key, request)
+                if len(answer.records):
+                    some_records = answer.records
                 if followed is None or asked is None:
                     continue
                 if answer.error_code is ErrorCode.offset_out_of_range:
-                    out_of_range.append((key, followed, asked))
+                    out_of_range.append((followed, asked))
                 else:
-                    await self._take_one(key, followed, asked, answer, pace)
-        records = response.topics[0].partitions[0].records if response.topics else None
-        del response
-        if records is not None:
-            connection.give_back(records)
+                    await self._followed.take(followed, asked, answer, pace)
+        if some_records is not None:
+            connection.give_back(some_records)
         if out_of_range:
             await self._reset(connection, out_of_range)
 
-    async def _take_one(
-        self, key: Key, followed: _Followed, asked: Position, answer: PartitionFetch, pace: Pace
-    ) -> None:
-        try:
-            if answer.error_code is not ErrorCode.none:
-                raise KafkaError(answer.error_code, f"broker {self.leader_id} refused")
-            now_ms = self._around.clock.wall_ms()
-            work = followed.partition.take(asked, answer, now_ms)
-            truncation = await _in_turns(work, pace)
-        except KafkaError as error:
-            self._pause(key, followed, error)
-        except Exception as error:
-            _logger.exception("%s could not be followed", followed.partition.name)
-            self._pause(key, followed, error)
-        else:
-            followed.failures = 0
-            self._go_on(key, followed, truncation)
-
-    def _go_on(self, key: Key, followed: _Followed, truncation: Truncation | None) -> None:
-        if truncation is not None:
-            self._begin(key, followed, truncation)
-        else:
-            self._moved(key, followed)
-
-    def _moved(self, key: Key, followed: _Followed) -> None:
-        """Fetch it from where it stands now, unless it is not ours any more."""
-        if (
-            self._followed.get(key) is followed
-            and followed.due_at is None
-            and not followed.partition.is_busy
-        ):
-            self._session.want(key, followed.partition.position)
-
     async def _reset(
-        self, connection: BrokerConnection, out_of_range: list[tuple[Key, _Followed, Position]]
+        self, connection: BrokerConnection, out_of_range: list[tuple[Followed, Position]]
     ) -> None:
-        found = await leaders_offsets(
-            connection,
-            self._around.node_id,
-            [followed.partition for _, followed, _ in out_of_range],
-        )
-        for key, followed, asked in out_of_range:
+        """Ask where the leader's logs begin and end, as it does not have what was asked for."""
+        partitions = [followed.partition for followed, _ in out_of_range]
+        found = await leaders_offsets(connection, self._around.node_id, partitions)
+        for followed, asked in out_of_range:
             offsets = found.get(followed.partition)
-            if self._followed.get(key) is not followed or offsets is None:
-                continue
-            try:
-                if offsets.error_code is not ErrorCode.none:
-                    raise KafkaError(offsets.error_code, "its offsets were asked for")
-                truncation = followed.partition.reset(asked, offsets.start, offsets.end)
-            except KafkaError as error:
-                self._pause(key, followed, error)
-            else:
-                self._go_on(key, followed, truncation)
-
-    # -- truncations -------------------------------------------------------------------
-
-    def _begin(self, key: Key, followed: _Followed, truncation: Truncation) -> None:
-        """Carry out a truncation, by itself; meanwhile the leader must not send this partition."""
-        self._session.drop(key)
-        work = self._truncate(key, followed, truncation)
-        task = asyncio.get_running_loop().create_task(work)
-        self._truncating.add(task)
-        task.add_done_callback(self._truncating.discard)
-
-    async def _truncate(self, key: Key, followed: _Followed, truncation: Truncation) -> None:
-        partition = followed.partition
-        try:
-            await self._carry_out(partition, truncation)
-        except Exception as error:
-            if not isinstance(error, KafkaError):
-                _logger.exception("%s could not be truncated", partition.name)
-            partition.give_up(truncation)
-            self._pause(key, followed, error)
-        else:
-            if self._followed.get(key) is followed:
-                self._resume(key, followed)
-                self._has_news.set()
-
-    async def _carry_out(self, partition: FollowedPartition, truncation: Truncation) -> None:
-        blocking = self._around.blocking
-        is_cut = False
-        while not is_cut:
-            await blocking(truncation.prepare)
-            if not partition.is_to_do(truncation):
-                truncation.abandon()
-                return
-            is_cut = partition.cut(truncation)
-            if not is_cut:
-                await asyncio.sleep(_BUSY_S)
-        await blocking(truncation.rebuild)
-        if partition.is_to_do(truncation):
-            partition.finish(truncation)
-
-    # -- pauses ------------------------------------------------------------------------
-
-    def _pause(self, key: Key, followed: _Followed, error: Exception) -> None:
-        """Try it again later; meanwhile the leader must not send it."""
-        if self._followed.get(key) is not followed:
-            return
-        partition = followed.partition
-        code = error.code if isinstance(error, KafkaError) else None
-        if not followed.failures:
-            level = logging.INFO if code in _USUAL else logging.WARNING
-            _logger.log(level, "%s pauses: %s", partition.name, error)
-        followed.failures += 1
-        followed.due_at = self._around.clock.monotonic() + self._backoff_s(followed.failures)
-        self._paused[key] = followed
-        self._session.drop(key)
-        if code is ErrorCode.fenced_leader_epoch:
-            self._around.on_fenced(partition)
-
-    def _resume_those_due(self) -> float | None:
-        """Fetch those again whose pause is over; returns the seconds until the next one's is."""
-        if not self._paused:
-            return None
-        now_s = self._around.clock.monotonic()
-        due = [each for each in self._paused.items() if (each[1].due_at or 0.0) <= now_s]
-        for key, followed in due:
-            self._resume(key, followed)
-        dues = [each.due_at or 0.0 for each in self._paused.values()]
-        return min(dues) - now_s if dues else None
-
-    def _resume(self, key: Key, followed: _Followed) -> None:
-        self._paused.pop(key, None)
-        followed.due_at = None
-        if followed.partition.is_busy:
-            return  # it will be resumed
-        self._session.want(key, followed.partition.position)
-
-
-async def _in_turns(work: Work[T], pace: Pace) -> T:
-    """Do all of it, others in between."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        await pace.give_way()
-
-
-def _key(partition: Any) -> Key:
-    return partition.topic_id.bytes, partition.index
+            if offsets is not None:
+                self._followed.reset(followed, asked, offsets)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from zlib import crc32
 
-from drumlin.replication.fetcher import LeaderFetcher, Surroundings
+from drumlin.replication.fetcher import LeaderFetcher
 from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.replication.followed_partitions import Surroundings
 
 
 class Fetchers:
@@ -22,7 +23,10 @@ class Fetchers:
         self._closing: set[asyncio.Task[None]] = set()
 
     def follow(self, partition: FollowedPartition) -> None:
-        """Follow it from its leader as it is now: to be called whenever that has changed."""
+        """Follow it from its leader as it is now: to be called whenever that has changed.
+
+        A leader must be known; where there is none, `forget` the partition.
+        """
         key = partition.topic, partition.index
         number = crc32(f"{partition.topic}-{partition.index}".encode())
         place = partition.leader_id, number % self._around.config.num_replica_fetchers
@@ -50,6 +54,11 @@ class Fetchers:
             task = asyncio.get_running_loop().create_task(fetcher.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+    def rearrange(self) -> None:
+        """`num.replica.fetchers` has changed."""
+        for partition, _ in list(self._followed.values()):
+            self.follow(partition)
 
     async def close(self) -> None:
         """Follow nothing any more."""

@@ -34,6 +34,7 @@ class FollowedPartition(Replica):
 
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
+        log.expect_replicas()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._interruptions = 0
@@ -50,6 +51,10 @@ class FollowedPartition(Replica):
         log = self.log
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
+
+    def has(self, log: PartitionLog) -> bool:
+        """Whether it is this very log, and not one that has taken its place."""
+        return self.log is log
 
     # -- whom it follows ---------------------------------------------------------------
 
@@ -102,7 +107,7 @@ class FollowedPartition(Replica):
             return self._agree(answer.diverging)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
-            yield from self._append(answer.records, asked.leader_epoch, now_ms)
+            yield from self._append(answer, asked.leader_epoch, now_ms)
         except KafkaError:  # consumers here wait for what came before it, too
             self._take_marks(answer, stable_before)
             raise
@@ -110,9 +115,9 @@ class FollowedPartition(Replica):
             self._take_marks(answer, stable_before)
         return None
 
-    def _append(self, records: memoryview, leader_epoch: int, now_ms: int) -> Work[None]:
-        log, interruptions = self.log, self._interruptions
-        if log.log_start_offset == log.log_end_offset:
+    def _append(self, answer: PartitionFetch, leader_epoch: int, now_ms: int) -> Work[None]:
+        log, records, interruptions = self.log, answer.records, self._interruptions
+        if max(answer.log_start_offset, log.log_start_offset) >= log.log_end_offset:
             self._make_room_before(records)
         position, end = -1, 0
         while end > position:
@@ -125,9 +130,9 @@ class FollowedPartition(Replica):
                     return
 
     def _make_room_before(self, records: memoryview) -> None:
-        """Begin an empty log where the leader's first batch begins.
+        """Begin a log without records that are still wanted where the leader's first batch begins.
 
-        It begins before the leader's log does where records were deleted up to its midst.
+        That is before the leader's log start where records were deleted up to the batch's midst.
         """
         log = self.log
         if len(records) < HEADER_SIZE:
@@ -247,8 +252,6 @@ class FollowedPartition(Replica):
         self._truncation = None
 
     def give_up(self, truncation: Truncation) -> None:
-        """It could not be carried out; once it has cut the log, the log dir is offline."""
+        """It could not be carried out. If it has cut the log, the log dir is offline now."""
         if self._truncation is truncation:
             self._truncation = None
-            if not truncation.is_cut:
-                truncation.abandon()

@@ -58,6 +58,14 @@ class FollowerProgress:
         self._fetched_at_ms = now_ms
         self._end_offset_then = leader_end_offset
 
+    def lacked_nothing(self, leader_end_offset: int, at_ms: float) -> None:
+        """Count as caught up at that time, if it had all that the leader had then.
+
+        It need not have fetched since: where nothing is new, its session says nothing.
+        """
+        if self.log_end_offset >= leader_end_offset:
+            self.caught_up_at_ms = max(self.caught_up_at_ms, at_ms)
+
 
 class InSyncReplicas:
     """Of one partition, in one leader epoch of this broker.
@@ -84,6 +92,7 @@ class InSyncReplicas:
         self._lag_max_ms = lag_max_ms
         self._is_alive = is_alive
         self.state = state
+        self._looked_at_ms, self._end_offset_then = now_ms, end_offset
         self.pending: IsrWish | None = None
         self._pending_ids: frozenset[int] = frozenset()
         self.followers = {
@@ -172,7 +181,14 @@ class InSyncReplicas:
         return self._wish((*self.state.isr, *joining)) if joining else None
 
     def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrWish | None:
-        """The ISR without those that lag, unless a change is pending. The leader stays."""
+        """The ISR without those that lag, unless a change is pending. The leader stays.
+
+        To be called now and then: who had all the last time lags from then on, at most.
+        """
+        for follower in self.followers.values():
+            follower.lacked_nothing(self._end_offset_then, self._looked_at_ms)
+            follower.lacked_nothing(leader_end_offset, now_ms)
+        self._looked_at_ms, self._end_offset_then = now_ms, leader_end_offset
         if self.pending is not None:
             return None
         kept = [

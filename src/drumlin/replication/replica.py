@@ -79,6 +79,11 @@ class Replica:
             return high_watermark, high_watermark, log.log_start_offset
         return high_watermark, self.last_stable_offset, log.log_start_offset
 
+    @property
+    def knows_its_end(self) -> bool:
+        """Whether an offset after the log's end is wrong, and not one that others have by now."""
+        return False
+
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
         if isolation_level == _READ_COMMITTED:
@@ -147,6 +152,14 @@ class Replica:
         """
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
+
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync is to get nothing now."""
+        del replica_id
+        return False
+
+    def sent_to_follower(self, size: int) -> None:
+        """So many bytes of records are on their way to a follower."""
 
     def nearest_to(self, rack: str, offset: int) -> int | None:
         """The replica in that rack from which to read `offset` (KIP-392); None: this one."""

@@ -250,6 +250,14 @@ def prepare(api_name: str, version: int, *, is_read: bool) -> None:
     encoder(_payload_class(api_name, version, "response"))
 
 
+def prepare_to_ask(api_name: str, version: int) -> None:
+    """Like `prepare`, for a peer that sends the request."""
+    request_shape(api_name, version)
+    fields_of_all_versions(api_name, "request")
+    encoder(_payload_class(api_name, version, "request"))
+    _decoder(api_name, version, "response")
+
+
 def parse_request_header(frame: memoryview | bytes) -> RequestHeader:
     """The header of a request frame (without its length prefix).
 

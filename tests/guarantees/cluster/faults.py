@@ -1,7 +1,4 @@
-"""What is done to the cluster: a plan by a seed, and who carries it out.
-
-The plan says what happens when, and to whom by a role; who has the role is found out by then.
-"""
+"""Does to the cluster what a plan says. In the end everything runs, and is connected."""
 
 from __future__ import annotations
 
@@ -10,48 +7,30 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
 
 from kazoo.exceptions import KazooException
 
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from guarantees.cluster.members import NODES, Cluster, Member, States
+from guarantees.cluster.plans import Step
+from rig.network import ZOOKEEPER, Way, both_ways
 
-
-class Step(NamedTuple):
-    """One fault: after a pause, to the broker with a role, for some time."""
-
-    fault: str
-    role: str
-    pause_s: float
-    lasts_s: float
-
-
-def plan(seed: str, gap_s: tuple[float, float], first: tuple[Step, ...] = ()) -> Iterator[Step]:
-    """Steps without an end, the same for the same seed."""
-    yield from first
-    chance = random.Random(f"{seed} plan")
-    while True:
-        fault = chance.choice(_FAULTS)
-        role = chance.choice(_ROLES)
-        yield Step(fault, role, chance.uniform(*gap_s), chance.choice(_LASTS_S))
-
-
-_ROLES = ("leader", "leader", "controller", "1", "2", "3")
-_FAULTS = ("kill",)
-_LASTS_S = (0.0, 0.5, 2.0, 5.0)
+Undo = Callable[[], None]
 
 
 class Faults(threading.Thread):
-    """Carries out a plan until it is told to stop; then everything runs, and is connected."""
+    """Carries out a plan until it is told to stop."""
 
     def __init__(self, cluster: Cluster, steps: Iterator[Step], partitions: list[tuple[str, int]]):
         super().__init__(daemon=True, name="faults")
         self.counts: Counter[str] = Counter()
         self.failure: BaseException | None = None
-        #: Brokers that led something when they were hit, which is what matters.
+        #: Faults that hit a broker which led something of the data.
         self.leaders_hit = 0
         self.done: list[str] = []
+        #: A client sets it when it asks for a commit: the moment at which a kill hurts most.
+        self.commit_asked = threading.Event()
         self._cluster = cluster
         self._steps = steps
         self._partitions = partitions
@@ -60,7 +39,7 @@ class Faults(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(180)
+        self.join(300)
 
     def run(self) -> None:
         try:
@@ -72,16 +51,26 @@ class Faults(threading.Thread):
             self.failure = failure
 
     def _carry_out(self, step: Step) -> None:
+        """Do it, wait, and undo it; what concerns the network first, as brokers start with it."""
         victim = self._victim(step.role)
-        leads = sum(state.leader == victim.node_id for state in self._states().values())
-        self.done.append(f"{step.fault} {victim.node_id} ({step.role}) for {step.lasts_s} s")
-        undo: Callable[[], None] = getattr(self, f"_{step.fault}")(victim)
-        self.counts[step.fault] += 1
-        self.leaders_hit += leads > 0
+        undone: list[Undo] = []
         try:
-            self._stopping.wait(step.lasts_s)
+            self._do(step, step.fault, victim, undone)
+            self._stopping.wait(step.lasts_s / 2)
+            if step.also is not None:
+                others = [each for each in self._cluster.members.values() if each is not victim]
+                self._do(step, step.also, self._random.choice(others), undone)
+            self._stopping.wait(step.lasts_s / 2)
         finally:
-            undo()
+            for undo in sorted(undone, key=lambda each: isinstance(each, _Start)):
+                undo()
+
+    def _do(self, step: Step, fault: str, victim: Member, undone: list[Undo]) -> None:
+        leads = {at for at, state in self._states().items() if state.leader == victim.node_id}
+        self.done.append(f"{self._cluster.now()} {step}: {fault} broker {victim.node_id}")
+        undone.append(getattr(self, f"_do_{fault}")(victim, step))
+        self.counts[fault] += 1
+        self.leaders_hit += bool(leads.intersection(self._partitions))
 
     def _victim(self, role: str) -> Member:
         members = self._cluster.members
@@ -92,27 +81,115 @@ class Faults(threading.Thread):
             states = self._states()
             led = [states[at].leader for at in self._partitions if at in states]
             node_id = next((each for each in led if each in members), None)
-        else:
-            node_id = int(role)
         return members[node_id if node_id in members else self._random.choice(NODES)]
 
     def _states(self) -> States:
         try:
             return self._cluster.states()
-        except KazooException:
+        except (KazooException, ZooKeeperFailure):
             return {}
 
     # -- faults: each is done at once, and returns what undoes it --------------------------------
 
-    def _kill(self, victim: Member) -> Callable[[], None]:
+    def _do_kill(self, victim: Member, _: Step) -> Undo:
+        if self._random.random() < 0.5:
+            self.commit_asked.clear()
+            self.commit_asked.wait(1.0)
+            self._stopping.wait(self._random.uniform(0, 0.01))
         victim.kill()
-        return victim.start
+        return _Start([victim])
 
-    def _restart(self, victim: Member) -> Callable[[], None]:
+    def _do_kill_all(self, _: Member, step: Step) -> Undo:
+        victims = list(self._cluster.members.values())
+        self._random.shuffle(victims)
+        for each in victims:
+            each.kill()
+            self._stopping.wait(self._random.choice((0, 0, 0.5)))
+        self._random.shuffle(victims)
+        return _Start(victims)
+
+    def _do_stop(self, victim: Member, _: Step) -> Undo:
         victim.stop()
-        return victim.start
+        return _Start([victim])
 
-    def _pause(self, victim: Member) -> Callable[[], None]:
+    def _do_roll(self, victim: Member, step: Step) -> Undo:
+        """All brokers, one after the other, beginning with the victim."""
+        first = victim.node_id - NODES[0]
+        for node_id in NODES[first:] + NODES[:first]:
+            member = self._cluster.members[node_id]
+            member.stop()
+            self._stopping.wait(step.lasts_s / 10)
+            member.start()
+            if self._stopping.wait(step.lasts_s / 5):
+                break
+        return lambda: None
+
+    def _do_pause(self, victim: Member, _: Step) -> Undo:
         pid = victim.pid
         os.kill(pid, signal.SIGSTOP)
         return lambda: os.kill(pid, signal.SIGCONT)
+
+    def _do_kill_zookeeper(self, _: Member, step: Step) -> Undo:
+        self._cluster.zookeeper.kill()
+        return self._cluster.zookeeper.start
+
+    def _do_fill_disk(self, victim: Member, _: Step) -> Undo:
+        filler = victim.fill_disk()
+        return lambda: filler.unlink(missing_ok=True)
+
+    # -- faults of the network --------------------------------------------------------------------
+
+    def _do_cut_peers(self, victim: Member, step: Step) -> Undo:
+        """Nobody hears of it, nor it of anybody, but ZooKeeper and clients."""
+        return self._cut([*self._ways_in(victim), *self._ways_out(victim)], step)
+
+    def _do_cut_in(self, victim: Member, step: Step) -> Undo:
+        return self._cut(self._ways_in(victim), step)
+
+    def _do_cut_out(self, victim: Member, step: Step) -> Undo:
+        return self._cut(self._ways_out(victim), step)
+
+    def _do_cut_pair(self, victim: Member, step: Step) -> Undo:
+        """Two of the brokers do not hear of each other."""
+        return self._cut(both_ways(victim.end, self._random.choice(self._others(victim))), step)
+
+    def _do_cut_zookeeper(self, victim: Member, step: Step) -> Undo:
+        """It is cut from ZooKeeper alone."""
+        return self._cut(both_ways(victim.end, ZOOKEEPER), step)
+
+    def _do_cut_to_zookeeper(self, victim: Member, step: Step) -> Undo:
+        return self._cut([(victim.end, ZOOKEEPER)], step)
+
+    def _do_cut_from_zookeeper(self, victim: Member, step: Step) -> Undo:
+        return self._cut([(ZOOKEEPER, victim.end)], step)
+
+    def _do_isolate(self, victim: Member, step: Step) -> Undo:
+        """Only clients reach it."""
+        ways = [*self._ways_in(victim), *self._ways_out(victim)]
+        return self._cut([*ways, *both_ways(victim.end, ZOOKEEPER)], step)
+
+    def _cut(self, ways: Iterable[Way], step: Step) -> Undo:
+        network, known = self._cluster.network, list(ways)
+        network.cut(known)
+        return lambda: network.heal(known, breaks=step.breaks)
+
+    def _others(self, victim: Member) -> list[str]:
+        return [each.end for each in self._cluster.members.values() if each is not victim]
+
+    def _ways_in(self, victim: Member) -> list[Way]:
+        return [(each, victim.end) for each in self._others(victim)]
+
+    def _ways_out(self, victim: Member) -> list[Way]:
+        return [(victim.end, each) for each in self._others(victim)]
+
+
+class _Start:
+    """Starts brokers again, in this order."""
+
+    def __init__(self, members: list[Member]) -> None:
+        self._members = members
+
+    def __call__(self) -> None:
+        for each in self._members:
+            if not each.is_running:
+                each.start()

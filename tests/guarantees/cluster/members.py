@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,16 +18,20 @@ from guarantees.brokers import SETTINGS
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.network import ZOOKEEPER, Network
 from rig.ports import free_ports
+from rig.small_disk import small_disk
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
 
 NODES: Final = (1, 2, 3)
+_AWAY: Final = re.compile(r"ZooKeeper .*(does not answer|is about to end)|no ZooKeeper answers")
+_FILLED_BYTES: Final = 4096
 _CHROOT: Final = "/drumlin"
 SESSION_TIMEOUT_MS: Final = 3000
 
 _SETTINGS: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.connection.timeout.ms": "20000",
     # Who hears nothing notices in seconds, not in half a minute.
     "request.timeout.ms": "4000",
     "replica.socket.timeout.ms": "4000",
@@ -42,6 +47,8 @@ _SETTINGS: Final = {
     "share.coordinator.state.topic.min.isr": "2",
     "share.coordinator.state.topic.num.partitions": "3",
     "auto.create.topics.enable": "false",
+    # A replica that is away for longer than deletions are kept never learns of them.
+    "log.cleaner.delete.retention.ms": "3600000",
 }
 
 
@@ -63,6 +70,7 @@ class Member(DrumlinServer):
     def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(directory, settings)
+        self.data = directory / "disk" / "data"
         self.node_id = node_id
         self.peer_port, self.peer_proxy_port, self.zookeeper_proxy_port = free_ports(3)
 
@@ -78,9 +86,30 @@ class Member(DrumlinServer):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PEERS:PLAINTEXT",
             "inter.broker.listener.name": "PEERS",
         }
-        said_before = len(self.said())
-        self.launch(server_command(self.data, self.port, self.settings | own))
-        self.await_ready_line(re.escape(self.address), said_before, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            said_before = len(self.said())
+            self.launch(server_command(self.data, self.port, self.settings | own))
+            try:
+                left_s = deadline - time.monotonic()
+                self.await_ready_line(re.escape(self.address), said_before, left_s)
+            except AssertionError:
+                # As whoever looks after a broker does: it says so, and ends, without ZooKeeper.
+                why = self.said()[said_before:].rstrip().splitlines()[-1]
+                is_over = time.monotonic() > deadline or not _AWAY.search(why)
+                if is_over or self.process is None or self.process.poll() is None:
+                    raise
+                self.close()
+            else:
+                return
+
+    def fill_disk(self) -> Path:
+        """Leave no room on its disk, a small one; the file that takes it all."""
+        filler = self.data.parent / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(_FILLED_BYTES)):
+                pass
+        return filler
 
     @property
     def end(self) -> str:
@@ -104,6 +133,17 @@ class Cluster:
         known = SETTINGS | _SETTINGS | dict(settings or {})
         self.members = {each: Member(each, directory / f"broker-{each}", known) for each in NODES}
         self._operator: Operator | None = None
+        self._disks = contextlib.ExitStack()
+
+    def mount(self, size_mib: int) -> None:
+        """Give each broker a disk of its own, before it starts.
+
+        Raises:
+            NotPermitted: disks cannot be mounted.
+        """
+        for each in self.members.values():
+            each.data.parent.mkdir(parents=True)
+            self._disks.enter_context(small_disk(each.data.parent, size_mib))
 
     @property
     def bootstrap(self) -> str:
@@ -117,6 +157,13 @@ class Cluster:
             each.start()
         self._operator = Operator(self.zookeeper.address + _CHROOT)
 
+    def keep_data(self) -> None:
+        """Copy what is on disks that vanish with the run."""
+        for each in self.members.values():
+            if each.data.parent.is_mount():
+                kept, ignored = each.data.parents[1] / "data", shutil.ignore_patterns("*.sock")
+                shutil.copytree(each.data, kept, ignore=ignored)
+
     def close(self) -> None:
         """Leave nothing running."""
         for each in self.members.values():
@@ -124,6 +171,11 @@ class Cluster:
         if self._operator is not None:
             self._operator.close()
         self.zookeeper.close()
+        self._disks.close()
+
+    def now(self) -> str:
+        """For the report, as the brokers' logs tell the time."""
+        return time.strftime("%H:%M:%S")
 
     # -- what ZooKeeper tells ------------------------------------------------------------------
 

@@ -61,7 +61,8 @@ class PlainWriter(threading.Thread):
             while not self._stopping.is_set():
                 for _ in range(self._random.randint(1, 30)):
                     self._send()
-                self._producer.poll(self._random.choice((0, 0.02, 0.1)))
+                self._producer.poll(0)
+                self._stopping.wait(self._random.choice((0, 0.02, 0.2)))
                 while len(self._producer) > _IN_FLIGHT_MAX and not self._stopping.is_set():
                     self._producer.poll(0.1)
             deadline = time.monotonic() + _END_WELL_S
@@ -84,7 +85,9 @@ class PlainWriter(threading.Thread):
             if error is not None:
                 self.failure = self.failure or RuntimeError(f"{value} is refused: {error}")
                 return
-            self._recorder.ack(self.name, value, int(message.offset() or 0))
+            offset = message.offset()
+            if offset is not None:  # else it follows from the ack of what was sent after it
+                self._recorder.ack(self.name, value, offset)
             self._recorder.end(self.name, number, Outcome.COMMITTED)
 
         content = encode(value, self._random)

@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from guarantees.checker import check, summary
 from guarantees.clients import make_consumer
+from guarantees.cluster.clients import PARTITIONS, TOPICS, Clients, create_topics
 from guarantees.cluster.faults import Faults
-from guarantees.cluster.faults import plan as plan_of
 from guarantees.cluster.members import Cluster, elections, tracebacks
-from guarantees.cluster.plain_writer import PlainWriter
+from guarantees.cluster.plans import FAULTS, Step
+from guarantees.cluster.plans import plan as plan_of
 from guarantees.cluster.replicas import Replica, differences
-from guarantees.history import History, Recorder, load
-from guarantees.torture.readers import AssignedReader, read_to_the_end
+from guarantees.history import Recorder, load
 from rig.network import Network
 from rig.waiting import wait_until
 
-_TOPICS = {"a": 3, "b": 2}
-_CONFIGS = {"a": {"segment.bytes": "1048576"}, "b": {"cleanup.policy": "compact"}}
-_COMPACTED = {"b", "__consumer_offsets", "__transaction_state", "__share_group_state"}
-_PARTITIONS = [(topic, number) for topic, count in _TOPICS.items() for number in range(count)]
-_SETTLE_S = 60.0
-_HEAL_S = 60.0
-
-
-class Client(Protocol):
-    """A thread that works until it is stopped."""
-
-    name: str
-    failure: BaseException | None
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def join(self, timeout: float) -> None: ...
-    def is_alive(self) -> bool: ...
-    @property
-    def ident(self) -> int | None: ...
+_COMPACTED: Final = {
+    "b",
+    "keys",
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+}
+_KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
+_HEAL_S: Final = 60.0
+_DISK_MIB: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -56,6 +44,10 @@ class Plan:
     seed: str
     seconds: float
     gap_s: tuple[float, float] = (0.5, 4.0)
+    #: What happens first, whatever the seed says.
+    first: tuple[Step, ...] = ()
+    faults: tuple[str, ...] = tuple(FAULTS)
+    clients: tuple[str, ...] = _KINDS
     faults_min: int = 1
     elections_min: int = 1
 
@@ -65,12 +57,17 @@ class Result:
     """What came of a run; without complaints and shortfall it counts and proves."""
 
     plan: Plan
-    history: History = field(default_factory=History)
     faults: dict[str, int] = field(default_factory=dict)
+    #: Each fault, and when it was done.
     done: list[str] = field(default_factory=list)
+    #: Faults that hit a broker that led something of the data.
+    leaders_hit: int = 0
     elections: int = 0
+    controllers: int = 0
     healed_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
+    #: Why it does not count: too little has happened.
     shortfall: str = ""
     directory: Path | None = None
 
@@ -84,17 +81,22 @@ def run(plan: Plan, directory: Path) -> Result:
     with Network() as network:
         cluster = Cluster(directory, network)
         try:
+            if "fill_disk" in plan.faults:
+                cluster.mount(_DISK_MIB)
             cluster.start()
-            _create_topics(cluster)
-            _torture(plan, cluster, recorder, result)
+            create_topics(cluster.bootstrap)
+            _await_topics(cluster)
+            _torture(plan, cluster, recorder, result, directory)
             _compare(cluster, result)
         except Exception as failure:
             result.complaints.append("".join(traceback.format_exception(failure)))
         finally:
+            if result.complaints:
+                cluster.keep_data()
             cluster.close()
             recorder.close()
     result.complaints += tracebacks(cluster.members.values())
-    _judge(result, recorder)
+    _judge(result)
     if not result.complaints:
         shutil.rmtree(directory)
     else:
@@ -104,57 +106,43 @@ def run(plan: Plan, directory: Path) -> Result:
     return result
 
 
-def _create_topics(cluster: Cluster) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    new = [NewTopic(name, count, 3, config=_CONFIGS[name]) for name, count in _TOPICS.items()]
-    for created in admin.create_topics(new).values():
-        created.result(20)
-    wait_until(lambda: set(_PARTITIONS) <= cluster.states().keys(), "the topics")
+def _await_topics(cluster: Cluster) -> None:
+    wanted = {(topic, number) for topic, count in TOPICS.items() for number in range(count)}
+    wait_until(lambda: wanted <= cluster.states().keys(), "the topics")
 
 
-def _torture(plan: Plan, cluster: Cluster, recorder: Recorder, result: Result) -> None:
-    bootstrap, seed = cluster.bootstrap, plan.seed
-    common = (bootstrap, _PARTITIONS, recorder, seed)
-    writers: list[Client] = [PlainWriter(f"plain-{number}", *common) for number in range(2)]
-    readers: list[Client] = [
-        AssignedReader("assigned", *common),
-        AssignedReader("uncommitted", *common, isolation="read_uncommitted"),
-    ]
-    faults = Faults(cluster, plan_of(seed, plan.gap_s), _PARTITIONS)
-    before = cluster.states()
-    for each in (*readers, *writers):
-        each.start()
+def _torture(
+    plan: Plan, cluster: Cluster, recorder: Recorder, result: Result, directory: Path
+) -> None:
+    before, controller_epoch = cluster.states(), cluster.controller_epoch()
+    faults = Faults(cluster, plan_of(plan.seed, plan.gap_s, plan.first, plan.faults), PARTITIONS)
+    clients = Clients(
+        plan.seed, cluster.bootstrap, recorder, faults.commit_asked, directory, plan.clients
+    )
+    clients.start()
     faults.start()
     try:
         threading.Event().wait(plan.seconds)
     finally:
         faults.stop()
         result.faults, result.done = dict(faults.counts), faults.done
+        result.leaders_hit = faults.leaders_hit
     if faults.failure is not None:
         raise faults.failure
-    result.healed_s = cluster.await_whole(_HEAL_S)
-    result.complaints += _join(writers)
-    complaint = read_to_the_end("last", bootstrap, _PARTITIONS, recorder, _SETTLE_S)
-    result.complaints += [complaint] if complaint else []
-    result.complaints += _join(readers)
+    try:
+        result.healed_s = cluster.await_whole(_HEAL_S)
+    except AssertionError as failure:
+        result.complaints.append(str(failure))
+    result.complaints += clients.end()
+    history = load(recorder.path)
+    result.complaints += clients.end_sharing(history)
+    anomalies = check(history)
+    if anomalies:
+        result.complaints.append(summary(anomalies))
+    result.complaints += clients.check(history)
+    result.counts = clients.counts(history)
     result.elections = elections(before, cluster.states())
-
-
-def _join(clients: Sequence[Client]) -> list[str]:
-    """Stop them; what they complain of."""
-    for each in clients:
-        each.stop()
-    deadline = time.monotonic() + _SETTLE_S
-    complaints = []
-    for each in clients:
-        each.join(max(0.0, deadline - time.monotonic()))
-        if each.is_alive():
-            frame = sys._current_frames()[each.ident or 0]
-            where = "".join(traceback.format_stack(frame))
-            complaints.append(f"{each.name} does not get through:\n{where}")
-        elif each.failure is not None:
-            complaints.append(f"{each.name}: {type(each.failure).__name__}: {each.failure}")
-    return complaints
+    result.controllers = cluster.controller_epoch() - controller_epoch
 
 
 def _compare(cluster: Cluster, result: Result) -> None:
@@ -178,7 +166,7 @@ def _high_watermarks(cluster: Cluster) -> Iterator[tuple[tuple[str, int], int]]:
     consumer = make_consumer(cluster.bootstrap, "ends", isolation_level="read_uncommitted")
     try:
         for topic, partition in cluster.states():
-            deadline = time.monotonic() + _SETTLE_S
+            deadline = time.monotonic() + _HEAL_S
             while True:
                 try:
                     _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)
@@ -191,11 +179,10 @@ def _high_watermarks(cluster: Cluster) -> Iterator[tuple[tuple[str, int], int]]:
         consumer.close()
 
 
-def _judge(result: Result, recorder: Recorder) -> None:
-    history = result.history = load(recorder.path)
-    anomalies = check(history)
-    if anomalies:
-        result.complaints.append(summary(anomalies))
-    faults = sum(result.faults.values())
-    if faults < result.plan.faults_min or result.elections < result.plan.elections_min:
+def _judge(result: Result) -> None:
+    plan, faults = result.plan, sum(result.faults.values())
+    if faults < plan.faults_min or result.elections < plan.elections_min:
         result.shortfall = f"{faults} faults and {result.elections} elections are too few"
+    idle = [name for name, count in result.counts.items() if not count]
+    if idle and set(plan.clients) >= set(_KINDS):
+        result.shortfall = f"there are no {', '.join(idle)}"

@@ -116,16 +116,18 @@ class SubscribedReader(_Reader):
         recorder: Recorder,
         seed: str,
         protocol: str,
+        group: str = "readers",
     ) -> None:
         super().__init__(name, recorder, seed)
         self._address = bootstrap
         self._topics = topics
         self._protocol = protocol
+        self._group = group
 
     def _read(self) -> None:
         consumer = make_consumer(
             self._address,
-            "readers",
+            self._group,
             auto_offset_reset="earliest",
             **membership(self._protocol),
         )

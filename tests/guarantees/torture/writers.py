@@ -209,8 +209,9 @@ class Writer(threading.Thread):
             self._recorder.write(self.name, self._number, where, value)
 
             def delivered(error: KafkaError | None, message: Message, value: int = value) -> None:
-                if error is None:
-                    self._recorder.ack(self.name, value, int(message.offset() or 0))
+                # Without an offset it follows from the ack of what was sent after it.
+                if error is None and (offset := message.offset()) is not None:
+                    self._recorder.ack(self.name, value, offset)
 
             content = encode(value, self._random)
             key = str(value)

@@ -20,7 +20,7 @@ from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.distinct import Distinct, Growing
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.turns import Work, let_go, listed
+from drumlin.turns import Work, let_go, listed, side_by_side
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from kio.schema.add_partitions_to_txn.v5.request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
     )
     from kio.schema.add_partitions_to_txn.v5.response import (
         AddPartitionsToTxnPartitionResult,
         AddPartitionsToTxnResponse,
+        AddPartitionsToTxnResult,
         AddPartitionsToTxnTopicResult,
     )
 
@@ -62,8 +64,8 @@ async def handle(
             client_version=CLASSIC_VERSION,
         )
         return _respond(shape, codes)
-    results = []
-    for each in request.transactions:
+
+    async def answer(each: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         codes = await _add(
             context,
             each.transactional_id,
@@ -73,13 +75,14 @@ async def handle(
             client_version=EPOCH_BUMP_VERSION,
             verify_only=each.verify_only,
         )
-        results.append(
-            shape(
-                "AddPartitionsToTxnResult",
-                transactional_id=each.transactional_id,
-                topic_results=await context.broker.turns.run(_topics(shape, codes)),
-            )
+        return shape(
+            "AddPartitionsToTxnResult",
+            transactional_id=each.transactional_id,
+            topic_results=await context.broker.turns.run(_topics(shape, codes)),
         )
+
+    # Side by side, as each may wait for replicas.
+    results = await side_by_side(answer, request.transactions)
     return shape(
         "AddPartitionsToTxnResponse",
         throttle_time=ZERO,

@@ -12,7 +12,8 @@ Version notes: 2 adds the transaction version of the marker (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
     from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
         WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,
     )
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 #: Partitions of a marker that are written to before the answer about them is put together.
 _WRITTEN_TOGETHER: Final = 1000
 
+#: Markers of different producers that are written side by side.
+_MARKERS_TOGETHER: Final = 32
+
 Codes = Growing[TopicPartition, ErrorCode]
 
 
@@ -46,25 +51,55 @@ async def handle(
     context: RequestContext, request: WriteTxnMarkersRequest, shape: Shape
 ) -> Work[WriteTxnMarkersResponse]:
     by_producer: Growing[int, Codes] = Growing()
-    turns = context.broker.turns
-    for each in request.markers:
-        partitions = await turns.run(_partitions(each.topics))
-        left = iter(partitions)
-        while some := list(islice(left, _WRITTEN_TOGETHER)):
-            marker = Marker(
-                each.producer_id,
-                each.producer_epoch,
-                each.coordinator_epoch,
-                each.transaction_result,
-                some,
-                getattr(each, "transaction_version", 0),
-            )
-            codes = by_producer.setdefault(each.producer_id, Growing())
-            for partition, code in (await write_markers(context.broker, marker)).items():
-                codes[partition] = code
-        if len(partitions) > _WRITTEN_TOGETHER:
-            await turns.run(partitions.let_go())
+    first = 0
+    while first < len(request.markers):
+        together = _of_different_producers(request.markers[first : first + _MARKERS_TOGETHER])
+        first += len(together)
+        # Side by side, as each waits for replicas.
+        written = await asyncio.gather(*(_write(context, each) for each in together))
+        for marker, codes in zip(together, written, strict=True):
+            if marker.producer_id in by_producer:
+                await context.broker.turns.run(_add(codes, by_producer[marker.producer_id]))
+            elif codes:
+                by_producer[marker.producer_id] = codes
     return _respond(shape, by_producer)
+
+
+def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[WritableTxnMarker]:
+    """The first of them; at least one."""
+    found: dict[int, WritableTxnMarker] = {}
+    for each in markers:
+        if each.producer_id in found:
+            break
+        found[each.producer_id] = each
+    return list(found.values())
+
+
+async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
+    turns, codes = context.broker.turns, Codes()
+    partitions = await turns.run(_partitions(marker.topics))
+    left = iter(partitions)
+    while some := list(islice(left, _WRITTEN_TOGETHER)):
+        part = Marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            some,
+            getattr(marker, "transaction_version", 0),
+        )
+        for partition, code in (await write_markers(context.broker, part)).items():
+            codes[partition] = code
+    if len(partitions) > _WRITTEN_TOGETHER:
+        await turns.run(partitions.let_go())
+    return codes
+
+
+def _add(codes: Codes, known: Codes) -> Work[None]:
+    for partition, code in codes.items():
+        known[partition] = code
+        yield
+    yield from codes.let_go()
 
 
 def _partitions(topics: Iterable[WritableTxnMarkerTopic]) -> Work[Distinct[TopicPartition]]:

@@ -61,8 +61,9 @@ class LogEnds:
     async def _ask(
         self, node_id: int, partitions: Sequence[TopicPartition]
     ) -> list[tuple[ErrorCode, int]]:
-        connection = await self._broker.peers.connection(node_id, "offsets")
-        response = await connection.request(_API, lambda shape: _request(shape, partitions))
+        response = await self._broker.peers.ask(
+            node_id, "offsets", _API, lambda shape: _request(shape, partitions)
+        )
         told = {
             (topic.name, each.partition_index): (each.error_code, each.offset)
             for topic in response.topics

@@ -98,10 +98,11 @@ class MarkerRoutes:
 
     async def _send(self, node_id: int, markers: Sequence[Marker]) -> list[_Codes]:
         try:
-            connection = await self._broker.peers.connection(node_id, "markers")
-            response = await connection.request(_API, lambda shape: _request(shape, markers))
+            response = await self._broker.peers.ask(
+                node_id, "markers", _API, lambda shape: _request(shape, markers)
+            )
         except (PeerError, KafkaError) as error:
-            _log.info("markers of %d transactions: %s", len(markers), error)
+            _log.debug("markers of %d transactions: %s", len(markers), error)
             raise
         told = {each.producer_id: each for each in response.markers}
         return [_codes(each, told.get(each.producer_id)) for each in markers]

@@ -170,8 +170,9 @@ class ShareStateRoutes:
 
     async def _send(self, lane: _Lane, calls: Sequence[Call]) -> list[Any]:
         try:
-            connection = await self._broker.peers.connection(lane.node_id, "share state")
-            response = await connection.request(lane.api_name, lambda shape: request(shape, calls))
+            response = await self._broker.peers.ask(
+                lane.node_id, "share state", lane.api_name, lambda shape: request(shape, calls)
+            )
             return answers(calls, response)
         except KafkaError as error:  # there is no such broker
             raise KafkaError(ErrorCode.coordinator_not_available, error.message) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from drumlin.broker.remote.partitions import AT_ONCE, by_topic, in_pieces
 from drumlin.broker.remote.together import Together
 from drumlin.coordination.transactions.markers import TopicPartition
-from drumlin.peer.errors import PeerError, UnsupportedByBroker
+from drumlin.peer.errors import PeerError
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -80,13 +80,15 @@ class RemoteTransactions:
 
     async def _ask(self, node_id: int, questions: Sequence[_Question]) -> list[_Codes]:
         try:
-            connection = await self._peers.connection(node_id, "transactions")
-            if connection.version_of(_API) < _FROM_BROKERS:
-                message = f"broker {node_id} does not tell others of its transactions"
-                raise UnsupportedByBroker(message)
-            response = await connection.request(_API, lambda shape: _request(shape, questions))
+            response = await self._peers.ask(
+                node_id,
+                "transactions",
+                _API,
+                lambda shape: _request(shape, questions),
+                low=_FROM_BROKERS,
+            )
         except (PeerError, KafkaError) as error:
-            _log.info("partitions of %d transactions: %s", len(questions), error)
+            _log.debug("partitions of %d transactions: %s", len(questions), error)
             raise
         if response.error_code is not ErrorCode.none:
             raise KafkaError(response.error_code, f"broker {node_id}: {_API}")

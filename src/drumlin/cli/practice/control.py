@@ -33,6 +33,7 @@ class ControlServer:
         self._directory = directory
         self._act = act
         self._server: asyncio.Server | None = None
+        self._answering: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen.
@@ -47,27 +48,40 @@ class ControlServer:
             sock.bind(short)
         path.chmod(0o600)
         self._server = await asyncio.start_unix_server(
-            self._answer, sock=sock, limit=_LINE_BYTES_MAX
+            self._on_connected, sock=sock, limit=_LINE_BYTES_MAX
         )
 
     def close(self) -> None:
-        """Take no more commands."""
+        """Take no more commands, and give up those that wait: a start can take long."""
         if self._server is not None:
             self._server.close()
+            for task in self._answering:
+                task.cancel()
             (self._directory / FILE_NAME).unlink(missing_ok=True)
 
+    def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._answer(reader, writer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ValueError):  # its asker is gone
-            try:
-                asked = json.loads(await reader.readline())
-                answer: dict[str, Any] = {"done": await self._act(asked["do"], asked["member"])}
-            except (ValueError, KeyError, TypeError):
-                answer = {"error": "this is no command of 'drumlin cluster'"}
-            except (Failure, OSError) as error:
-                answer = {"error": str(error)}
-            writer.write(json.dumps(answer).encode() + b"\n")
+        try:
+            writer.write(json.dumps(await self._done(reader)).encode() + b"\n")
             await writer.drain()
-        writer.close()
+        except OSError:
+            pass  # its asker is gone
+        finally:
+            writer.close()
+
+    async def _done(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        """Read what is asked, do it, and say what became of it."""
+        try:
+            asked = json.loads(await reader.readline())
+            return {"done": await self._act(asked["do"], asked["member"])}
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return {"error": "this is no command of 'drumlin cluster'"}
+        except (Failure, OSError) as error:
+            return {"error": str(error)}
 
 
 def ask(directory: Path, what: str, member: str) -> bool:

@@ -11,7 +11,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,42 +23,45 @@ _START_TIMEOUT_S: Final = 120.0
 _STOP_TIMEOUT_S: Final = 60.0
 _LOOKED_AT_BYTES: Final = 64 << 10
 
-#: What to run.
-Command = Callable[[], Sequence[str]]
-#: Waits until a process that was just started serves.
-Ready = Callable[[asyncio.StreamReader], Awaitable[None]]
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a member runs."""
+
+    name: str
+    log_file: Path
+    #: The command line, asked for at each start.
+    command: Callable[[], Sequence[str]]
+    #: Waits until a process that was just started serves; it is given what that one prints.
+    ready: Callable[[asyncio.StreamReader], Awaitable[None]]
+    #: In addition to ours.
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"broker {self.name}" if self.name.isdecimal() else "ZooKeeper"
 
 
 class Member:
     """Starts, stops and kills one program; one of these at a time, in the order asked.
 
-    `command` is asked at each start. `on_change` hears of each new process and each end, `on_crash`
-    of an end that nobody asked for.
+    `on_change` hears of each new process and each end, `on_crash` of an end that nobody asked
+    for.
     """
 
     def __init__(
         self,
-        name: str,
-        log_file: Path,
-        command: Command,
-        ready: Ready,
+        program: Program,
         on_change: Callable[[], None],
-        on_crash: Callable[[Member, str], None],
+        on_crash: Callable[[Program, str], None],
     ) -> None:
-        self.name = name
-        self.log_file = log_file
-        self._command = command
-        self._ready = ready
+        self.program = program
         self._on_change = on_change
         self._on_crash = on_crash
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._is_to_end = False
-
-    @property
-    def title(self) -> str:
-        return f"broker {self.name}" if self.name.isdecimal() else "ZooKeeper"
 
     @property
     def pid(self) -> int | None:
@@ -73,7 +77,8 @@ class Member:
         async with self._turn:
             if self._process is not None:
                 return False
-            said_before = self.log_file.stat().st_size if self.log_file.exists() else 0
+            log = self.program.log_file
+            said_before = log.stat().st_size if log.exists() else 0
             process = await self._launch()
             try:
                 await self._until_ready(process, said_before)
@@ -92,24 +97,27 @@ class Member:
             return await self._end(signal.SIGTERM)
 
     async def kill(self) -> bool:
-        """`kill -9`; False if it does not run."""
+        """`kill -9`, also while it starts; False if it does not run."""
+        was_running = self._process is not None
+        self.kill_now()
         async with self._turn:
-            return await self._end(signal.SIGKILL)
+            return await self._end(signal.SIGKILL) or was_running
 
     def kill_now(self) -> None:
         """`kill -9`, whatever else is being done to it."""
         if self._process is not None:
             self._is_to_end = True
-            self._process.kill()
+            _send(self._process, signal.SIGKILL)
 
     async def _launch(self) -> asyncio.subprocess.Process:
-        with self.log_file.open("ab") as log:
+        with self.program.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(_CHILD), str(os.getpid())),
-                *self._command(),
+                *self.program.command(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
+                env={**os.environ, **self.program.environment},
                 start_new_session=True,  # Ctrl-C is for us; we stop them in order
             )
         self._process, self._is_to_end = process, False
@@ -122,24 +130,24 @@ class Member:
         self._process = None
         self._on_change()
         if not self._is_to_end:
-            self._on_crash(self, _how(code))
+            self._on_crash(self.program, _how(code))
 
     async def _until_ready(self, process: asyncio.subprocess.Process, said_before: int) -> None:
         self._is_to_end = True  # who starts it is told of its end
         assert process.stdout is not None
-        ready = asyncio.ensure_future(self._ready(process.stdout))
+        ready = asyncio.ensure_future(self.program.ready(process.stdout))
         ended = asyncio.ensure_future(process.wait())
         try:
             await asyncio.wait(
                 (ready, ended), timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
             if ended.done():
-                raise Failure(
-                    f"{self.title} did not start: {self._last_line(said_before, ended.result())}"
-                )
+                why = self._last_line(said_before, ended.result())
+                raise Failure(f"{self.program.title} did not start: {why}")
             if not ready.done():
                 raise Failure(
-                    f"{self.title} was not ready after {_START_TIMEOUT_S:g} s: see {self.log_file}"
+                    f"{self.program.title} was not ready after {_START_TIMEOUT_S:g} s: "
+                    f"see {self.program.log_file}"
                 )
             ready.result()
             self._is_to_end = False
@@ -152,23 +160,29 @@ class Member:
         if process is None or watcher is None:
             return False
         self._is_to_end = True
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(number)
+        _send(process, number)
         done, _ = await asyncio.wait((watcher,), timeout=_STOP_TIMEOUT_S)
         if done:
             return True
-        process.kill()
+        _send(process, signal.SIGKILL)
         await asyncio.wait((watcher,))
-        raise Failure(f"{self.title} did not stop within {_STOP_TIMEOUT_S:g} s, and was killed")
+        title = self.program.title
+        raise Failure(f"{title} did not stop within {_STOP_TIMEOUT_S:g} s, and was killed")
 
     def _last_line(self, said_before: int, code: int) -> str:
         """Why it ended: the last line that it wrote, as a program that gives up says it there."""
-        with self.log_file.open("rb") as log:
+        with self.program.log_file.open("rb") as log:
             log.seek(max(said_before, log.seek(0, os.SEEK_END) - _LOOKED_AT_BYTES))
             lines = log.read(_LOOKED_AT_BYTES).decode("utf-8", "replace").splitlines()
         said = [line.strip() for line in lines if line.strip()]
         why = said[-1].removeprefix("drumlin server: ") if said else _how(code)
-        return f"{why} (see {self.log_file})"
+        return f"{why} (see {self.program.log_file})"
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    # Not `process.send_signal`, which would take the exit code from under asyncio's eyes.
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 def _how(code: int) -> str:

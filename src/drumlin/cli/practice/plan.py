@@ -61,7 +61,7 @@ def _locked(directory: Path) -> Iterator[None]:
             )
         lock = DirectoryLock(str(directory))
         if not lock.acquire():
-            raise Failure(f"{directory} is in use: {_by_whom(directory)}")
+            raise Failure(f"{directory} is in use: a cluster runs there{_which(directory)}")
     except OSError as error:
         raise Failure(f"{directory}: {error.strerror or error}") from None
     try:
@@ -70,12 +70,12 @@ def _locked(directory: Path) -> Iterator[None]:
         lock.release()
 
 
-def _by_whom(directory: Path) -> str:
+def _which(directory: Path) -> str:
     with contextlib.suppress(Failure):
         record = read_record(directory)
         if record is not None and record.pid is not None:
-            return f"a cluster runs there on {record.bootstrap} (process {record.pid})"
-    return "a cluster runs there"
+            return f" on {record.bootstrap} (process {record.pid})"
+    return ""
 
 
 def _wanted(

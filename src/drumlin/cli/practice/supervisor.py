@@ -16,10 +16,15 @@ from drumlin.cli import output
 from drumlin.cli.output import Failure
 from drumlin.cli.practice.brokers import Configuration, broker_command
 from drumlin.cli.practice.control import ControlServer
-from drumlin.cli.practice.member import Command, Member, Ready
+from drumlin.cli.practice.member import Member, Program
 from drumlin.cli.practice.plan import planned
 from drumlin.cli.practice.record import ClusterRecord, MemberRecord, write_record
-from drumlin.cli.practice.zookeeper import check_kazoo, until_it_serves, zookeeper_command
+from drumlin.cli.practice.zookeeper import (
+    ENVIRONMENT,
+    check_kazoo,
+    until_it_serves,
+    zookeeper_command,
+)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -49,7 +54,7 @@ class Supervisor:
         self._configuration = configuration
         self._zookeeper = self._zookeeper_member()
         self._brokers = [self._broker_member(each) for each in record.brokers]
-        self._members = {each.name: each for each in (self._zookeeper, *self._brokers)}
+        self._members = {each.program.name: each for each in (self._zookeeper, *self._brokers)}
         self._control = ControlServer(directory, self._act)
         self._stop = asyncio.Event()
         self._is_stopping = False
@@ -127,12 +132,13 @@ class Supervisor:
         return await acts[what]()
 
     def _broker_names(self) -> str:
-        return ", ".join(each.name for each in self._brokers)
+        return ", ".join(each.program.name for each in self._brokers)
 
-    def _on_crash(self, member: Member, how: str) -> None:
+    def _on_crash(self, program: Program, how: str) -> None:
         output.note(
-            f"drumlin cluster up: {member.title} ended by itself ({how}), see {member.log_file}; "
-            f"'drumlin cluster start {member.name} --data {self._directory}' starts it again"
+            f"drumlin cluster up: {program.title} ended by itself ({how}), see "
+            f"{program.log_file}; 'drumlin cluster start {program.name} --data {self._directory}' "
+            "starts it again"
         )
 
     def _write_record(self) -> None:
@@ -152,9 +158,11 @@ class Supervisor:
         async def ready(_: asyncio.StreamReader) -> None:
             await until_it_serves(port)
 
-        return self._member(
-            "zookeeper", lambda: zookeeper_command(self._directory, port), ready, "zookeeper"
-        )
+        def command() -> list[str]:
+            return zookeeper_command(self._directory, port)
+
+        log_file = self._directory / "zookeeper.log"
+        return self._member(Program("zookeeper", log_file, command, ready, ENVIRONMENT))
 
     def _broker_member(self, broker: MemberRecord) -> Member:
         data = self._directory / f"broker-{broker.name}"
@@ -170,8 +178,8 @@ class Supervisor:
             settings = self._configuration.of_broker(number, count)
             return broker_command(number, data, broker.port, zookeeper, settings)
 
-        return self._member(broker.name, command, ready, f"broker-{broker.name}")
+        log_file = self._directory / f"broker-{broker.name}.log"
+        return self._member(Program(broker.name, log_file, command, ready))
 
-    def _member(self, name: str, command: Command, ready: Ready, stem: str) -> Member:
-        log_file = self._directory / f"{stem}.log"
-        return Member(name, log_file, command, ready, self._write_record, self._on_crash)
+    def _member(self, program: Program) -> Member:
+        return Member(program, self._write_record, self._on_crash)

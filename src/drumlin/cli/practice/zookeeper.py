@@ -24,6 +24,8 @@ _JARS: Final = (
     *("zookeeper-*", "slf4j-api-*", "log4j-api-*", "log4j-core-*", "log4j-slf4j2-impl-*"),
     *("metrics-core-*", "snappy-java-*", "netty-*"),
 )
+#: Java finds paths by the locale, which need not be one that knows their letters.
+ENVIRONMENT: Final = {"LC_ALL": "C.UTF-8"}
 _SETTINGS: Final = {
     "clientPortAddress": HOST,
     "tickTime": "500",  # sessions of a second are possible
@@ -62,10 +64,18 @@ def zookeeper_command(directory: Path, port: int) -> list[str]:
     data.mkdir(exist_ok=True)
     settings = {**_SETTINGS, "dataDir": str(data), "clientPort": str(port)}
     file = data / "zoo.cfg"
-    # A file of Java's properties: a backslash would be read as the beginning of an escape.
-    lines = (f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
-    file.write_text("".join(lines), encoding="utf-8")
+    lines = (f"{key}={_escaped(value)}\n" for key, value in settings.items())
+    file.write_text("".join(lines), encoding="ascii")
     return [str(java), *_JVM, "-cp", classpath, _MAIN, str(file)]
+
+
+def _escaped(value: str) -> str:
+    """A value as Java reads it from a file of properties, which it takes for ISO 8859-1."""
+    units = value.encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(
+        chr(each) if 0x21 <= each <= 0x7E and each != 0x5C else f"\\u{each:04x}" for each in codes
+    )
 
 
 async def until_it_serves(port: int) -> None:

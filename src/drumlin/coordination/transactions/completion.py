@@ -94,7 +94,8 @@ class Completion:
                 _log.exception("%r: no markers", transaction.transactional_id)
                 code = error.code if isinstance(error, KafkaError) else _UNKNOWN
                 codes = dict.fromkeys(marker.partitions, code)
-            if await self._take_over(transaction, marker, codes):
+            level = logging.INFO if pause_s == _FIRST_PAUSE_S else logging.DEBUG
+            if await self._take_over(transaction, marker, codes, level):
                 return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
@@ -145,8 +146,9 @@ class Completion:
         transaction: Transaction,
         marker: Marker,
         codes: dict[TopicPartition, ErrorCode],
+        level: int,
     ) -> bool:
-        """Note which partitions have their marker; whether all have.
+        """Note which partitions have their marker; whether all have. `level`: of the log.
 
         Raises:
             Superseded: a later coordinator has written markers.
@@ -169,7 +171,7 @@ class Completion:
                 again[code] = again.get(code, 0) + 1
         for code, count in again.items():
             name = transaction.transactional_id
-            _log.info("%r: %d partitions have no marker yet: %s", name, count, code.name)
+            _log.log(level, "%r: %d partitions have no marker yet: %s", name, count, code.name)
         await _leave_out(transaction, done)
         return not transaction.metadata.partitions
 

@@ -41,6 +41,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
 )
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -207,6 +208,36 @@ class SharedMetadata:
                     found.append(PartitionId(topic.topic_id, each.index))
                 await pace.give_way()
         return found
+
+    @uncancelled
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(targets.items())
+        while some := dict(islice(left, _TOGETHER)):
+            asked = [codec.write_targets(some), may_change_factor]
+            rows = await self._change(messages.REASSIGN, asked)
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    @uncancelled
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(partitions)
+        while some := list(islice(left, _TOGETHER)):
+            asked = [codec.write_partition_ids(some), is_unclean]
+            rows = await self._change(messages.ELECT_LEADERS, asked)
+            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
+    async def unregister_broker(self, node_id: int) -> None:
+        if node_id in self.image.brokers:
+            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
+        message = f"broker {node_id} is not registered"
+        raise KafkaError(ErrorCode.broker_id_not_registered, message)
 
     @uncancelled
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:

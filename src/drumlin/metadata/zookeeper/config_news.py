@@ -6,7 +6,7 @@ not is not heard. Such nodes are removed after some time, as they are in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.changes import ConfigsChanged
@@ -31,8 +31,12 @@ _KEPT_MS: Final = 15 * 60 * 1000
 class ConfigNews:
     """Looks at configurations, in the turn of whoever follows ZooKeeper."""
 
-    def __init__(self, parts: Parts, clock: Clock) -> None:
+    def __init__(
+        self, parts: Parts, clock: Clock, interrupt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`interrupt` is called between the parts of what takes long."""
         self._parts = parts
+        self._interrupt = interrupt
         self._clock = clock
         #: News below `/config/changes`, and when they were written by the clock of ZooKeeper.
         self._seen: dict[str, int] = {}
@@ -59,6 +63,8 @@ class ConfigNews:
                 elif image.configs(resource) != configs:
                     await self._take(resource)
                 await pace.give_way()
+            if len(resources) > _TOGETHER:
+                await self._interrupt()
         return unreadable
 
     def _say_unreadable(

@@ -10,9 +10,12 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.zookeeper.access import ZooKeeperAccess
+
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+_OPEN: Final = ZooKeeperAccess()
 NO_KAZOO: Final = "ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'"
 _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
@@ -29,9 +32,17 @@ class ZooKeeperAway(ZooKeeperFailure):
 
 
 def connect(
-    hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int, makes_chroot: bool = False
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    makes_chroot: bool = False,
+    needs_chroot: bool = True,
+    access: ZooKeeperAccess = _OPEN,
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
+
+    Without `needs_chroot` it may be missing, which reads as an empty one.
 
     Raises:
         ZooKeeperAway: there is no answer.
@@ -48,7 +59,13 @@ def connect(
     retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
     timeout_s = session_timeout_ms / 1000
     deadline = time.monotonic() + connection_timeout_ms / 1000
-    client = KazooClient(hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry)
+    try:
+        options = access.options()
+    except ValueError as error:
+        raise ZooKeeperFailure(str(error)) from error
+    client = KazooClient(
+        hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the chroot: see below
         started = client.start_async()
@@ -56,7 +73,7 @@ def connect(
         close_client(client)
         raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
     try:
-        if client.chroot:
+        if client.chroot and (makes_chroot or needs_chroot):
             _enter_chroot(client, hosts, deadline, makes_it=makes_chroot)
     except BaseException:
         close_client(client)

@@ -2,6 +2,7 @@
 
 Watches end with the connection. So when it is back, and whenever something could not be looked at,
 everything is looked at again. One thing is looked at after the other; listeners are not waited for.
+What others wait for, above all a leader of their partition, is not held up by what takes long.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.store import UnusableMetadata
@@ -34,6 +36,8 @@ _log = logging.getLogger(__name__)
 
 #: The path of everything.
 _EVERYTHING: Final = "/"
+#: The path of what a new controller has to do besides giving leaders.
+_OFFICE: Final = "/controller/duties"
 #: Before what failed is tried again, at first and at most.
 _RETRY_S: Final = 1.0
 _RETRY_MAX_S: Final = 30.0
@@ -46,9 +50,9 @@ class Follower:
         self._parts = parts
         self._session = parts.commits.session
         self.leaders = Leaders(parts)
-        self.topics = TopicNews(parts, self.leaders)
+        self.topics = TopicNews(parts, self.leaders, self._interrupt)
         self.wishes = DeletionWishes(parts, self.topics)
-        self._configs = ConfigNews(parts, clock)
+        self._configs = ConfigNews(parts, clock, self._interrupt)
         self._brokers = BrokerNews(parts)
         self._states = StateNews(parts, clock)
         self._news: dict[str, None] = {}
@@ -91,7 +95,7 @@ class Follower:
         if is_connected:
             self.notice()
         elif not self._is_away:
-            self._is_away = True
+            self._is_away, self._parts.image.is_current = True, False
             _log.warning(
                 "ZooKeeper on %s does not answer: what is there is served on, and topics and "
                 "configurations cannot be changed until it is back",
@@ -118,7 +122,9 @@ class Follower:
             _log.exception("ZooKeeper was not followed", exc_info=error)
         self._news[_EVERYTHING] = None
         if self._session.is_connected:
-            await asyncio.sleep(self._retry_s)
+            await asyncio.sleep(_RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), self._retry_s - _RETRY_S)
             self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
             self._arrived.set()
 
@@ -126,12 +132,9 @@ class Follower:
         if _EVERYTHING in paths:
             await self._catch_up()
             return
-        # First what others wait for: a partition without a leader.
-        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
+        if await self._look_at_urgent(paths):
             await self._catch_up()
             return
-        if own_layout.STATE_NEWS in paths:
-            await self._look_at_states()
         if layout.TOPICS in paths:
             await self.topics.look()
         await self.topics.look_at(
@@ -145,18 +148,37 @@ class Follower:
             await self._configs.look()
             await self.topics.look()  # one that was not served as it was unreadable
             await self.leaders.settle_all()  # an unclean leader may be allowed now
-        if layout.TO_DELETE in paths:
+        if _OFFICE in paths:
+            await self.settle()
+        elif layout.TO_DELETE in paths:
             await self.wishes.follow()
+
+    async def _interrupt(self) -> None:
+        """In the middle of what takes long: look at what is urgent."""
+        if self._task is None:
+            return  # this is the start
+        urgent = [path for path in self._news if _is_urgent(path)]
+        for path in urgent:
+            del self._news[path]
+        if await self._look_at_urgent(urgent):
+            self.notice()
+
+    async def _look_at_urgent(self, paths: Collection[str]) -> bool:
+        """Look at brokers, and at states that have changed; whether all is to be looked at."""
+        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
+            return True
+        return own_layout.STATE_NEWS in paths and await self._look_at_states()
 
     async def _look_at_brokers(self) -> bool:
         """Look who is there, and who is the controller; whether we had to register again."""
         if await self._parts.registration.keep():
             return True
         is_changed = await self._brokers.look()
-        if await self._look_at_office():
-            await self.settle()
-        elif is_changed:
+        is_new = await self._look_at_office()
+        if is_changed or is_new:
             await self.leaders.settle_all()
+        if is_new:
+            self.notice(_OFFICE)
         return False
 
     async def _look_at_office(self) -> bool:
@@ -165,14 +187,15 @@ class Follower:
         self._brokers.show_controller()
         return is_new
 
-    async def _look_at_states(self) -> None:
+    async def _look_at_states(self) -> bool:
+        """Look at what has changed; whether some of it was missed."""
         changed = await self._states.look()
         if changed is None:
-            await self._states.skip()
-            await self.topics.look(is_all=True)
-        elif self._parts.controllership.fence is not None:
+            return True
+        if self._parts.controllership.fence is not None:
             await self.leaders.settle({topic_id for topic_id, _ in changed})
             await self._states.remove_old()
+        return False
 
     async def _catch_up(self, *, is_first: bool = False) -> None:
         """Look at everything."""
@@ -181,6 +204,9 @@ class Follower:
         if await self._parts.registration.keep():
             _log.warning("ZooKeeper's session had ended: the broker has registered again")
         await self._brokers.look()
+        if not is_first:
+            await self._look_at_office()
+            await self.leaders.settle_all()  # as far as it is known: the rest takes a while
         self.topics.forget_watches()
         deleted, problems = await self._parts.commits.run(read_deleted)
         for problem in problems:
@@ -196,8 +222,8 @@ class Follower:
         await self.topics.look(unreadable, known, is_all=True)
         await self._look_at_office()
         await self.settle()
-        if self._is_away and not is_first:
-            self._is_away = False
+        if self._is_away and not is_first and self._session.is_connected:
+            self._is_away, self._parts.image.is_current = False, True
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:
@@ -226,6 +252,10 @@ class Follower:
             await self.topics.look()  # those that are to get an id
             await self.wishes.follow()
             await self._states.remove_old()
+
+
+def _is_urgent(path: str) -> bool:
+    return path == own_layout.STATE_NEWS or _is_of_brokers(path)
 
 
 def _is_of_brokers(path: str) -> bool:

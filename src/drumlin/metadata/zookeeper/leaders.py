@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
-from drumlin.metadata.image import PartitionState
+from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.leadership import is_unclean, preferred, settled
 from drumlin.metadata.zookeeper.errors import not_controller
+from drumlin.metadata.zookeeper.reassignments import Reassignments
 from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
@@ -29,12 +31,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Unsettled:
+    """Partitions that are not as they should be, and the topics that may have unclean leaders."""
+
+    places: list[Place] = field(default_factory=list)
+    unclean: set[str] = field(default_factory=set)
+
+
 class Leaders:
     """Of the store of one broker, which is the controller or not."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._image = parts.image
+        self.reassignments = Reassignments(parts)
 
     async def settle_all(self) -> None:
         """Settle all partitions that are not as they should be, if we are the controller.
@@ -53,15 +64,17 @@ class Leaders:
         fence, pace = self._parts.controllership.fence, Pace()
         if fence is None:
             return
-        places: list[Place] = []
+        unsettled = _Unsettled()
+        topic_ids = list(topic_ids)
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
-                await self._add_unsettled(places, topic_id, topic.name, topic.partitions, pace)
-        written = await self._write(places, fence)
+                await self._add(unsettled, topic, pace)
+        written = await self._write(unsettled, fence)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
             raise written.failure
+        await self.reassignments.complete(topic_ids)
 
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
@@ -72,11 +85,11 @@ class Leaders:
             KafkaError: it has to be tried again.
         """
         fence = self._parts.controllership.fence
-        places: list[Place] = []
+        unsettled = _Unsettled()
         if fence is None:
             return partitions
-        await self._add_unsettled(places, topic_id, name, partitions, Pace())
-        written = await self._write(places, fence)
+        await self._add(unsettled, TopicState(name, topic_id, partitions), Pace())
+        written = await self._write(unsettled, fence)
         if written.failure is not None:
             raise written.failure
         stored = {index: state for (_, index), state in written.stored.items()}
@@ -115,18 +128,13 @@ class Leaders:
                 await pace.give_way()
         return places
 
-    async def _add_unsettled(
-        self,
-        places: list[Place],
-        topic_id: UUID,
-        name: str,
-        partitions: Sequence[PartitionState],
-        pace: Pace,
-    ) -> None:
-        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(name)
-        for each in partitions:
+    async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
+        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(topic.name)
+        if may_be_unclean:
+            unsettled.unclean.add(topic.name)
+        for each in topic.partitions:
             if settled(each, alive, may_be_unclean=may_be_unclean) is not each:
-                places.append(Place(topic_id, name, each))
+                unsettled.places.append(Place(topic.topic_id, topic.name, each))
             await pace.give_way()
 
     def _may_be_unclean(self, topic: str) -> bool:
@@ -134,11 +142,9 @@ class Leaders:
         configs = log_config(self._image.topic_configs(topic), defaults)
         return configs.unclean_leader_election_enable
 
-    async def _write(self, places: Sequence[Place], fence: ControllerFence) -> Rewritten:
-        """Settle these places, as they are by then."""
-        unclean = frozenset(
-            name for name in {each.topic for each in places} if self._may_be_unclean(name)
-        )
+    async def _write(self, unsettled: _Unsettled, fence: ControllerFence) -> Rewritten:
+        """Settle these partitions, as they are by then."""
+        unclean = unsettled.unclean
         deserted: dict[PartitionId, PartitionState] = {}
 
         def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
@@ -147,8 +153,8 @@ class Leaders:
                 deserted[place.partition] = state
             return wanted
 
-        written = await self._rewrite(places, decide, fence)
-        self._say(places, written, deserted)
+        written = await self._rewrite(unsettled.places, decide, fence)
+        self._say(len(unsettled.places), written, deserted)
         return written
 
     async def _rewrite(
@@ -160,20 +166,20 @@ class Leaders:
 
     def _say(
         self,
-        places: Sequence[Place],
+        count: int,
         written: Rewritten,
         deserted: Mapping[PartitionId, PartitionState],
     ) -> None:
-        if places:
-            _log.info("leaders and in-sync replicas of %d partitions were looked at", len(places))
-        for place in places:
-            before, after = deserted.get(place.partition), written.stored.get(place.partition)
-            if before is not None and after is not None and after.leader not in before.isr:
+        if count:
+            _log.info("%d partitions were to be given leaders or in-sync replicas", count)
+        for partition, before in deserted.items():
+            after = written.stored.get(partition)
+            if after is not None and after.leader not in before.isr:
                 _log.error(
                     "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as "
                     "unclean.leader.election.enable says: acknowledged records may be lost",
-                    place.topic,
-                    place.known.index,
+                    self._image.topic_name(partition.topic_id) or partition.topic_id,
+                    partition.partition,
                     list(before.isr),
                     after.leader,
                 )

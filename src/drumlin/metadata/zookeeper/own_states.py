@@ -145,7 +145,10 @@ class OwnStates:
         def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
             return handed_over(state, self._node_id, alive)
 
-        places = await self._places(lambda each: self._node_id in each.replicas)
+        def can_leave(state: PartitionState) -> bool:
+            return self._node_id in state.isr and len(state.isr) > 1
+
+        places = await self._places(can_leave)
         await self._rewrite_told(places, decide, fence)
 
     async def _rewrite_told(

@@ -6,7 +6,7 @@ it was, as its records are not ours to remove.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -36,9 +36,13 @@ _TOGETHER: Final = 500
 class TopicNews:
     """Looks at topics, in the turn of whoever follows ZooKeeper."""
 
-    def __init__(self, parts: Parts, leaders: Leaders) -> None:
+    def __init__(
+        self, parts: Parts, leaders: Leaders, interrupt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`interrupt` is called between the parts of what takes long."""
         self._parts = parts
         self._leaders = leaders
+        self._interrupt = interrupt
         self._image = parts.image
         self._run = parts.commits.run
         self._watched: set[str] = set()
@@ -86,12 +90,11 @@ class TopicNews:
         is_all: bool = False,
     ) -> None:
         """Look at these topics, which are new, or have changed."""
-        pace, settled_later = Pace(), []
+        pace = Pace()
         for start in range(0, len(names), _TOGETHER):
             some = names[start : start + _TOGETHER]
             topics = self._image.topics
             known = {name: topics[name] for name in some if name in topics}
-            settled_later += [each.topic_id for each in known.values()]
             seen = await self._run(partial(read_topics, is_all=is_all), some, known)
             self._watched.update(some)
             self._watched.difference_update(seen.missing)
@@ -102,7 +105,11 @@ class TopicNews:
                 await pace.give_way()
             for name in seen.missing:
                 await self._miss(name)
-        await self._leaders.settle(settled_later)
+            # Even those that we have made ourselves, as brokers may have gone meanwhile.
+            there = [topics[name].topic_id for name in some if name in topics]
+            await self._leaders.settle(there)
+            if len(names) > _TOGETHER:
+                await self._interrupt()
 
     async def _take(self, seen: SeenTopic, *, has_configs: bool) -> None:
         resource = Resource(ResourceType.TOPIC, seen.name)
@@ -170,7 +177,7 @@ class TopicNews:
         if fence is None:
             return None  # it is looked at again once it has one, or we are the controller
         topic_id = uuid4()
-        data = layout.encode_topic(topic_id, seen.replicas)
+        data = layout.encode_assignments(topic_id, [each.assignment for each in seen.partitions])
         try:
             await self._parts.commits.commit(
                 [Replace(layout.topic_path(seen.name), data, seen.version)], fence

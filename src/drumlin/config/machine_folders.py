@@ -1,7 +1,4 @@
-"""Where brokers that share log dirs have theirs: the first in the log dir itself, as if alone.
-
-The others have a folder each. To whoever looks for partitions it has no name of one.
-"""
+"""The folders of the brokers of one machine inside its log dirs."""
 
 from __future__ import annotations
 

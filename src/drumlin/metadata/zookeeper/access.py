@@ -1,0 +1,106 @@
+"""How a client of ZooKeeper shows who it is, and how its connection is guarded.
+
+Knows the configuration's keys for that. Certificates and keys are PEM files.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from drumlin.config.broker import BrokerConfig
+
+_ENABLE: Final = "zookeeper.ssl.client.enable"
+_TRUSTED: Final = "zookeeper.ssl.truststore.location"
+_OWN: Final = "zookeeper.ssl.keystore.location"
+_OWN_PASSWORD: Final = "zookeeper.ssl.keystore.password"  # noqa: S105 - the name of a key
+_CHECKS_HOST: Final = "zookeeper.ssl.endpoint.identification.algorithm"
+_DIGEST: Final = "drumlin.zookeeper.digest"
+_SET_ACL: Final = "zookeeper.set.acl"
+
+
+class ZooKeeperAccess(NamedTuple):
+    """No encryption and no name, unless it says otherwise.
+
+    digest: "user:password" of ZooKeeper's digest scheme.
+    sets_acl: what is created may be changed by that user alone; everyone may read it.
+    trusted: certificates of those that may sign ZooKeeper's.
+    own: our certificate and its key, where ZooKeeper asks for one.
+    """
+
+    digest: str | None = None
+    sets_acl: bool = False
+    is_encrypted: bool = False
+    trusted: str | None = None
+    own: str | None = None
+    own_password: str | None = None
+    checks_host: bool = True
+
+    def options(self) -> dict[str, Any]:
+        """What kazoo's client is made with.
+
+        Raises:
+            ValueError: a file cannot be used; the message names its key.
+        """
+        from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
+
+        options: dict[str, Any] = {}
+        if self.digest is not None:
+            options["auth_data"] = [("digest", self.digest)]
+        if self.sets_acl:
+            options["default_acl"] = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+        if self.is_encrypted:
+            self._check_files()
+            options |= {
+                "use_ssl": True,
+                "ca": self.trusted,
+                "certfile": self.own,
+                "keyfile": self.own,
+                "keyfile_password": self.own_password,
+                "check_hostname": self.checks_host,
+            }
+        return options
+
+    def _check_files(self) -> None:
+        """Else there would be no more than no answer."""
+        try:
+            context = ssl.create_default_context(cafile=self.trusted)
+        except OSError as error:
+            raise ValueError(f"{_TRUSTED}={self.trusted} cannot be used: {error}") from error
+        if self.own is not None:
+            try:
+                # Without a password OpenSSL would ask the terminal for it.
+                context.load_cert_chain(self.own, password=self.own_password or "")
+            except OSError as error:
+                raise ValueError(f"{_OWN}={self.own} cannot be used: {error}") from error
+
+
+def access_of(config: BrokerConfig) -> ZooKeeperAccess:
+    """As a broker is configured."""
+    return _access(config.value)
+
+
+def access_in(properties: Mapping[str, str]) -> ZooKeeperAccess:
+    """As a file of properties says, in which everything else is passed over."""
+
+    def value(name: str) -> Any:
+        text = properties.get(name)
+        if name in (_ENABLE, _SET_ACL):
+            return (text or "").strip().lower() == "true"
+        return "HTTPS" if name == _CHECKS_HOST and text is None else text or None
+
+    return _access(value)
+
+
+def _access(value: Any) -> ZooKeeperAccess:
+    return ZooKeeperAccess(
+        digest=value(_DIGEST),
+        sets_acl=bool(value(_SET_ACL)),
+        is_encrypted=bool(value(_ENABLE)),
+        trusted=value(_TRUSTED),
+        own=value(_OWN),
+        own_password=value(_OWN_PASSWORD),
+        checks_host=bool(value(_CHECKS_HOST)),
+    )

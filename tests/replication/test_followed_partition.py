@@ -1,0 +1,449 @@
+"""A follower on real logs, without a network: what each answer of the leader changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from drumlin.config.topic import LogConfig
+from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.replication.waiting_room import Waiter
+from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.truncation import Truncation
+from drumlin.turns import to_end
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
+from replication.leader import Led, answer_of
+from rig.depth import seeds
+from storage.samples import (
+    NOW_MS,
+    TOPIC_ID,
+    append,
+    from_producer,
+    marker,
+    offsets,
+    open_logs,
+    read_all,
+    read_bytes,
+)
+
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
+LEADER = 1
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[LogDirectories]:
+    logs = open_logs(tmp_path)
+    yield logs
+    logs.abandon()
+
+
+@pytest.fixture
+def led(logs: LogDirectories) -> Led:
+    return Led(create(logs, "leader"), 0)
+
+
+@pytest.fixture
+def partition(logs: LogDirectories) -> FollowedPartition:
+    return FollowedPartition(create(logs, "follower"), LEADER, 0)
+
+
+def create(logs: LogDirectories, topic: str) -> PartitionLog:
+    return logs.create(topic, 0, TOPIC_ID, CONFIG)
+
+
+def take(partition: FollowedPartition, answer: PartitionFetch) -> None:
+    carry_out(partition, to_end(partition.take(partition.position, answer, NOW_MS)))
+
+
+def carry_out(partition: FollowedPartition, truncation: Truncation | None) -> None:
+    if truncation is None:
+        return
+    truncation.prepare()
+    assert partition.cut(truncation)
+    truncation.rebuild()
+    partition.finish(truncation)
+
+
+def fetch(partition: FollowedPartition, led: Led, max_bytes: int = 1 << 20) -> PartitionFetch:
+    """One round, with all that comes of it."""
+    asked = partition.position
+    answer = answer_of(led, asked, max_bytes)
+    if answer.error_code is ErrorCode.offset_out_of_range:
+        log = led.log
+        carry_out(partition, partition.reset(asked, log.log_start_offset, log.log_end_offset))
+    else:
+        assert answer.error_code is ErrorCode.none
+        take(partition, answer)
+    return answer
+
+
+def catch_up(partition: FollowedPartition, led: Led) -> None:
+    for _ in range(100):
+        fetch(partition, led)
+        if partition.position.offset == led.log.log_end_offset and are_equal(partition, led):
+            return
+    raise AssertionError("it does not come to an end")
+
+
+def are_equal(partition: FollowedPartition, led: Led) -> bool:
+    start = max(led.log.log_start_offset, partition.log.log_start_offset)
+    return read_all(partition.log, start) == read_all(led.log, start)
+
+
+# -- records and marks -------------------------------------------------------------------------
+
+
+def test_the_high_watermark_is_the_leaders_as_far_as_the_log_reaches(
+    partition: FollowedPartition, led: Led
+) -> None:
+    for _ in range(4):
+        append(led.log, 5)
+    led.high_watermark = 15
+    fetch(partition, led, max_bytes=300)
+    end = partition.log.log_end_offset
+    assert 0 < end < 15
+    assert partition.high_watermark == end
+    fetch(partition, led)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (15, 20)
+
+
+def test_the_high_watermark_does_not_go_back(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    fetch(partition, led)
+    led.high_watermark = 2
+    append(led.log, 5)
+    fetch(partition, led)
+    assert partition.high_watermark == 5
+
+
+def test_the_leaders_log_start_offset_is_taken_over(partition: FollowedPartition, led: Led) -> None:
+    for _ in range(4):
+        append(led.log, 5)
+    fetch(partition, led)
+    led.log.delete_records_before(7)
+    fetch(partition, led)
+    assert partition.log.log_start_offset == 7
+    assert partition.position.log_start_offset == 7
+
+
+def test_it_deletes_nothing_beyond_its_high_watermark(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(led.log, 5)
+    fetch(partition, led)
+    answer = answer_of(led, partition.position)
+    take(partition, answer._replace(log_start_offset=50, high_watermark=60))
+    assert partition.log.log_start_offset == partition.log.log_end_offset == 5
+
+
+def test_what_comes_before_a_bad_batch_counts(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    append(led.log, 5)
+    led.change = lambda records: records[:-1] + b"\xff"
+    with pytest.raises(KafkaError) as refused:
+        fetch(partition, led)
+    assert refused.value.code is ErrorCode.corrupt_message
+    assert (partition.high_watermark, partition.log.log_end_offset) == (5, 5)
+    led.change = None
+    catch_up(partition, led)
+
+
+def test_an_answer_to_what_was_asked_before_changes_nothing(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(led.log, 5)
+    asked = partition.position
+    answer = answer_of(led, asked)
+    partition.follow(2, 1)
+    assert to_end(partition.take(asked, answer, NOW_MS)) is None
+    assert partition.log.log_end_offset == partition.high_watermark == 0
+    partition.follow(LEADER, 0)
+    take(partition, answer)
+    asked_at_5 = partition.position
+    assert to_end(partition.take(asked, answer, NOW_MS)) is None
+    assert partition.position == asked_at_5
+
+
+def test_nothing_is_appended_after_an_interruption(partition: FollowedPartition, led: Led) -> None:
+    for _ in range(200):
+        append(led.log, 1)
+    asked = partition.position
+    work = partition.take(asked, answer_of(led, asked), NOW_MS)
+    next(work)
+    end = partition.log.log_end_offset
+    assert 0 < end < 200
+    partition.interrupt()
+    assert to_end(work) is None
+    assert partition.log.log_end_offset == end
+    assert partition.high_watermark == 0
+
+
+# -- those who wait ----------------------------------------------------------------------------
+
+
+class Told:
+    """A fetch that waits here."""
+
+    def __init__(self, partition: FollowedPartition, needed: int, *, for_stable: bool) -> None:
+        self.times = 0
+        partition.waiting.enter(Waiter(needed, self._tell), for_stable=for_stable)
+
+    def _tell(self) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize("for_stable", [False, True])
+def test_consumers_wait_for_the_high_watermark(
+    partition: FollowedPartition, led: Led, for_stable: bool
+) -> None:
+    append(led.log, 5)
+    led.high_watermark = 0
+    told = Told(partition, 1, for_stable=for_stable)
+    fetch(partition, led)
+    assert told.times == 0
+    led.high_watermark = 5
+    fetch(partition, led)
+    assert told.times == 1
+
+
+def test_they_are_told_of_bytes_that_came_before(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5, value=bytes(50))
+    led.high_watermark = 0
+    fetch(partition, led)
+    led.high_watermark = 5
+    told = Told(partition, 250, for_stable=False)
+    fetch(partition, led)
+    assert told.times == 1
+
+
+def test_committed_readers_wait_for_the_end_of_a_transaction(
+    partition: FollowedPartition, led: Led
+) -> None:
+    led.log.append_as_leader(from_producer(0, 3, is_transactional=True), 0, NOW_MS)
+    told, stable = (Told(partition, 1, for_stable=each) for each in (False, True))
+    fetch(partition, led)
+    assert (told.times, stable.times) == (1, 0)
+    assert (partition.high_watermark, partition.last_stable_offset) == (3, 0)
+    led.log.append_internal(marker(commit=True), 0, NOW_MS)
+    fetch(partition, led)
+    assert stable.times == 1
+    assert partition.last_stable_offset == 4
+
+
+@pytest.mark.parametrize("what", ["start", "epoch", "close", "truncation"])
+def test_waiting_fetches_are_answered_when_all_is_different(
+    partition: FollowedPartition, led: Led, what: str
+) -> None:
+    for _ in range(3):
+        append(led.log, 5)
+    fetch(partition, led)
+    told = Told(partition, 1 << 30, for_stable=True)
+    match what:
+        case "start":
+            led.log.delete_records_before(7)
+            fetch(partition, led)
+        case "epoch":
+            partition.follow(3, 1)
+        case "close":
+            partition.close()
+        case "truncation":
+            answer = answer_of(led, partition.position)
+            take(partition, answer._replace(diverging=EpochEnd(0, 12)))
+    assert told.times == 1
+
+
+# -- truncation --------------------------------------------------------------------------------
+
+
+def test_what_the_leader_does_not_have_is_removed(
+    partition: FollowedPartition, led: Led, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for log in (led.log, partition.log):
+        append(log, 5)
+    append(partition.log, 5, leader_epoch=1, value=b"lost")
+    append(led.log, 4, leader_epoch=2)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    fetch(partition, led)
+    assert partition.log.log_end_offset == 5
+    catch_up(partition, led)
+    (said,) = caplog.messages
+    assert "is truncated to 5" in said
+    assert partition.log.leader_epochs.entries == led.log.leader_epochs.entries
+
+
+def test_below_the_high_watermark_it_warns(
+    partition: FollowedPartition, led: Led, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After an unclean election committed records are lost."""
+    append(led.log, 5)
+    append(partition.log, 5)
+    append(partition.log, 5)
+    partition.log.high_watermark = 10
+    fetch(partition, led)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (5, 5)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+
+
+def test_an_epoch_without_records_is_no_difference(partition: FollowedPartition, led: Led) -> None:
+    """It led for a moment, and nothing was written."""
+    for log in (led.log, partition.log):
+        append(log, 5)
+    partition.log.start_leader_epoch(3)
+    led.log.start_leader_epoch(4)
+    led.epoch = 4
+    partition.follow(LEADER, 4)
+    append(led.log, 5, leader_epoch=4)
+    catch_up(partition, led)
+    assert partition.log.leader_epochs.entries == led.log.leader_epochs.entries
+
+
+def test_a_leader_that_contradicts_itself_makes_it_pause(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(led.log, 5)
+    fetch(partition, led)
+    answer = answer_of(led, partition.position)
+    with pytest.raises(KafkaError):
+        take(partition, answer._replace(diverging=EpochEnd(0, 50)))
+    assert not partition.is_busy
+    with pytest.raises(KafkaError):
+        partition.reset(partition.position, 0, 50)
+
+
+def test_records_that_were_lost_are_fetched_again(partition: FollowedPartition, led: Led) -> None:
+    """After a failure the log continues behind what it has lost: as a follower it must not."""
+    for _ in range(4):
+        append(led.log, 5)
+    fetch(partition, led)
+    log = partition.log
+    log.truncate_to(10)
+    log.roll(NOW_MS)
+    log.append_as_follower(memoryview(b""), NOW_MS)
+    log.epoch_due_at = 5
+    carry_out(partition, partition.begin())
+    assert log.log_end_offset == 5
+    assert log.epoch_due_at is None
+    catch_up(partition, led)
+
+
+def test_an_epoch_that_was_due_does_not_begin_in_what_is_followed(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(led.log, 5)
+    partition.log.epoch_due_at = 0
+    assert partition.begin() is None
+    catch_up(partition, led)
+    partition.log.start_leader_epoch(7)
+    assert partition.log.leader_epochs.entries == ((0, 0), (7, 5))
+
+
+def test_an_interruption_ends_a_truncation(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    fetch(partition, led)
+    answer = answer_of(led, partition.position)._replace(diverging=EpochEnd(0, 2))
+    work = partition.take(partition.position, answer, NOW_MS)
+    truncation = to_end(work)
+    assert truncation is not None
+    assert partition.is_busy
+    truncation.prepare()
+    partition.interrupt()
+    assert not partition.is_to_do(truncation)
+    assert partition.log.log_end_offset == 5
+    partition.log.flush()
+    assert partition.log.recovery_point == 5
+
+    truncation = to_end(partition.take(partition.position, answer, NOW_MS))
+    assert truncation is not None
+    truncation.prepare()
+    assert partition.cut(truncation)
+    partition.interrupt()  # it leads, say: all must be done by now
+    assert not partition.log.is_being_cut
+    append(partition.log, 3)
+    assert offsets(read_all(partition.log)) == [0, 1, 2]
+
+
+# -- resets ------------------------------------------------------------------------------------
+
+
+def test_a_follower_that_is_far_behind_begins_anew(partition: FollowedPartition, led: Led) -> None:
+    append(partition.log, 5)
+    for _ in range(10):
+        append(led.log, 5)
+    led.log.delete_records_before(22)
+    catch_up(partition, led)
+    log = partition.log
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (22, 50, 50)
+    assert read_bytes(log, 22) == read_bytes(led.log, 22)
+
+
+def test_a_new_follower_of_an_emptied_log(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    led.log.delete_records_before(5)
+    fetch(partition, led)
+    assert partition.log.log_end_offset == partition.log.log_start_offset == 5
+    append(led.log, 5)
+    catch_up(partition, led)
+
+
+def test_a_follower_without_epochs_that_is_ahead(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    append(partition.log, 9)
+    partition.log.leader_epochs.clear()
+    fetch(partition, led)
+    assert partition.log.log_end_offset == 0  # the batch of nine holds the leader's end
+    catch_up(partition, led)
+
+
+# -- any history -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", seeds(6, 100))
+def test_whoever_led_when_all_logs_come_to_be_the_last_leaders(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)
+    all_logs = [open_logs(tmp_path / str(number)) for number in range(3)]
+    logs = [create(each, "t") for each in all_logs]
+    sequences: dict[str, Any] = {"number": 0}
+    epoch, leader = 0, 0
+    logs[0].start_leader_epoch(0)
+    followers = {number: FollowedPartition(logs[number], 0, 0) for number in (1, 2)}
+    for _ in range(150):
+        led = Led(logs[leader], epoch)
+        action = chance.random()
+        if action < 0.08:
+            epoch, leader = epoch + 1, chance.randrange(3)
+            for each in followers.values():
+                each.close()
+            logs[leader].start_leader_epoch(epoch)
+            followers = {
+                number: FollowedPartition(logs[number], leader, epoch)
+                for number in range(3)
+                if number != leader
+            }
+        elif action < 0.4:
+            sequences["number"] += 1
+            value = b"%d" % sequences["number"]
+            append(led.log, chance.randint(1, 4), leader_epoch=epoch, value=value)
+        elif action < 0.45:
+            led.log.delete_records_before(chance.randint(0, led.log.log_end_offset))
+        elif action < 0.5:
+            logs[chance.randrange(3)].flush()
+        else:
+            number = chance.choice(list(followers))
+            fetch(followers[number], led, chance.choice([100, 1000]))
+    led = Led(logs[leader], epoch)
+    for each in followers.values():
+        catch_up(each, led)
+        start = max(each.log.log_start_offset, led.log.log_start_offset)
+        for offset in range(start, led.log.log_end_offset):
+            epochs = (each.log.leader_epochs, led.log.leader_epochs)
+            assert epochs[0].epoch_for(offset) == epochs[1].epoch_for(offset)
+    for each in all_logs:
+        each.abandon()

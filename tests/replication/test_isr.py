@@ -1,0 +1,63 @@
+"""Who is in sync, where followers say nothing as there is nothing new for them."""
+
+from __future__ import annotations
+
+from drumlin.metadata.image import PartitionState
+from drumlin.replication.isr import InSyncReplicas
+
+LAG_MAX_MS = 1000.0
+LEADER, FOLLOWER, OTHER = 1, 2, 3
+
+
+class Replicas:
+    """Of a partition whose leader looks at them at times that the tests say."""
+
+    def __init__(self, isr: tuple[int, ...], end_offset: int = 10) -> None:
+        self.epochs = {FOLLOWER: 0, OTHER: 0}
+        state = PartitionState(0, LEADER, 0, (LEADER, FOLLOWER, OTHER), isr, 5)
+        self.isr = InSyncReplicas(
+            LEADER,
+            state,
+            end_offset,
+            0.0,
+            lambda: LAG_MAX_MS,
+            lambda node_id, epoch: epoch in (-1, self.epochs[node_id]),
+        )
+
+    def fetched(self, node_id: int, offset: int, end_offset: int, now_ms: float) -> None:
+        assert self.isr.fetched(node_id, self.epochs[node_id], offset, 0, end_offset, now_ms)
+
+
+def test_a_follower_that_had_all_lags_from_the_next_record_on() -> None:
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    for now_ms in range(500, 100_000, 500):
+        assert replicas.isr.shrinkage(10, now_ms) is None
+    # A record comes, and the leader looks before the follower has fetched it.
+    assert replicas.isr.shrinkage(11, 100_000) is None
+    assert replicas.isr.shrinkage(11, 100_500) is None
+    wish = replicas.isr.shrinkage(11, 101_000)
+    assert wish is not None
+    assert [each for each, _ in wish.isr] == [LEADER]
+
+
+def test_one_that_lacks_records_lags_though_there_are_no_more() -> None:
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 9, 10, 0)
+    assert replicas.isr.shrinkage(10, 900) is None
+    assert replicas.isr.shrinkage(10, 1100) is not None
+
+
+def test_growth_is_asked_for_again_without_a_fetch() -> None:
+    replicas = Replicas((LEADER,))
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    replicas.fetched(OTHER, 10, 10, 0)
+    wish = replicas.isr.growth(10)
+    assert wish is not None
+    replicas.isr.asked(wish)
+    assert replicas.isr.growth(10) is None
+    replicas.isr.refused()
+    replicas.epochs[OTHER] = 1  # which was why: it has registered again meanwhile
+    wish = replicas.isr.growth(10)
+    assert wish is not None
+    assert wish.isr == ((LEADER, -1), (FOLLOWER, 0))
