@@ -30,7 +30,9 @@ LIMIT_MS = 24_000
 
 
 class Cluster:
-    def __init__(self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False) -> None:
+    def __init__(
+        self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False
+    ) -> None:
         self.schedule = schedule = Schedule(f"run {seed}", is_traced=is_traced)
         source = schedule.random
         count = source.choice((3, 3, 4, 5))
@@ -166,9 +168,7 @@ class Cluster:
             running = [each for each in running if each.leader is not None] or running
             choice /= 0.35
         elif choice < 0.5:
-            running = [
-                each for each in running if each.membership.office_epoch is not None
-            ] or running
+            running = [each for each in running if each.membership.office_epoch is not None] or running
             choice = (choice - 0.35) / 0.15
         else:
             choice = (choice - 0.5) / 0.5
@@ -335,9 +335,7 @@ class _Loop:
         loop: Any = self
         return asyncio.Future(loop=loop)
 
-    def call_soon(
-        self, callback: Callable[..., None], *arguments: Any, context: Any = None
-    ) -> None:
+    def call_soon(self, callback: Callable[..., None], *arguments: Any, context: Any = None) -> None:
         self.schedule.after(0, lambda: callback(*arguments))
 
     def get_debug(self) -> bool:
