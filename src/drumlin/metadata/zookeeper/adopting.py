@@ -178,7 +178,7 @@ def write(session: Session, store: EmbeddedStore, node_id: int, chroot: Chroot) 
         _deleted_topics(session, store, node_id),
         _other_configs(session, store),
     ):
-        _commit(session, transactions(wanted, first))
+        _commit(session, _grouped(wanted, first))
     _commit(session, _topics(session, store, epoch, first))
 
 
@@ -277,9 +277,12 @@ def _topics(
             made = _new_topic(topic, epoch, has_configs=config is not None, configs=ours)
         else:
             made = _rest_of(session, topic, epoch)
-        for each in transactions(made, first):
-            if len(each) > len(first):
-                yield each
+        yield from _grouped(made, first)
+
+
+def _grouped(wanted: Iterable[Operation], first: list[Check]) -> Iterator[Transaction]:
+    """In transactions that begin with `first`; none where nothing is wanted."""
+    return (each for each in transactions(wanted, first) if len(each) > len(first))
 
 
 def _new_topic(
