@@ -18,11 +18,11 @@ from .clients import Consumer, Producer
 from .disk import Disk
 from .faults import Fault, draw
 from .ledger import Ledger
-from .network import Network
 from .log import SimulatedTruncation
+from .network import Network
 from .process import MIN_ISR, BrokerProcess, World
 from .schedule import Schedule, Violation
-from .znodes import ZOOKEEPER, Session, ZooKeeper, Znodes
+from .znodes import ZOOKEEPER, Session, Znodes, ZooKeeper
 
 FAULTS_END_MS = 9_000
 #: By then everything must be well again.

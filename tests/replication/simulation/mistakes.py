@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from drumlin.metadata.zookeeper.leadership import settled
+
 from drumlin.broker import isr_changes
 from drumlin.broker.fetching import partition_read
 from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish
 from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import settled
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from drumlin.metadata.zookeeper.leadership import handed_over
+
 from drumlin.broker.followers import Followers
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionState, TopicState
-from drumlin.metadata.zookeeper.leadership import handed_over
 from drumlin.metadata.zookeeper.partition_states import _is_newer
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumlin.metadata.image import PartitionState
 from drumlin.metadata.zookeeper.leadership import never_led
+
+from drumlin.metadata.image import PartitionState
 
 from .network import Network
 from .schedule import Schedule
