@@ -29,7 +29,7 @@ class Followers:
         known = self._partitions.find_followed(topic.name, state.index)
         if (
             known is not None
-            and known.log is log
+            and known.has(log)
             and known.leader_epoch >= state.leader_epoch
             and known.leader_id == state.leader
         ):

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from drumlin.config.machine import FOLDER
+from drumlin.config.machine_folders import FOLDER
 from drumlin.metadata.database import (
     CLUSTER_ID,
     FILE_NAME,

@@ -27,6 +27,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.database import Database, Statement
+from drumlin.metadata.elections import elected
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -48,6 +49,7 @@ from drumlin.metadata.mutations import (
     topic_with_id,
     uncancelled,
 )
+from drumlin.metadata.reassignment import moved
 from drumlin.metadata.store import (
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
@@ -56,6 +58,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
 )
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
@@ -215,21 +218,51 @@ class SqliteMetadata:
         isr = tuple(node_id for node_id, _ in wish.isr)
         return state if isr == state.isr else _with_isr(state, isr)
 
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        """There is nobody else who could lead."""
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        for topic_id, index in partitions or ():
-            topic = self.image.topics_by_id.get(topic_id)
-            state = None if topic is None else topic.partition(index)
-            code = ErrorCode.preferred_leader_not_available
-            if state is None:
-                code = ErrorCode.unknown_topic_id
-            elif state.leader == state.replicas[0]:
-                code = ErrorCode.election_not_needed
-            outcomes[PartitionId(topic_id, index)] = KafkaError(code)
-        return outcomes
+        """There is one broker, so all are where they can be."""
+
+        def move(state: PartitionState, target: Target | None) -> PartitionState:
+            alive = self.image.brokers
+            return moved(state, alive, target=target, may_change_factor=may_change_factor)
+
+        return {each: self._asked(each, move, wish) for each, wish in targets.items()}
+
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """The only replica leads, if it can."""
+
+        def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
+            return elected(state, self.image.brokers, is_unclean=is_unclean)
+
+        return {each: self._asked(each, elect, is_unclean) for each in partitions}
+
+    def _asked(
+        self,
+        partition: PartitionId,
+        decide: Callable[[PartitionState, T], PartitionState],
+        wish: T,
+    ) -> PartitionState | KafkaError:
+        """A state that is what is decided, or why there is none."""
+        topic = self.image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.partition)
+        if state is None:
+            return KafkaError(ErrorCode.unknown_topic_id)
+        try:
+            wanted = decide(state, wish)
+        except KafkaError as error:
+            return error
+        if wanted != state:
+            return KafkaError(ErrorCode.invalid_replica_assignment, "there is one broker")
+        return state
+
+    async def unregister_broker(self, node_id: int) -> None:
+        if node_id == self._node_id:
+            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
+        message = f"broker {node_id} is not registered"
+        raise KafkaError(ErrorCode.broker_id_not_registered, message)
 
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
         """It is the last member of each."""

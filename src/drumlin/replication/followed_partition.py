@@ -52,6 +52,10 @@ class FollowedPartition(Replica):
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
 
+    def has(self, log: PartitionLog) -> bool:
+        """Whether it is this very log, and not one that has taken its place."""
+        return self.log is log
+
     # -- whom it follows ---------------------------------------------------------------
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
@@ -248,8 +252,6 @@ class FollowedPartition(Replica):
         self._truncation = None
 
     def give_up(self, truncation: Truncation) -> None:
-        """It could not be carried out; once it has cut the log, the log dir is offline."""
+        """It could not be carried out. If it has cut the log, the log dir is offline now."""
         if self._truncation is truncation:
             self._truncation = None
-            if not truncation.is_cut:
-                truncation.abandon()

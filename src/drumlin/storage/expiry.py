@@ -32,7 +32,7 @@ def delete_old_segments(
         log.swaps.retention_waits = True
         return []
     try:
-        log.swaps.retention_waits = log.swaps.holds_segments or log.is_being_cut
+        log.swaps.retention_waits = log.swaps.holds_segments or log.is_being_cut or log.is_moving
         if log.swaps.retention_waits:
             return []
         visible = log.high_watermark if end_offset is None else end_offset
@@ -57,6 +57,7 @@ def delete_old_segments(
         for segment in gone:
             renamed += segment.mark_deleted()
             log.log_directory.files.remove(snapshot_path(log.path, segment.base_offset))
+        log.leader_epochs.truncate_from_start(log.segments.first.base_offset)
         return renamed
     finally:
         log.swaps.lock.release()

@@ -34,6 +34,7 @@ _COMPACTED: Final = {
 }
 _KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
 _HEAL_S: Final = 60.0
+_DISK_MIB: Final = 1024
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ def run(plan: Plan, directory: Path) -> Result:
     with Network() as network:
         cluster = Cluster(directory, network)
         try:
+            if "fill_disk" in plan.faults:
+                cluster.mount(_DISK_MIB)
             cluster.start()
             create_topics(cluster.bootstrap)
             _await_topics(cluster)
@@ -88,6 +91,8 @@ def run(plan: Plan, directory: Path) -> Result:
         except Exception as failure:
             result.complaints.append("".join(traceback.format_exception(failure)))
         finally:
+            if result.complaints:
+                cluster.keep_data()
             cluster.close()
             recorder.close()
     result.complaints += tracebacks(cluster.members.values())

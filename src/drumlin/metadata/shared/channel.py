@@ -172,6 +172,8 @@ class Channel:
                     future.set_exception(KafkaError(ErrorCode(code), said))
             case [3, kind, body]:
                 self._takers[kind](body)
+            case _:
+                raise ValueError("no kind of message")
 
     async def _answer(self, number: int, kind: str, body: Any) -> None:
         try:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.metadata.image import NO_LEADER, PartitionId
+from drumlin.metadata.image import NO_LEADER, PartitionId, ReplicaAssignment
 from drumlin.metadata.zookeeper.nodes import (
     UnreadableNode,
     as_ids,
@@ -31,7 +31,8 @@ STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
 ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
-_FIELDS: Final = 5
+#: Without the assignment of replicas, and with it.
+_FIELDS: Final = (5, 8)
 
 
 class ChangedState(NamedTuple):
@@ -41,6 +42,8 @@ class ChangedState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    #: None: it is what it was, as an older broker says.
+    assignment: ReplicaAssignment | None = None
 
 
 class AdoptionNode(NamedTuple):
@@ -79,6 +82,7 @@ def encode_state_news(changed: Iterable[tuple[PartitionId, ChangedState]]) -> by
     topics: dict[str, list[Any]] = {}
     for (topic_id, partition), state in changed:
         fields = [partition, state.leader, state.leader_epoch, state.partition_epoch, state.isr]
+        fields += state.assignment or ()
         topics.setdefault(encode_uuid(topic_id), []).append(fields)
     return encode({"version": 1, "topics": topics})
 
@@ -100,13 +104,15 @@ def decode_state_news(path: str, data: bytes) -> dict[PartitionId, ChangedState]
 
 
 def _changed_state(path: str, fields: Any) -> tuple[int, ChangedState]:
-    if not isinstance(fields, list) or len(fields) != _FIELDS:
-        raise UnreadableNode(path, "a state does not have five fields")
+    if not isinstance(fields, list) or len(fields) not in _FIELDS:
+        raise UnreadableNode(path, "a state does not have five fields, or eight")
     index = as_number(path, fields[0], "a partition", 0)
     leader = as_number(path, fields[1], "a leader", NO_LEADER)
     leader_epoch = as_number(path, fields[2], "a leader epoch", 0)
     partition_epoch = as_number(path, fields[3], "a partition epoch", 0)
-    return index, ChangedState(leader, leader_epoch, as_ids(path, fields[4]), partition_epoch)
+    isr, *moved = (as_ids(path, each) for each in fields[4:])
+    assignment = ReplicaAssignment(*moved) if moved else None
+    return index, ChangedState(leader, leader_epoch, isr, partition_epoch, assignment)
 
 
 def encode_adoption(adoption: AdoptionNode) -> bytes:
