@@ -160,7 +160,7 @@ def broker(tmp_path: Path) -> Iterator[DrumlinServer]:
         server.close()
 
 
-@pytest.fixture(params=["classic", "consumer"])
+@pytest.fixture(params=["classic", pytest.param("consumer", marks=pytest.mark.deep)])
 def group(
     request: pytest.FixtureRequest, broker: DrumlinServer, zookeeper: ZooKeeper, tmp_path: Path
 ) -> Iterator[MovingGroup]:
