@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -160,7 +161,7 @@ def broker(tmp_path: Path) -> Iterator[DrumlinServer]:
         server.close()
 
 
-@pytest.fixture(params=["classic", "consumer"])
+@pytest.fixture(params=["classic", pytest.param("consumer", marks=pytest.mark.deep)])
 def group(
     request: pytest.FixtureRequest, broker: DrumlinServer, zookeeper: ZooKeeper, tmp_path: Path
 ) -> Iterator[MovingGroup]:
@@ -213,3 +214,29 @@ def check_equal(group: MovingGroup) -> None:
     wait_until(
         lambda: group.in_zookeeper() == group.at_brokers() == ends, "equal offsets", PATIENCE_S
     )
+
+
+def test_a_member_that_slept_does_not_take_offsets_back(group: MovingGroup) -> None:
+    """It wakes long after the others have its partitions, and begins with a commit."""
+    for name in NAMES[:2]:
+        group.start(name, ZOOKEEPER)
+    group.feed()
+    sleeper = group.running["a"].process
+    group.feeder.feed()
+    sleeper.send_signal(signal.SIGSTOP)
+    seen: list[dict[int, int]] = []
+
+    def all_committed() -> bool:
+        seen.append(group.in_zookeeper())
+        return seen[-1] == group.client.offsets(group.topic)
+
+    try:
+        group.feed()
+        wait_until(all_committed, "commits without the sleeper", PATIENCE_S)
+    finally:
+        sleeper.send_signal(signal.SIGCONT)
+    for _ in range(3):
+        group.feed()
+        wait_until(all_committed, "commits after it woke", PATIENCE_S)
+    for before, after in pairwise(seen):
+        assert all(after.get(partition, 0) >= offset for partition, offset in before.items())
