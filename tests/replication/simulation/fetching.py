@@ -6,6 +6,7 @@ What is to be decided is in the real `FollowedPartition`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumlin.replication.followed_partition import FollowedPartition
@@ -124,7 +125,8 @@ class Fetcher:
                 return
             truncation = None
             if isinstance(offsets, tuple):
-                truncation = followed.reset(asked, *offsets)
+                with suppress(KafkaError):
+                    truncation = followed.reset(asked, *offsets)
             self._go_on(followed, truncation, _BACKOFF_MS)
 
         self._process.world.network.send(
