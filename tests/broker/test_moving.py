@@ -12,7 +12,7 @@ import pytest
 from drumlin.broker.machine.moving import has_folders, move_partitions
 from drumlin.broker.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.machine import folder_of
+from drumlin.config.machine_folders import folder_of
 from drumlin.metadata import database
 from drumlin.metadata.database import Database
 from drumlin.metadata.image import PartitionState, TopicState

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.conftest import MakeBroker
-from drumlin.config.machine import folder_of
+from drumlin.config.machine_folders import folder_of
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.jars import Unavailable

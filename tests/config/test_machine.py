@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError
-from drumlin.config.machine import check_machine, folder_of, log_dir_of, properties_of
+from drumlin.config.machine import check_machine, properties_of
+from drumlin.config.machine_folders import folder_of, log_dir_of
 
 
 def brokers(properties: Mapping[str, str], count: int) -> list[BrokerConfig]:

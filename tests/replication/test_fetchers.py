@@ -162,6 +162,7 @@ def test_a_session_that_is_gone_is_begun_anew(cluster: Cluster, code: ErrorCode)
             append(led.log, 2)
             await eventually(lambda: are_equal(led.log, partition.log))
             cluster.leader.errors.append(code)
+            await eventually(lambda: not cluster.leader.errors)
 
     cluster.run(use)
     assert cluster.broker.connection_count == 1

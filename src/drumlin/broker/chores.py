@@ -58,6 +58,11 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         "in-sync replicas",
         broker.replicas.review_followers,
     )
+    cycles.every(
+        1000 * config.leader_imbalance_check_interval_seconds,
+        "preferred leaders",
+        broker.replicas.balance_leaders,
+    )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
     cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))

@@ -24,6 +24,10 @@ _log = logging.getLogger(__name__)
 
 #: After a refusal: the reason for it is mostly news that has not come yet.
 _AGAIN_S: Final = 0.2
+#: The metadata has a later state of the partition than its leader.
+_OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
+#: An attempt may have been made whose answer was lost.
+_UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)
 
 
 class IsrChanges:
@@ -81,8 +85,11 @@ class IsrChanges:
             self.shrunk += max(before - now, 0)
             _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
             return False
-        if answer.code is ErrorCode.kafka_storage_error:
-            # It may have been made: both ISRs count until that is known.
+        if answer.code in _OUTDATED:
+            # There is news of the partition. Until that has come to it, both ISRs count.
+            _log.info("%s: in-sync replicas have changed otherwise: %s", partition.name, answer)
+        elif answer.code in _UNKNOWN:
+            # It may have been made, now or before: both ISRs count until that is known.
             _log.warning("%s: in-sync replicas are not changed yet: %s", partition.name, answer)
             if partition.is_led and partition not in self._wishes:
                 self._wishes[partition] = wish

@@ -6,11 +6,12 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
-from operator import attrgetter
+import logging
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
+from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from drumlin.broker.peers import Peers
     from drumlin.peer.connection import BrokerConnection
     from drumlin.replication.followed_partition import FollowedPartition
+
+_log = logging.getLogger(__name__)
 
 _ANY_EPOCH = -1
 
@@ -49,7 +52,7 @@ class Replicas:
                 throttle=Throttle(
                     broker.node_id,
                     lambda: config.follower_replication_throttled_rate,
-                    attrgetter("follower_replication_throttled_replicas"),
+                    lambda topic: topic.follower_replication_throttled_replicas,
                     now_s,
                 ),
             )
@@ -65,7 +68,7 @@ class Replicas:
             Throttle(
                 broker.node_id,
                 lambda: config.leader_replication_throttled_rate,
-                attrgetter("leader_replication_throttled_replicas"),
+                lambda topic: topic.leader_replication_throttled_replicas,
                 now_s,
             ),
         )
@@ -76,6 +79,18 @@ class Replicas:
         for partition in self._broker.partitions:
             partition.review_followers()
             await pace.give_way()
+
+    async def balance_leaders(self) -> None:
+        """As the controller, have preferred replicas lead where leaders have become uneven."""
+        broker, image = self._broker, self._image
+        if not broker.config.auto_leader_rebalance_enable or image.controller_id != broker.node_id:
+            return
+        percentage = broker.config.leader_imbalance_per_broker_percentage
+        uneven = to_be_led_as_preferred(list(image.topics.values()), image.brokers, percentage)
+        partitions = await broker.turns.run(uneven)
+        if partitions:
+            _log.info("%d partitions go back to their preferred leaders", len(partitions))
+            await broker.metadata.elect_leaders(partitions, is_unclean=False)
 
     def on_change(self, change: Change) -> None:
         """Follow the configuration: there may be more fetchers now, or fewer."""

@@ -22,7 +22,11 @@ from drumlin.metadata.image import (
 )
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
-#: Keys of the table `cluster`, followed by a topic id.
+#: Keys of the table `cluster`.
+CLUSTER_ID: Final = "cluster_id"
+LOGS_ADOPTED: Final = "logs_adopted"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+#: Such keys are followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
 #: Each brings a file of the version before to the next one.
 _SCHEMAS: Final = (

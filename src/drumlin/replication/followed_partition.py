@@ -252,8 +252,6 @@ class FollowedPartition(Replica):
         self._truncation = None
 
     def give_up(self, truncation: Truncation) -> None:
-        """It could not be carried out; once it has cut the log, the log dir is offline."""
+        """It could not be carried out. If it has cut the log, the log dir is offline now."""
         if self._truncation is truncation:
             self._truncation = None
-            if not truncation.is_cut:
-                truncation.abandon()

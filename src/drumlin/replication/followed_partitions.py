@@ -129,10 +129,8 @@ class FollowedPartitions:
         """Fetch none any more."""
         for partition in self:
             self.remove(partition)
-        tasks = list(self._truncating)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._truncating:  # which end with the step that they are at
+            await asyncio.wait(self._truncating)
 
     def find(self, key: Key) -> Followed | None:
         return self._followed.get(key)
@@ -145,7 +143,7 @@ class FollowedPartitions:
         """Take over what the leader says of one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
-                raise KafkaError(answer.error_code, "the leader refuses")
+                raise KafkaError(answer.error_code, _refusal(answer))
             work = followed.partition.take(asked, answer, self._around.clock.wall_ms())
             truncation = await _in_turns(work, pace)
         except Exception as error:  # noqa: BLE001  the others are to be followed on
@@ -208,6 +206,8 @@ class FollowedPartitions:
         try:
             await self._carry_out(partition, truncation)
         except Exception as error:  # noqa: BLE001  it is said
+            if not truncation.is_cut:
+                truncation.abandon()
             partition.give_up(truncation)
             self._pause(followed, error)
         else:
@@ -255,6 +255,13 @@ class FollowedPartitions:
     def _resume(self, followed: Followed) -> None:
         followed.pause = None
         self._go_on(followed)
+
+
+def _refusal(answer: PartitionFetch) -> str:
+    leader = answer.current_leader
+    if leader is None:
+        return "the leader refuses"
+    return f"the leader refuses; it says that broker {leader.node_id} leads in epoch {leader.epoch}"
 
 
 async def _in_turns(work: Work[T], pace: Pace) -> T:

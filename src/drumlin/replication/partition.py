@@ -163,6 +163,8 @@ class Partition(Replica):
 
     def agreed(self, state: PartitionState) -> None:
         """In-sync replicas or replicas have changed, in the same leader epoch."""
+        if not self.is_led:
+            return
         isr = self.isr
         if isr is None or len(state.replicas) == 1:
             if len(state.replicas) != self.replica_count:
@@ -174,7 +176,7 @@ class Partition(Replica):
 
     def refused(self, wish: IsrWish) -> None:
         """The change that was asked for will not be made."""
-        if self.isr is not None and self.isr.pending is wish:
+        if self.is_led and self.isr is not None and self.isr.pending is wish:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
@@ -242,7 +244,7 @@ class Partition(Replica):
         Called now and then: who has been refused may not fetch again before there are records.
         """
         isr = self.isr
-        if isr is not None:
+        if self.is_led and isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
             self._ask_for(isr, isr.growth(self.log.high_watermark))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join

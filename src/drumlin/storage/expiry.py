@@ -57,6 +57,7 @@ def delete_old_segments(
         for segment in gone:
             renamed += segment.mark_deleted()
             log.log_directory.files.remove(snapshot_path(log.path, segment.base_offset))
+        log.leader_epochs.truncate_from_start(log.segments.first.base_offset)
         return renamed
     finally:
         log.swaps.lock.release()

@@ -155,11 +155,13 @@ def _count(
     marker: TransactionMarker | None,
 ) -> None:
     """Count batches that were written, and take over what they say of epochs and producers."""
-    epochs, state = log.leader_epochs, log.producer_state
+    epochs, state, end_offset = log.leader_epochs, log.producer_state, log.log_end_offset
     try:
         for header in headers:
             if header.leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.leader_epoch, header.base_offset)
+                # Not at its base offset: the first batches of the epoch may have been cleaned away.
+                epochs.assign(header.leader_epoch, end_offset)
+            end_offset = header.end_offset
             if header.producer_id >= 0:
                 state.follow(header, marker)
     finally:  # whatever happens: they are in the file

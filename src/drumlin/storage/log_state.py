@@ -80,7 +80,12 @@ class LogState:
         them. The replication layer says where it is.
         """
         known = self._high_watermark
-        return self.log_end_offset if known is None else known
+        if known is None:
+            known = self._high_watermark_before  # as long as nobody says whether there are others
+            if known is None:
+                return self.log_end_offset
+            return min(max(known, self.log_start_offset), self.log_end_offset)
+        return known
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
@@ -118,7 +123,8 @@ class LogState:
         return self.durability.recovery_point
 
     def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset; the next retention deletes the segments below it."""
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
+        """Advance the log start offset; the next retention deletes the segments below it.
+
+        Leader epochs stay as long as their records: after a crash the log may start before.
+        """
+        self.log_start_offset = max(offset, self.log_start_offset)

@@ -54,13 +54,15 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
             if batches.pass_ordinary(scan, log.leader_epochs.latest_epoch, segment.index_progress):
                 _take_over(segment, scan, batches.chunk_position)
                 _follow_producers(state, scan)
+        end_offset = batches.offset
         place = batches.next()
         if place is None:
             break
         header = place.header
         segment.index_batch(place, header.size, interval)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
-            log.leader_epochs.assign(header.leader_epoch, header.base_offset)
+            # Not at its base offset: the first batches of the epoch may have been cleaned away.
+            log.leader_epochs.assign(header.leader_epoch, end_offset)
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)
     state.end_offset = max(state.end_offset, batches.offset)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .disk import Record
-from .leader import ACKS_ALL, FETCHED_MOST, NOT_LEADER
+from drumlin.replication.partition import ACKS_ALL
+from drumlin.wire.errors import KafkaError
+
+from .leading import NOT_LEADER, Appended, produce
+from .log import FETCHED_MOST
 from .network import CLIENT, Connection, Network, Reply
 from .schedule import Schedule
 
@@ -52,7 +55,6 @@ class Producer(Client):
     ) -> None:
         super().__init__(world, processes)
         self._interval_ms = interval_ms
-        self._values = 0
         self.share_of_all = 0.6
         self.is_producing = True
 
@@ -65,23 +67,23 @@ class Producer(Client):
         if self.leader is None:
             self.find_leader()
             return
-        self._values += 1
-        value, key = self._values, self.schedule.random.randrange(KEYS)
+        ledger, random = self.world.ledger, self.schedule.random
+        value, key, count = ledger.next_value(), random.randrange(KEYS), random.choice((1, 1, 3))
         acks = ACKS_ALL if self.schedule.chance(self.share_of_all) else 1
 
         def request(process: BrokerProcess, reply: Reply) -> None:
-            def answer(result: object) -> None:
-                if isinstance(result, Record) and acks == ACKS_ALL:
-                    self.world.ledger.acked(result, self.world.min_isr)
+            def answer(result: Appended | KafkaError) -> None:
+                if isinstance(result, Appended) and acks == ACKS_ALL:
+                    ledger.acked(result)
                 reply(result)
 
             if process.leader is None:
                 reply(NOT_LEADER)
-                return
-            process.leader.produce(key, value, acks, process.now_ms(), answer)
+            else:
+                produce(process.leader, key, value, count, acks, process.appended, answer)
 
         def answered(result: object) -> None:
-            if result is None or result is NOT_LEADER:
+            if not isinstance(result, Appended):
                 self.find_leader()
 
         self.network.send(self, self.connection, self.leader, request, answered)
@@ -108,17 +110,17 @@ class Consumer(Client):
 
     def _read(self, process: BrokerProcess, reply: Reply) -> None:
         log = process.log
-        if process.leader is None and (process.follower is None or not self._from_any):
+        if process.leader is None and not (self._from_any and process.is_following):
             reply(NOT_LEADER)
             return
         start = max(self._position, log.log_start_offset)
-        records = log.read(start, log.high_watermark, FETCHED_MOST)
-        self.world.ledger.consumed(process.node_id, records)
-        reply(records)
+        batches = log.batches_between(start, log.high_watermark)[:FETCHED_MOST]
+        self.world.ledger.consumed(process, batches)
+        reply(batches)
 
-    def _answered(self, records: object) -> None:
-        if isinstance(records, list):
-            if records:
-                self._position = records[-1].offset + 1
+    def _answered(self, batches: object) -> None:
+        if isinstance(batches, list):
+            if batches:
+                self._position = batches[-1].last_offset + 1
         else:
             self.leader = None

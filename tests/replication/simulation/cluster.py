@@ -2,69 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import traceback
+from asyncio import events
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
+from unittest.mock import patch
 
 from drumlin.metadata.image import PartitionState
+from drumlin.replication import followed_partition
 
 from .clients import Consumer, Producer
-from .disk import SimulatedLog
+from .disk import Disk
 from .faults import Fault, draw
-from .follower import Follower
-from .leader import Leader
 from .ledger import Ledger
+from .log import SimulatedTruncation
 from .network import Network
-from .process import BrokerProcess, World
+from .process import MIN_ISR, BrokerProcess, World
 from .schedule import Schedule, Violation
-from .znodes import ZOOKEEPER, Refused, Session, Znodes, ZooKeeper
+from .znodes import ZOOKEEPER, Session, Znodes, ZooKeeper
 
 FAULTS_END_MS = 9_000
 #: By then everything must be well again.
 LIMIT_MS = 24_000
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What a run is made of; tests replace parts by ones with a mistake."""
-
-    leader_type: type[Leader] = Leader
-    follower_type: type[Follower] = Follower
-    process_type: type[BrokerProcess] = BrokerProcess
-    znodes_type: type[Znodes] = Znodes
-
-
 class Cluster:
-    def __init__(
-        self, seed: int, faults: Sequence[Fault], parts: Parts, *, is_traced: bool = False
-    ) -> None:
+    def __init__(self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False) -> None:
         self.schedule = schedule = Schedule(f"run {seed}", is_traced=is_traced)
-        self.parts = parts
         source = schedule.random
         count = source.choice((3, 3, 4, 5))
         replicas = source.sample(range(1, count + 1), source.choice((3, 3, 3, count)))
-        self.logs = {each: SimulatedLog() for each in range(1, count + 1)}
+        self.disks = {each: Disk() for each in range(1, count + 1)}
         self.processes: dict[int, BrokerProcess] = {}
         self.network = Network(schedule, self.processes.get)
-        self.znodes = parts.znodes_type(tuple(replicas), range(1, count + 1))
+        self.znodes = Znodes(tuple(replicas), range(1, count + 1))
         self.zookeeper = ZooKeeper(schedule, self.network, self.znodes)
-        self.ledger = Ledger(schedule, self.logs)
+        self.ledger = Ledger(schedule, self.disks, MIN_ISR)
         self.ledger.state = lambda: self.znodes.state
         self._powerless: list[int] = []
         self.ledger.is_dead = self._powerless.__contains__
         self.znodes.on_broker_epoch = self._broker_epoch_begins
         self.znodes.on_state = self._state_changed
         self.znodes.on_live = self._live_changed
-        self.world = World(
-            schedule,
-            self.network,
-            self.zookeeper,
-            self.ledger,
-            2,
-            parts.leader_type,
-            parts.follower_type,
-        )
-        self._numbers = dict.fromkeys(self.logs, 0)
+        self.world = World(schedule, self.network, self.zookeeper, self.ledger)
+        self._numbers = dict.fromkeys(self.disks, 0)
         self.are_faults_over = False
         self._was_settled_at: int | None = None
         self.producers = [Producer(self.world, self._all, 60) for _ in range(2)]
@@ -72,7 +56,7 @@ class Cluster:
         self.network.doubling = source.choice((0.0, 0.02, 0.3))
         self.zookeeper.slowness = source.choice((0.0, 0.02, 0.2))
         self.zookeeper.loss = source.choice((0.0, 0.0, 0.1))
-        for each in self.logs:
+        for each in self.disks:
             schedule.after(source.randrange(60), partial(self.start, each))
         for producer in self.producers:
             schedule.after(400, producer.run)
@@ -94,10 +78,17 @@ class Cluster:
         """
         self.schedule.run(LIMIT_MS, self._is_well)
         if self._was_settled_at is None:
-            why = self.ledger.unsettled() or "..."
+            why = self._unsettled() or "..."
             self.schedule.note("BROKEN: not well again: {}", why)
             raise Violation(f"not well again: {why}")
         self.ledger.check_equal()
+
+    def _unsettled(self) -> str | None:
+        def high_watermark(node_id: int) -> int | None:
+            process = self.processes.get(node_id)
+            return None if process is None else process.log.high_watermark
+
+        return self.ledger.unsettled(high_watermark)
 
     def _is_well(self) -> bool:
         return self._was_settled_at is not None
@@ -129,10 +120,9 @@ class Cluster:
         before = self.processes.get(node_id)
         if before is not None and before.is_running:
             return
-        log = self.logs[node_id]
-        log.reopen()
         self._numbers[node_id] += 1
-        process = self.parts.process_type(self.world, node_id, self._numbers[node_id], log)
+        disk = self.disks[node_id]
+        process = BrokerProcess(self.world, node_id, self._numbers[node_id], disk)
         self.processes[node_id] = process
         process.start()
 
@@ -157,7 +147,7 @@ class Cluster:
     def _look(self) -> None:
         """Producing goes on for a while, then all replicas must come to the same end."""
         is_quiet = not self.producers[0].is_producing
-        if is_quiet and self.ledger.unsettled() is None:
+        if is_quiet and self._unsettled() is None:
             self._was_settled_at = self.schedule.now_ms
         elif not is_quiet and sorted(self.znodes.state.isr) == sorted(self.znodes.state.replicas):
             for producer in self.producers:
@@ -176,7 +166,9 @@ class Cluster:
             running = [each for each in running if each.leader is not None] or running
             choice /= 0.35
         elif choice < 0.5:
-            running = [each for each in running if each.office_epoch is not None] or running
+            running = [
+                each for each in running if each.membership.office_epoch is not None
+            ] or running
             choice = (choice - 0.35) / 0.15
         else:
             choice = (choice - 0.5) / 0.5
@@ -188,28 +180,28 @@ class Cluster:
             method = "_" + fault.kind.lower().replace(" ", "_")
             getattr(self, method)(process, fault)
 
-    def _may_end_session(self) -> bool:
+    def _may_end_session(self, process: BrokerProcess) -> bool:
         """Not while records are only where a second failure would take them, too."""
-        return not self.ledger.tainted
+        return self.ledger.tainted in ([], [process.node_id])
 
     def _kill(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             process.end("is killed")
             self._start_later(process.node_id, fault.extent)
 
     def _kill_and_lose_tail(self, process: BrokerProcess, fault: Fault) -> None:
-        log = self.logs[process.node_id]
-        before = log.log_end_offset
+        disk = process.disk
+        before = disk.log_end_offset
         if self._may_lose_tail(process):
-            log.lose_tail(fault.other)
+            disk.lose_tail(fault.other)
             self._powerless.append(process.node_id)
             self.ledger.tainted.append(process.node_id)
-        elif self.znodes.state.isr == (process.node_id,) and self._may_end_session():
-            log.lose_from(len(self.ledger.committed), fault.other)  # nobody was promised any of it
+        elif self.znodes.state.isr == (process.node_id,) and self._may_end_session(process):
+            disk.lose_from(self.ledger.committed_end, fault.other)  # nobody was promised any of it
         else:
             return
         process.end("is killed")
-        self.schedule.note("... and its log ends at {} after {}", log.log_end_offset, before)
+        self.schedule.note("... and its log ends at {} after {}", disk.log_end_offset, before)
         self._start_later(process.node_id, fault.extent)
 
     def _may_lose_tail(self, process: BrokerProcess) -> bool:
@@ -217,16 +209,18 @@ class Cluster:
         now_ms, running = self.schedule.now_ms, [each for each in self._all() if each.is_running]
         if self.ledger.tainted or any(each.is_stopping for each in running):
             return False
-        if process.leader is not None and process.leader.isr.pending is not None:
+        isr = None if process.leader is None else process.leader.isr
+        if isr is not None and isr.pending is not None:
             return False
         for each in running:
             is_behind = each.live.version != self.znodes.registrations
-            if each.settling or (each.office_epoch is not None and is_behind):
+            member = each.membership
+            if member.settling or (member.office_epoch is not None and is_behind):
                 return False
         return any(
             each is not process
             and each.node_id in self.znodes.state.isr
-            and each.is_registered
+            and each.membership.is_registered
             and each.session is not None
             and not each.session.has_expired
             and each.paused_until_ms <= now_ms
@@ -235,11 +229,11 @@ class Cluster:
         )
 
     def _stop(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session() and not process.is_stopping:
+        if self._may_end_session(process) and not process.is_stopping:
             process.stop_cleanly(partial(self._start_later, process.node_id, fault.extent))
 
     def _other(self, process: BrokerProcess, fault: Fault) -> int:
-        others = [each for each in self.logs if each != process.node_id]
+        others = [each for each in self.disks if each != process.node_id]
         return others[int(fault.other * len(others))]
 
     def _until(self, fault: Fault) -> int:
@@ -258,18 +252,18 @@ class Cluster:
 
     def _isolate(self, process: BrokerProcess, fault: Fault) -> None:
         self.schedule.note("{} is cut off from all brokers", process)
-        for other in self.logs:
+        for other in self.disks:
             self.network.cut(other, process.node_id, self._until(fault))
             self.network.cut(process.node_id, other, self._until(fault))
 
     def _cut_from_zookeeper(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             self.schedule.note("{} is cut off from ZooKeeper", process)
             self.network.cut(process.node_id, ZOOKEEPER, self._until(fault))
 
     def _expire_session(self, process: BrokerProcess, fault: Fault) -> None:
         session = process.session
-        if self._may_end_session() and session is not None and not session.has_expired:
+        if self._may_end_session(process) and session is not None and not session.has_expired:
             self.schedule.note("the session of {} expires", process)
             self.znodes.expire(session)
             if fault.extent > 0.3:
@@ -281,7 +275,7 @@ class Cluster:
             process.session.answers_to_lose = 1 + int(fault.extent * 3)
 
     def _pause(self, process: BrokerProcess, fault: Fault) -> None:
-        if self._may_end_session():
+        if self._may_end_session(process):
             self.schedule.note("{} stands still", process)
             process.paused_until_ms = self._until(fault)
 
@@ -296,16 +290,27 @@ class Cluster:
         if others:
             leader = others[int(fault.other * len(others))]
             moved = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
-            try:
-                self.znodes.write_state(moved, state.partition_epoch, "an operator")
-            except Refused:  # pragma: no cover
-                raise AssertionError from None
+            self.znodes.write_state(moved, state.partition_epoch, {}, "an operator")
+
+    def _swing_leader(self, process: BrokerProcess, fault: Fault) -> None:
+        """To another one, and back before all have heard of it."""
+        first = self.znodes.state.leader
+
+        def swing_back() -> None:
+            state = self.znodes.state
+            if first in state.isr and first in self.znodes.registered:
+                back = replace(state, leader=first, leader_epoch=state.leader_epoch + 1)
+                self.znodes.write_state(back, state.partition_epoch, {}, "an operator")
+
+        self._move_leader(process, fault)
+        self.schedule.after(10 + int(200 * fault.extent), swing_back)
 
     def _flush(self, process: BrokerProcess, fault: Fault) -> None:
-        process.log.flush()
+        process.disk.flush()
 
     def _checkpoint(self, process: BrokerProcess, fault: Fault) -> None:
-        process.log.checkpoint()
+        process.checkpoint()
+        process.log.expire()
 
     def _delete_records(self, process: BrokerProcess, fault: Fault) -> None:
         if process.leader is not None:
@@ -314,11 +319,32 @@ class Cluster:
             offset = log.log_start_offset + int(span * fault.extent)
             self.ledger.deleted_to = max(self.ledger.deleted_to, offset)
             self.schedule.note("{} deletes records before {}", process, offset)
-            log.delete_records_before(offset)
+            process.leader.delete_records_before(offset)
 
     def _clean(self, process: BrokerProcess, fault: Fault) -> None:
         self.schedule.note("{} cleans up to {}", process, process.log.high_watermark)
         process.log.clean()
+
+
+class _Loop:
+    """As much of an event loop as a future needs, in simulated time."""
+
+    schedule: Schedule
+
+    def create_future(self) -> asyncio.Future[Any]:
+        loop: Any = self
+        return asyncio.Future(loop=loop)
+
+    def call_soon(
+        self, callback: Callable[..., None], *arguments: Any, context: Any = None
+    ) -> None:
+        self.schedule.after(0, lambda: callback(*arguments))
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        raise AssertionError(context)
 
 
 @dataclass(frozen=True)
@@ -333,27 +359,32 @@ class Outcome:
 
 def run(
     seed: int,
-    parts: Parts,
     faults: Sequence[Fault] | None = None,
     *,
     is_traced: bool = False,
 ) -> Outcome:
     """One run from its seed; with other faults, if they are given."""
     faults = draw(seed, FAULTS_END_MS) if faults is None else faults
-    cluster = Cluster(seed, faults, parts, is_traced=is_traced)
     violation = None
+    loop: Any = _Loop()
+    events._set_running_loop(loop)  # futures ask for one
     try:
-        cluster.run()
+        with patch.object(followed_partition, "Truncation", SimulatedTruncation):
+            cluster = Cluster(seed, faults, is_traced=is_traced)
+            loop.schedule = cluster.schedule
+            cluster.run()
     except Violation as broken:
         violation = str(broken)
-    except Exception as error:
-        cluster.schedule.note("BROKEN: {!r}", error)
-        violation = repr(error)
+    except Exception:
+        violation = traceback.format_exc()
+        cluster.schedule.note("BROKEN: {}", violation)
+    finally:
+        events._set_running_loop(None)
     return Outcome(
         seed,
         violation,
         cluster.schedule.trace,
         cluster.schedule.steps,
-        len(cluster.ledger.committed),
+        cluster.ledger.committed_end,
         cluster.ledger.acknowledged,
     )

@@ -23,6 +23,7 @@ KINDS = {
     "pause": 3,
     "clock": 2,
     "move leader": 3,
+    "swing leader": 3,
     "flush": 6,
     "checkpoint": 3,
     "delete records": 2,

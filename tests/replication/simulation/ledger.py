@@ -5,35 +5,53 @@ No process asks it anything.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import PartitionState
 
-from .disk import Record, SimulatedLog
+from .batches import Batch
+from .disk import Disk
+from .leading import Appended
 from .schedule import Schedule, Violation
 
 if TYPE_CHECKING:
     from .process import BrokerProcess
 
+_OFFSET, _LAST_OFFSET = attrgetter("offset"), attrgetter("last_offset")
+
 
 class Ledger:
-    def __init__(self, schedule: Schedule, logs: dict[int, SimulatedLog]) -> None:
+    def __init__(self, schedule: Schedule, disks: dict[int, Disk], min_isr: int) -> None:
         self._schedule = schedule
-        self._logs = logs
+        self._disks = disks
+        self._min_isr = min_isr
         self.state: Callable[[], PartitionState]
         #: Whether no process has begun a new broker epoch since the last one had its end.
         self.is_dead: Callable[[int], bool]
-        #: All that a leader's consumers could read, ever. The index is the offset.
-        self.committed: list[Record] = []
+        #: All that a leader's consumers could read, ever.
+        self.committed: list[Batch] = []
         self.acknowledged = 0
         #: DeleteRecords was asked for up to here.
         self.deleted_to = 0
         #: The power failed under them and took records with it, and they may be in the ISR still, or
         #: get there for what they had before.
         self.tainted: list[int] = []
+        self._values = 0
+        #: The last batch of each key that was committed, by its offset.
+        self._latest: dict[int, int] = {}
         self._leaders: dict[int, BrokerProcess] = {}
-        self._written: dict[tuple[int, int], int] = {}
+        self._written: dict[tuple[int, int], Batch] = {}
+
+    def next_value(self) -> int:
+        self._values += 1
+        return self._values
+
+    @property
+    def committed_end(self) -> int:
+        return self.committed[-1].last_offset + 1 if self.committed else 0
 
     def _broken(self, text: str, *values: object) -> None:
         self._schedule.note("BROKEN: " + text, *values)
@@ -41,64 +59,79 @@ class Ledger:
 
     # -- what is reported ------------------------------------------------------------------
 
-    def leads(self, process: BrokerProcess, epoch: int, log: SimulatedLog) -> None:
+    def leads(self, process: BrokerProcess, epoch: int) -> None:
         before = self._leaders.setdefault(epoch, process)
         if before.node_id != process.node_id:
             self._broken("{} and {} both lead in epoch {}", before, process, epoch)
         if epoch == self.state().leader_epoch:  # else its epoch is over, and it does not know yet
-            self._check_has(process.node_id, log, self.committed, f"the leader of epoch {epoch}")
+            self._check_has(process.node_id, self.committed, f"the leader of epoch {epoch}")
 
-    def appended(self, record: Record) -> None:
-        """By a leader. What has the same epoch and offset is the same record everywhere."""
-        value = self._written.setdefault((record.epoch, record.offset), record.value)
-        if value != record.value:
-            self._broken("two records at one offset in one epoch: {} and v{}", record, value)
+    def appended(self, batch: Batch) -> None:
+        """By a leader. What has the same epoch and offset is the same batch everywhere."""
+        before = self._written.setdefault((batch.epoch, batch.offset), batch)
+        if before != batch:
+            self._broken("two at one offset in one epoch: {} and {}", before, batch)
 
-    def exposed(self, process: BrokerProcess, before: int, now: int, log: SimulatedLog) -> None:
+    def exposed(self, process: BrokerProcess, before: int, now: int) -> None:
         """A leader's high watermark has advanced: consumers may read what is below."""
-        if before > len(self.committed):
-            self._broken("{} commits from {} on, after {}", process, before, len(self.committed))
+        log = process.log
+        if before > self.committed_end:
+            self._broken("{} commits from {} on, after {}", process, before, self.committed_end)
         if now > log.log_end_offset:
             self._broken("{} commits more than it has: {}", process, now)
-        known = self.committed[before:now]
-        self._check_has(process.node_id, log, known, "a leader")
-        fresh = log.read(before + len(known), now, now)
-        if len(known) + len(fresh) != now - before:
-            self._broken("{} commits {} to {} with a gap", process, before, now)
-        self.committed += fresh
+        self._check_has(process.node_id, self._between(before, now), "a leader")
+        if now > self.committed_end:
+            fresh = log.batches_between(self.committed_end, now)
+            for batch in fresh:
+                if batch.offset != self.committed_end:
+                    break
+                self.committed.append(batch)
+                self._latest[batch.key] = batch.offset
+            if self.committed_end != now:
+                self._broken("{} commits {} to {} with a gap", process, before, now)
+        batches = self._between(before, now)
         for member in self.state().isr:
             if member not in self.tainted:
-                records = self.committed[before:now]
-                self._check_has(
-                    member, self._logs[member], records, f"in sync as {process} commits"
-                )
+                self._check_has(member, batches, f"in sync as {process} commits")
 
-    def acked(self, record: Record, min_isr: int) -> None:
-        """A producer was told that all in-sync replicas have the record."""
+    def follows(self, process: BrokerProcess, before: int, now: int) -> None:
+        """A follower's high watermark has advanced."""
+        if now > self.committed_end:
+            self._broken("{} follows to {}, not committed yet", process, now)
+        batches = [each for each in self._between(before, now) if each.last_offset < now]
+        # What has superseded others in the leader's log may be still to come.
+        missing = self.first_missing(process.disk, batches, self._latest)
+        if missing is not None:
+            self._broken("{}, a follower, has not {}", process, missing)
+
+    def acked(self, done: Appended) -> None:
+        """A producer was told that all in-sync replicas have the batch."""
         self.acknowledged += 1
-        if record.offset >= len(self.committed) or self.committed[record.offset] != record:
-            self._broken("{} is acknowledged and not committed", record)
+        batches = self._between(done.offset, done.last_offset + 1)
+        if [each.value for each in batches] != [done.value]:
+            self._broken("{} is acknowledged and not committed", done)
         having = [
             each
-            for each, log in self._logs.items()
-            if each in self.tainted or self._has(log, record)
+            for each, disk in self._disks.items()
+            if each in self.tainted or self.first_missing(disk, batches) is None
         ]
-        if len(having) < min_isr:
-            self._broken("{} is acknowledged, and only {} have it", record, having)
+        if len(having) < self._min_isr:
+            self._broken("{} is acknowledged, and only {} have it", batches[0], having)
 
-    def consumed(self, node_id: int, records: Sequence[Record]) -> None:
-        for record in records:
-            if record.offset >= len(self.committed) or self.committed[record.offset] != record:
-                self._broken("a consumer reads {} from B{}: not committed", record, node_id)
+    def consumed(self, process: BrokerProcess, batches: Sequence[Batch]) -> None:
+        if batches:
+            known = self._between(batches[0].offset, batches[-1].last_offset + 1)
+            strange = [each for each in batches if each not in known]
+            if strange:
+                self._broken("a consumer reads {} from {}: not committed", strange[0], process)
 
-    def state_changed(self, state: PartitionState, why: str) -> None:
-        note = self._schedule.note
-        note("state {} by {}: leader B{}, epoch {}, ISR {}", state.partition_epoch, why,
-             state.leader, state.leader_epoch, state.isr)  # fmt: skip
+    def state_changed(self, state: PartitionState, who: str) -> None:
+        self._schedule.note("state {} by {}: leader B{}, epoch {}, ISR {}", state.partition_epoch,
+                            who, state.leader, state.leader_epoch, state.isr)  # fmt: skip
         self.look_for_taint()
         for member in state.isr:
             if member not in self.tainted:
-                self._check_has(member, self._logs[member], self.committed, "in sync")
+                self._check_has(member, self.committed, "in sync")
 
     def look_for_taint(self) -> None:
         """Who is another process by now, and out of the ISR, is as good as any other replica."""
@@ -108,65 +141,68 @@ class Ledger:
 
     # -- comparing -------------------------------------------------------------------------
 
-    def _check_has(
-        self, node_id: int, log: SimulatedLog, records: Sequence[Record], role: str
-    ) -> None:
-        missing = self.first_missing(log, records)
+    def _between(self, start_offset: int, end_offset: int) -> list[Batch]:
+        """What was committed there."""
+        first = bisect_left(self.committed, start_offset, key=_LAST_OFFSET)
+        return self.committed[first : bisect_left(self.committed, end_offset, key=_OFFSET)]
+
+    def _check_has(self, node_id: int, batches: Sequence[Batch], role: str) -> None:
+        disk = self._disks[node_id]
+        missing = self.first_missing(disk, batches)
         if missing is not None:
-            self._broken("B{}, {}, has not {} but {}", node_id, role, missing,
-                         log.at(missing.offset))  # fmt: skip
+            there = [str(each) for each in disk.batches
+                     if each.offset <= missing.last_offset and missing.offset <= each.last_offset]  # fmt: skip
+            self._broken("B{}, {}, has not {} but {}", node_id, role, missing, there)
 
-    def _has(self, log: SimulatedLog, record: Record) -> bool:
-        return self.first_missing(log, (record,)) is None
+    def first_missing(
+        self, disk: Disk, batches: Sequence[Batch], latest: dict[int, int] | None = None
+    ) -> Batch | None:
+        """The first that the log should have, and has not.
 
-    def first_missing(self, log: SimulatedLog, records: Sequence[Record]) -> Record | None:
-        """The first that the log should have, and has not."""
-        if not records:
+        latest: by which a cleaning may have superseded it; by default what is in the log itself.
+        """
+        start = min(disk.log_start_offset, self.deleted_to)
+        if batches and batches[0].last_offset < start:
+            batches = batches[bisect_left(batches, start, key=_LAST_OFFSET) :]
+        if not batches:
             return None
-        start = min(log.log_start_offset, self.deleted_to)
-        if records[0].offset < start:
-            records = records[start - records[0].offset :]
-            if not records:
-                return None
-        if log.log_end_offset <= records[-1].offset:
-            return next((each for each in records if each.offset >= log.log_end_offset), None)
-        own = log.read(records[0].offset, records[-1].offset + 1, len(records))
-        if len(own) == len(records) and own == list(records):
+        if disk.log_end_offset <= batches[-1].last_offset:
+            return next(each for each in batches if each.last_offset >= disk.log_end_offset)
+        own = disk.batches
+        first = bisect_left(own, batches[0].offset, key=_OFFSET)
+        if own[first : first + len(batches)] == list(batches):
             return None
-        return self._first_not_superseded(log, records)
-
-    def _first_not_superseded(self, log: SimulatedLog, records: Sequence[Record]) -> Record | None:
-        """As above, where a cleaning may have dropped what a later record supersedes."""
-        own = {each.offset: each for each in log.records}
-        latest = {each.key: each.offset for each in log.records}
-        for record in records:
-            found = own.get(record.offset)
-            if found is None and latest.get(record.key, -1) > record.offset:
+        by_offset = {each.offset: each for each in own}
+        if latest is None:
+            latest = {each.key: each.offset for each in own}
+        for batch in batches:
+            found = by_offset.get(batch.offset)
+            if found is None and latest.get(batch.key, -1) > batch.offset:
                 continue
-            if found != record:
-                return record
+            if found != batch:
+                return batch
         return None
 
     # -- in the end ------------------------------------------------------------------------
 
-    def unsettled(self) -> str | None:
+    def unsettled(self, high_watermarks: Callable[[int], int | None]) -> str | None:
         """What is still to be done until all replicas are the same and in sync."""
         state = self.state()
         if sorted(state.isr) != sorted(state.replicas):
             return f"the ISR is {state.isr}"
-        logs = [self._logs[each] for each in state.replicas]
-        leader = self._logs[state.leader]
-        if any(log.log_end_offset != leader.log_end_offset for log in logs):
-            return f"the logs end at {[log.log_end_offset for log in logs]}"
-        if any(log.high_watermark != leader.log_end_offset for log in logs):
-            return f"the high watermarks are {[log.high_watermark for log in logs]}"
+        ends = [self._disks[each].log_end_offset for each in state.replicas]
+        if min(ends) != max(ends):
+            return f"the logs end at {ends}"
+        marks = [high_watermarks(each) for each in state.replicas]
+        if any(mark != ends[0] for mark in marks):
+            return f"the high watermarks are {marks}"
         return None
 
     def check_equal(self) -> None:
-        """All replicas have all that was committed, and the same of it."""
-        state = self.state()
-        for each in state.replicas:
-            self._check_has(each, self._logs[each], self.committed, "in the end")
-            own = self._logs[each].records
-            if any(self.committed[record.offset] != record for record in own):
-                self._broken("B{} has records that were never committed", each)
+        """All replicas have all that was committed, and nothing else."""
+        known = {each.offset: each for each in self.committed}
+        for each in self.state().replicas:
+            self._check_has(each, self.committed, "in the end")
+            for batch in self._disks[each].batches:
+                if known.get(batch.offset) != batch:
+                    self._broken("B{} has {}, which was never committed", each, batch)

@@ -1,204 +1,191 @@
-"""Mistakes that the simulation must find: each is a part of a broker that breaks one rule.
+"""Mistakes that the simulation must find: each breaks one rule of replication in a part of a broker.
 
 They show what the simulation is worth. None of them is ever in `src`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
-from drumlin.metadata.image import PartitionState
-from drumlin.replication.isr import InSyncReplicas
+from drumlin.metadata.zookeeper.leadership import settled
 
-from . import process
-from .cluster import Parts
-from .follower import Follower
-from .leader import Failure, FetchAnswer, FetchRequest, Leader
+from drumlin.broker import isr_changes
+from drumlin.broker.fetching import partition_read
+from drumlin.broker.fetching.partition_read import PartitionRead
+from drumlin.metadata.image import PartitionState
+from drumlin.metadata.isr_wishes import check_wish
+from drumlin.metadata.store import IsrWish
+from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.replication.isr import InSyncReplicas
+from drumlin.replication.partition import Partition
+from drumlin.replication.replica import Replica
+from drumlin.wire.errors import KafkaError
+
+from . import isr_requests, membership, process
+from .isr_requests import IsrRequests
+from .membership import Membership
 from .process import BrokerProcess
 from .znodes import Znodes
 
-# -- followers -------------------------------------------------------------------------------
+#: An object, one of its attributes, and what takes its place.
+Replacement = tuple[object, str, Any]
 
 
-class TruncatesByHighWatermark(Follower):
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _yes(*_: object, **__: object) -> bool:
+    return True
+
+
+# -- followers and leaders -------------------------------------------------------------------
+
+_begin_to_follow = FollowedPartition.__init__
+
+
+def _cut_at_high_watermark(
+    self: FollowedPartition, log: Any, leader_id: int, leader_epoch: int
+) -> None:
     """As before KIP-101."""
-
-    def __init__(self, node_id, log, leader, leader_epoch):
-        super().__init__(node_id, log, leader, leader_epoch)
-        log.truncate_to(log.high_watermark)
+    log.truncate_to(log.high_watermark)
+    _begin_to_follow(self, log, leader_id, leader_epoch)
 
 
-class NeverTruncates(Follower):
-    def diverged(self, end):
-        self.ignores = True
-
-    def last_fetched_epoch(self) -> int:
-        return -1 if getattr(self, "ignores", False) else super().last_fetched_epoch()
-
-
-class TakesAnyAnswer(Follower):
-    """Even one to a request that it sent in an epoch that is over."""
-
-
-# -- leaders ---------------------------------------------------------------------------------
-
-
-class FencesNobody(Leader):
-    def check_epoch(self, leader_epoch: int) -> None:
-        return None
-
-
-class CountsDivergingFetches(Leader):
-    def fetch(self, request: FetchRequest, now_ms: int) -> FetchAnswer | Failure:
-        self.isr.fetched(
-            request.replica_id,
-            request.broker_epoch,
-            request.offset,
-            request.log_start_offset,
-            self.log.log_end_offset,
-            now_ms,
+def _follow_unseen(self: PartitionRead, partition: Partition, wanted: Any) -> None:
+    """Count a fetch without looking whether the follower has what we have."""
+    _, _, fetch_offset, _, log_start_offset, _ = wanted
+    with suppress(KafkaError):
+        partition.follower_fetched(
+            self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
         )
-        self.look(now_ms)
-        return super().fetch(request, now_ms)
 
 
-class AcknowledgesWithoutReplicas(Leader):
-    def has_enough(self) -> bool:
-        return True
+def _read_unseen(self: PartitionRead, partition: Partition, wanted: Any, *, may_block: bool) -> Any:
+    """Send what is asked for, without looking for where the logs part."""
+    return _look(self, partition, (*wanted[:3], -1, *wanted[4:]), may_block=may_block)
 
 
-class ForgetsPendingWish(Leader):
-    """Takes an answer that was lost for a refusal."""
+_look = PartitionRead.look
 
-    def agreed(self, state: PartitionState, now_ms: int) -> None:
-        super().agreed(state, now_ms)
 
-    def wish(self, wish):
-        self._wished(wish)
+# -- in-sync replicas ------------------------------------------------------------------------
+
+_begin_isr, _asked, _agreed = InSyncReplicas.__init__, InSyncReplicas.asked, InSyncReplicas.agreed
+
+
+def _leader_alone(_: InSyncReplicas, current: int, leader_end_offset: int, now_ms: float) -> int:
+    return leader_end_offset
+
+
+def _begin_anywhere(self: InSyncReplicas, *arguments: Any) -> None:
+    """A member need not have what is from before the leader epoch."""
+    _begin_isr(self, *arguments)
+    self.first_offset = 0
+
+
+def _count_at_once(self: InSyncReplicas, wish: IsrWish) -> None:
+    """The ISR of before counts no more."""
+    _asked(self, wish)
+    self.state = replace(self.state, isr=tuple(each for each, _ in wish.isr))
+
+
+def _agree_to_anything(self: InSyncReplicas, state: PartitionState, now_ms: float) -> None:
+    self.state = replace(self.state, partition_epoch=-1)
+    _agreed(self, state, now_ms)
+
+
+def _forget_members_to_be(self: InSyncReplicas, wish: IsrWish) -> None:
+    _asked(self, wish)
+    self._pending_ids = frozenset()
+
+
+_take = IsrRequests._take
+
+
+def _take_silence_for_refusal(
+    self: IsrRequests, partition: Partition, wish: IsrWish, answer: Any
+) -> None:
+    if getattr(answer, "code", None) in isr_changes._UNKNOWN:
+        partition.refused(wish)
+    _take(self, partition, wish, answer)
 
 
 # -- metadata --------------------------------------------------------------------------------
 
 
-class ComparesNothing(Znodes):
-    """Changes the ISR, whatever has become of the state since."""
-
-    def check_partition(self, leader_epoch: int, version: int) -> None:
-        pass
-
-
-class AddsAnyProcess(Znodes):
-    """Puts brokers into the ISR for what their predecessors had."""
-
-    def check_member(self, node_id: int, broker_epoch: int) -> None:
-        pass
+def _check_no_process(
+    wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]
+) -> None:
+    check_wish(wish, state, leader, dict(wish.isr))
 
 
-class BumpsBlindly(Znodes):
-    """A late predecessor ends the broker epoch of its successor."""
-
-    def bump_broker_epoch(self, node_id: int, if_version: int) -> int:
-        return super().bump_broker_epoch(node_id, self.broker_epochs[node_id])
+def _begin_blindly(self: Znodes, node_id: int, if_version: int) -> int:
+    return self.bump(node_id)
 
 
-class StaysInIsr(BrokerProcess):
-    """After an unclean stop, as if nothing could be gone."""
-
-    def leave_isr(self) -> None:
-        self._register()
+def _register_at_once(self: Membership, is_clean: bool) -> None:
+    self._register(is_clean)
 
 
-class TakesOldNews(BrokerProcess):
-    """Whatever comes last counts."""
-
-    def take_state(self, state: PartitionState) -> None:
-        if self.has_joined and self.state is not None:
-            self.state = replace(self.state, partition_epoch=-1)
-            if self.leader is not None:
-                isr = self.leader.isr
-                isr.state = replace(isr.state, partition_epoch=-1)
-        super().take_state(state)
+def _join_at_once(self: Membership, is_clean: bool) -> None:
+    self._process.joined()
 
 
-# -- in the rules themselves -------------------------------------------------------------------
+_begin_session = BrokerProcess._begin_session
 
 
-def _leader_alone(self: InSyncReplicas, current: int, leader_end_offset: int, now_ms: float) -> int:
-    return leader_end_offset
+def _begin_session_cleanly(self: BrokerProcess, *, is_clean: bool) -> None:
+    _begin_session(self, is_clean=is_clean or self.session is not None)
 
 
-def _grows_at_high_watermark(self: InSyncReplicas, *arguments: object, **named: object) -> None:
-    _initial(self, *arguments, **named)
-    self._first_offset = 0
-
-
-def _agrees_alone(self: InSyncReplicas, wish: object) -> None:
-    """The wish counts as soon as it was asked for; the ISR of before does not."""
-    _asked(self, wish)
-    self.state = replace(self.state, isr=tuple(each for each, _ in wish.isr))
-
-
-def _forgets_members_to_be(self: InSyncReplicas, wish: object) -> None:
-    _asked(self, wish)
-    self._pending_ids = frozenset()
-    self._is_joining = lambda *_: False
-
-
-def _keeps_epoch(state: PartitionState, node_id: int) -> PartitionState:
-    left = _after_unclean_stop(state, node_id)
-    return replace(left, leader_epoch=state.leader_epoch) if left.isr == state.isr else left
-
-
-def _elects_anybody(state: PartitionState, alive: dict[int, int]) -> PartitionState:
-    if state.leader_epoch < 0 or state.leader in alive:
-        return _settled(state, alive)
-    live = tuple(each for each in reversed(state.replicas) if each in alive)
-    if not live:
-        return state
-    return replace(state, leader=live[0], leader_epoch=state.leader_epoch + 1, isr=live)
-
-
-_initial, _asked = InSyncReplicas.__init__, InSyncReplicas.asked
-_settled, _after_unclean_stop = process.settled, process.after_unclean_stop
+MISTAKES: dict[str, tuple[Replacement, ...]] = {
+    "a follower truncates to its high watermark": (
+        (FollowedPartition, "__init__", _cut_at_high_watermark),
+    ),
+    "a leader does not say where logs part": (
+        (PartitionRead, "look", _read_unseen),
+        (partition_read, "_diverging", _nothing),
+    ),
+    "fetches count whatever the follower has": ((PartitionRead, "follow", _follow_unseen),),
+    "a leader fences nobody": ((Replica, "check_leader_epoch", _nothing),),
+    "acknowledged without enough replicas": (
+        (Partition, "_too_few_replicas", _nothing),
+        (Partition, "_check_enough_replicas", _nothing),
+    ),
+    "the leader alone commits": ((InSyncReplicas, "high_watermark", _leader_alone),),
+    "the ISR grows by the high watermark alone": ((InSyncReplicas, "__init__", _begin_anywhere),),
+    "a wish counts at once": ((InSyncReplicas, "asked", _count_at_once),),
+    "members to be do not count": ((InSyncReplicas, "asked", _forget_members_to_be),),
+    "silence is taken for a refusal": ((IsrRequests, "_take", _take_silence_for_refusal),),
+    "a wish is not compared with the state": ((isr_requests, "check_wish", _nothing),),
+    "the ISR grows by any process": (
+        (isr_requests, "check_wish", _check_no_process),
+        (Znodes, "check_member", _nothing),
+    ),
+    "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),
+    "a reborn broker stays in the ISR": ((Membership, "prepare", _register_at_once),),
+    "a reborn leader keeps its epoch": ((Membership, "advance", _join_at_once),),
+    "a new session makes a broker clean": (
+        (BrokerProcess, "_begin_session", _begin_session_cleanly),
+    ),
+    "old news count": (
+        (process, "_is_newer", _yes),
+        (InSyncReplicas, "agreed", _agree_to_anything),
+    ),
+    "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),
+}
 
 
 @contextmanager
-def mistaken(name: str) -> Iterator[Parts]:
-    """The parts of a cluster in which that mistake was made."""
-    parts = Parts()
-    if name in PARTS:
-        yield replace(parts, **PARTS[name])
-    else:
-        target, attribute, mistake = RULES[name]
-        with patch.object(target, attribute, mistake):
-            yield parts
-
-
-PARTS = {
-    "a follower truncates by high watermark": {"follower_type": TruncatesByHighWatermark},
-    "a follower never truncates": {"follower_type": NeverTruncates},
-    "a leader fences nobody": {"leader_type": FencesNobody},
-    "diverging fetches count": {"leader_type": CountsDivergingFetches},
-    "acknowledged without replicas": {"leader_type": AcknowledgesWithoutReplicas},
-    "wishes are not pending": {"leader_type": ForgetsPendingWish},
-    "the ISR changes without comparing": {"znodes_type": ComparesNothing},
-    "the ISR grows by any process": {"znodes_type": AddsAnyProcess},
-    "a late predecessor begins a broker epoch": {"znodes_type": BumpsBlindly},
-    "a reborn broker stays in the ISR": {"process_type": StaysInIsr},
-    "old news count": {"process_type": TakesOldNews},
-}
-RULES = {
-    "the leader alone commits": (InSyncReplicas, "high_watermark", _leader_alone),
-    "the ISR grows by the high watermark alone": (
-        InSyncReplicas,
-        "__init__",
-        _grows_at_high_watermark,
-    ),
-    "a wish counts at once": (InSyncReplicas, "asked", _agrees_alone),
-    "members to be do not count": (InSyncReplicas, "asked", _forgets_members_to_be),
-    "a reborn leader keeps its epoch": (process, "after_unclean_stop", _keeps_epoch),
-    "anybody is elected": (process, "settled", _elects_anybody),
-}
+def mistaken(name: str) -> Iterator[None]:
+    """While one rule is broken."""
+    with ExitStack() as stack:
+        for target, attribute, replacement in MISTAKES[name]:
+            stack.enter_context(patch.object(target, attribute, replacement))
+        yield

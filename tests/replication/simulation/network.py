@@ -93,7 +93,7 @@ class Network:
             connection.last_request_ms = arrives
             schedule.at(arrives, lambda: self._deliver(target, request, reply))
             if schedule.chance(self.doubling):
-                again = arrives + int(2500 * schedule.random.random() ** 2)
+                again = arrives + int(2500 * schedule.random.random() ** 3)
                 schedule.at(again, lambda: self._deliver(target, request, lambda _: None))
         schedule.after(timeout_ms, lambda: is_open and sender.happens(lambda: finish(None)))
 

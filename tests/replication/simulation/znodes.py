@@ -7,9 +7,11 @@ knows nothing of that; news comes late, and out of order between brokers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from drumlin.metadata.zookeeper.leadership import never_led
 
 from drumlin.metadata.image import PartitionState
 
@@ -24,8 +26,12 @@ ZOOKEEPER = -2
 SESSION_TIMEOUT_MS = 600
 
 
-class Refused(Exception):
-    """The transaction was not made: something has another version than was thought."""
+class Conflict(Exception):
+    """The transaction was not made: something is not as was thought."""
+
+
+class Fenced(Conflict):
+    """Its writer is not what it thinks to be."""
 
 
 class Lost:
@@ -36,12 +42,11 @@ class Expired:
     """What a process gets in place of an answer: its session is over."""
 
 
-class Live:
+class Live(NamedTuple):
     """Which brokers are registered, as of one moment: id -> broker epoch."""
 
-    def __init__(self, version: int, epochs: dict[int, int]) -> None:
-        self.version = version
-        self.epochs = epochs
+    version: int
+    epochs: dict[int, int]
 
 
 class Session:
@@ -56,91 +61,100 @@ class Session:
 
 
 class Znodes:
-    """The nodes themselves. Each method is a transaction."""
+    """The nodes themselves. Each method is a transaction, or part of one."""
 
     def __init__(self, replicas: tuple[int, ...], brokers: range) -> None:
-        self.state = PartitionState(0, -1, -1, replicas, ())
+        self.state = replace(never_led(0, replicas), partition_epoch=0)
         self.broker_epochs = dict.fromkeys(brokers, 0)
-        self.registered: dict[int, tuple[Session, int]] = {}
+        self.registered: dict[int, Session] = {}
         self.registrations = 0
         self.controller: Session | None = None
         self.controller_epoch = 0
-        #: Called with each new state, and what made it.
+        #: Called with each new state, and who made it.
         self.on_state: Callable[[PartitionState, str], None] = lambda *_: None
         self.on_broker_epoch: Callable[[int], None] = lambda _: None
         self.on_live: Callable[[], None] = lambda: None
 
+    # -- brokers -------------------------------------------------------------------------
+
     def live(self) -> Live:
-        return Live(self.registrations, {key: epoch for key, (_, epoch) in self.registered.items()})
+        epochs = {each: self.broker_epochs[each] for each in self.registered}
+        return Live(self.registrations, epochs)
 
-    def write_state(self, state: PartitionState, if_version: int, why: str) -> PartitionState:
-        if self.state.partition_epoch != if_version:
-            raise Refused
-        return self._put_state(state, why)
+    def begin_broker_epoch(self, node_id: int, if_version: int) -> int:
+        """By compare-and-set, and while nobody is registered: a predecessor's may arrive late."""
+        if node_id in self.registered or self.broker_epochs[node_id] != if_version:
+            raise Conflict
+        return self.bump(node_id)
 
-    def _put_state(self, state: PartitionState, why: str) -> PartitionState:
-        self.state = replace(state, partition_epoch=self.state.partition_epoch + 1)
-        self.on_state(self.state, why)
-        return self.state
-
-    def alter_isr(
-        self, node_id: int, leader_epoch: int, version: int, isr: tuple[tuple[int, int], ...]
-    ) -> PartitionState:
-        """What a leader wishes, if the members that it adds are those that it knows."""
-        self.check_partition(leader_epoch, version)
-        for each, epoch in isr:
-            if each not in self.state.isr:
-                self.check_member(each, epoch)
-        members = tuple(each for each, _ in isr)
-        return self._put_state(replace(self.state, isr=members), f"leader {node_id}")
-
-    def check_partition(self, leader_epoch: int, version: int) -> None:
-        if (self.state.leader_epoch, self.state.partition_epoch) != (leader_epoch, version):
-            raise Refused
-
-    def check_member(self, node_id: int, broker_epoch: int) -> None:
-        if self.broker_epochs[node_id] != broker_epoch:
-            raise Refused
-
-    def bump_broker_epoch(self, node_id: int, if_version: int) -> int:
-        """Begin a broker epoch.
-
-        A predecessor's may arrive late, and must not end the one that its successor has begun.
-        """
-        if self.broker_epochs[node_id] != if_version:
-            raise Refused
+    def bump(self, node_id: int) -> int:
         self.broker_epochs[node_id] += 1
         self.on_broker_epoch(node_id)
         return self.broker_epochs[node_id]
 
+    def check_epoch(self, node_id: int, epoch: int) -> None:
+        if self.broker_epochs[node_id] != epoch:
+            raise Fenced
+
+    def check_broker(self, node_id: int, epoch: int) -> None:
+        self.check_epoch(node_id, epoch)
+        if node_id not in self.registered:
+            raise Fenced
+
     def register(self, session: Session, node_id: int, epoch: int) -> None:
-        if node_id in self.registered or self.broker_epochs[node_id] != epoch:
-            raise Refused
-        self.registered[node_id] = session, epoch
+        self.check_epoch(node_id, epoch)
+        if node_id in self.registered:
+            raise Conflict
+        self.registered[node_id] = session
         self.registrations += 1
         self.on_live()
 
-    def take_office(self, session: Session) -> int:
-        if self.controller is not None:
-            raise Refused
-        self.controller = session
-        self.controller_epoch += 1
-        return self.controller_epoch
-
-    def settle(self, state: PartitionState, if_version: int, controller_epoch: int) -> None:
-        if self.controller_epoch != controller_epoch:
-            raise Refused
-        self.write_state(state, if_version, f"controller of epoch {controller_epoch}")
+    def withdraw(self, node_id: int) -> None:
+        if self.registered.pop(node_id, None) is not None:
+            self.registrations += 1
+            self.on_live()
 
     def expire(self, session: Session) -> None:
         session.has_expired = True
         if self.controller is session:
             self.controller = None
-        node_id = session.process.node_id
-        if self.registered.get(node_id, (None, 0))[0] is session:
-            del self.registered[node_id]
-            self.registrations += 1
-            self.on_live()
+        if self.registered.get(session.process.node_id) is session:
+            self.withdraw(session.process.node_id)
+
+    # -- the controller ------------------------------------------------------------------
+
+    def take_office(self, session: Session) -> int:
+        if self.controller is None:
+            self.controller = session
+            self.controller_epoch += 1
+        elif self.controller is not session:
+            raise Conflict
+        return self.controller_epoch
+
+    def check_controller(self, controller_epoch: int) -> None:
+        if self.controller_epoch != controller_epoch:
+            raise Fenced
+
+    # -- the state of the partition ------------------------------------------------------
+
+    def write_state(
+        self, after: PartitionState, if_version: int, relied_on: Mapping[int, int], why: str
+    ) -> PartitionState:
+        """By compare-and-set; those who come in must be what they are taken for."""
+        self.check_version(if_version)
+        for node_id, epoch in relied_on.items():
+            self.check_member(node_id, epoch)
+        self.state = replace(after, partition_epoch=self.state.partition_epoch + 1)
+        self.on_state(self.state, why)
+        return self.state
+
+    def check_version(self, version: int) -> None:
+        if self.state.partition_epoch != version:
+            raise Conflict
+
+    def check_member(self, node_id: int, epoch: int) -> None:
+        if self.broker_epochs[node_id] != epoch or node_id not in self.registered:
+            raise Conflict
 
 
 class ZooKeeper:
@@ -160,12 +174,13 @@ class ZooKeeper:
         return session
 
     def _watch(self, session: Session) -> None:
-        """Expire a session whose process is dead, stopped, or cut off for too long."""
+        """Expire a session whose process is dead, stands still, or is cut off for too long."""
         if session.has_expired:
             return
         now_ms, process = self._schedule.now_ms, session.process
         is_heard = (
             process.is_running
+            and process.session is session
             and process.paused_until_ms <= now_ms
             and self._network.cut_until(process.node_id, ZOOKEEPER) <= now_ms
         )
@@ -180,7 +195,7 @@ class ZooKeeper:
     def submit(
         self, session: Session, transaction: Callable[[], Any], answered: Callable[[Any], None]
     ) -> None:
-        """Have a transaction made; its result, `Refused`, `Lost` or `Expired` comes back."""
+        """Have a transaction made; its result, a `Conflict`, `Lost` or `Expired` comes back."""
         schedule, process = self._schedule, session.process
         cut_until_ms = self._network.cut_until(process.node_id, ZOOKEEPER)
         if cut_until_ms > schedule.now_ms or schedule.chance(self.loss):
@@ -196,8 +211,8 @@ class ZooKeeper:
             else:
                 try:
                     answer = transaction()
-                except Refused as refusal:
-                    answer = refusal
+                except Conflict as conflict:
+                    answer = conflict
             if session.answers_to_lose and not isinstance(answer, Expired):
                 session.answers_to_lose -= 1
                 answer = Lost()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def handle(
     context: RequestContext, request: AlterReplicaLogDirsRequest, shape: Shape
 ) -> Work[AlterReplicaLogDirsResponse]:
-    results = Growing[str, list["AlterReplicaLogDirPartitionResult"]]()
+    results: Growing[str, list[AlterReplicaLogDirPartitionResult]] = Growing()
     for wanted in request.dirs:
         for topic in wanted.topics:
             told = results.setdefault(topic.name, [])

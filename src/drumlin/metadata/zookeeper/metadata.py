@@ -59,7 +59,7 @@ from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operati
 from drumlin.metadata.zookeeper.own_states import OwnStates
 from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
-from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
 from drumlin.metadata.zookeeper.unregistering import unregister
@@ -160,12 +160,6 @@ class ZooKeeperMetadata:
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
-
-    @uncancelled
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await self._follower.leaders.elect_preferred(partitions)
 
     @uncancelled
     async def unregister_broker(self, node_id: int) -> None:
@@ -412,6 +406,12 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
         raise UnusableMetadata(
             f"the log dirs belong to cluster {cluster_id}, and in ZooKeeper on {session.hosts} "
             f"there is {found}: their topics are not known there"
+        )
+    adoption = read_adoption(session)
+    if adoption is not None and not adoption.is_complete:
+        raise UnusableMetadata(
+            f"a cluster is being moved into ZooKeeper on {session.hosts}, and not all of it is "
+            f"there: run 'drumlin cluster adopt' again with the data of broker {adoption.node_id}"
         )
     session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
     while stored is None:

@@ -2,7 +2,8 @@
 
 A broker has an *epoch* for each registration: the version of its node below
 `/drumlin/broker_epochs`, which is replaced before it registers. Whoever has changed states of
-partitions says so by a node below `/drumlin/state_news`, in the same transaction.
+partitions says so by a node below `/drumlin/state_news`, in the same transaction. A chroot into
+which an embedded store is moved, or was, has `/drumlin/adoption`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from drumlin.metadata.zookeeper.nodes import (
     as_ids,
     as_number,
     as_object,
+    as_text,
     encode,
     versioned,
 )
@@ -25,6 +27,8 @@ from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
 BROKER_EPOCHS: Final = "/drumlin/broker_epochs"
 STATE_NEWS: Final = "/drumlin/state_news"
 STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
+#: There from the first step of an adoption on, for ever.
+ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
 #: Without the assignment of replicas, and with it.
@@ -40,6 +44,20 @@ class ChangedState(NamedTuple):
     partition_epoch: int
     #: None: it is what it was, as an older broker says.
     assignment: ReplicaAssignment | None = None
+
+
+class AdoptionNode(NamedTuple):
+    """How far the adoption of a broker's embedded store has come.
+
+    fingerprint: of the store as it is written here.
+    began_empty: there was nothing in the chroot before, so all that is there is of the adoption.
+    is_complete: brokers may start. Until then none does.
+    """
+
+    node_id: int
+    fingerprint: str
+    began_empty: bool
+    is_complete: bool = False
 
 
 def broker_epoch_path(node_id: int) -> str:
@@ -95,3 +113,17 @@ def _changed_state(path: str, fields: Any) -> tuple[int, ChangedState]:
     isr, *moved = (as_ids(path, each) for each in fields[4:])
     assignment = ReplicaAssignment(*moved) if moved else None
     return index, ChangedState(leader, leader_epoch, isr, partition_epoch, assignment)
+
+
+def encode_adoption(adoption: AdoptionNode) -> bytes:
+    return encode({"version": 1, **adoption._asdict()})
+
+
+def decode_adoption(data: bytes) -> AdoptionNode:
+    fields = versioned(ADOPTION, data, (1,))
+    return AdoptionNode(
+        as_number(ADOPTION, fields.get("node_id"), "node_id", 0),
+        as_text(ADOPTION, fields.get("fingerprint"), "fingerprint"),
+        fields.get("began_empty") is True,
+        fields.get("is_complete") is True,
+    )

@@ -19,9 +19,10 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.leadership import never_led
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.own_layout import AdoptionNode
 from drumlin.metadata.zookeeper.states import known_state
 from drumlin.storage.partition_metadata import decode_uuid
 from drumlin.wire.errors import KafkaError
@@ -215,6 +216,17 @@ def read_cluster_id(session: Session) -> str | None:
     """
     (node,) = session.read([layout.CLUSTER_ID])
     return None if node is None else layout.decode_cluster_id(node.data)
+
+
+def read_adoption(session: Session) -> AdoptionNode | None:
+    """How far an embedded store has been moved here; None: none was.
+
+    Raises:
+        UnreadableNode: nobody knows.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([own_layout.ADOPTION])
+    return None if node is None else own_layout.decode_adoption(node.data)
 
 
 def tree_below(session: Session, path: str) -> list[str]:

@@ -1,0 +1,203 @@
+"""A process as a broker of the cluster: in a session, in a broker epoch, registered; the controller.
+
+It does what `registering.py`, `registration.py` and `electing.py` do, step by step; each step is a
+transaction whose answer may be lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumlin.metadata.zookeeper.leadership import in_next_epoch, settled, without_unclean
+
+from .rewriting import rewrite
+from .znodes import Fenced, Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .process import BrokerProcess
+
+BACKOFF_MS = 60
+
+
+class Membership:
+    def __init__(self, process: BrokerProcess) -> None:
+        self._process = process
+        self._znodes = process.world.zookeeper.znodes
+        self.broker_epoch = -1
+        self.is_registered = False
+        self.office_epoch: int | None = None
+        #: How many elections are on their way to ZooKeeper.
+        self.settling = 0
+
+    def check(self) -> None:
+        """Part of a transaction: whether we are still registered."""
+        self._znodes.check_broker(self._process.node_id, self.broker_epoch)
+
+    # -- registering -------------------------------------------------------------------------
+
+    def _step(self, transaction: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+        """What is begun in one session does not go on in the next, which begins anew."""
+        process, session = self._process, self._process.session
+        process.submit(
+            transaction, lambda answer: answered(answer) if process.session is session else None
+        )
+
+    def _retry(self, action: Callable[[], None]) -> None:
+        process, session = self._process, self._process.session
+        process.after(BACKOFF_MS, lambda: action() if process.session is session else None)
+
+    def join(self, *, is_clean: bool) -> None:
+        """In the session of now; `is_clean`: nothing can be gone that this broker had."""
+        self.is_registered, self.office_epoch, self.settling = False, None, 0
+        self._begin_epoch(is_clean)
+
+    def _begin_epoch(self, is_clean: bool) -> None:
+        process, znodes = self._process, self._znodes
+        node_id = process.node_id
+
+        def again() -> None:
+            self._retry(lambda: self._begin_epoch(is_clean))
+
+        def look() -> tuple[int, object]:
+            return znodes.broker_epochs[node_id], znodes.registered.get(node_id)
+
+        def looked(answer: Any) -> None:
+            if not isinstance(answer, tuple):
+                again()
+                return
+            epoch, registered = answer
+            if registered is None:
+                self._step(lambda: znodes.begin_broker_epoch(node_id, epoch), begun)
+            elif registered is process.session:
+                self._step(lambda: znodes.withdraw(node_id), lambda _: again())
+            else:
+                again()
+
+        def begun(answer: Any) -> None:
+            if not isinstance(answer, int):
+                again()
+                return
+            self.broker_epoch = answer
+            self.prepare(is_clean)
+
+        self._step(look, looked)
+
+    def prepare(self, is_clean: bool) -> None:
+        """Records may be gone that this broker had: it is not in sync, unless nobody else is."""
+        process, node_id = self._process, self._process.node_id
+        if is_clean:
+            self._register(is_clean)
+            return
+
+        session = process.session
+
+        def done(outcome: Any) -> None:
+            if process.session is not session:
+                return
+            if isinstance(outcome, Lost):
+                self._retry(lambda: self.prepare(is_clean))
+            elif isinstance(outcome, Fenced):
+                self._retry(lambda: self._begin_epoch(is_clean))
+            else:
+                self._register(is_clean)
+
+        rewrite(
+            process,
+            lambda state, alive: without_unclean(state, node_id, alive),
+            lambda: self._znodes.check_epoch(node_id, self.broker_epoch),
+            f"{process}, unclean",
+            done,
+        )
+
+    def _register(self, is_clean: bool) -> None:
+        process, znodes, session = self._process, self._znodes, self._process.session
+        assert session is not None
+
+        def answered(answer: Any) -> None:
+            if answer is not None:
+                self._retry(lambda: self._begin_epoch(is_clean))
+                return
+            self.is_registered = True
+            process.note("is registered, broker epoch {}", self.broker_epoch)
+            self.advance(is_clean)
+
+        self._step(lambda: znodes.register(session, process.node_id, self.broker_epoch), answered)
+
+    def advance(self, is_clean: bool) -> None:
+        """Where this broker leads all the same, it does so in a new leader epoch."""
+        process = self._process
+        if is_clean:
+            process.joined()
+            return
+
+        session = process.session
+
+        def done(outcome: Any) -> None:
+            if process.session is not session:
+                return
+            if isinstance(outcome, (Lost, Fenced)):
+                self._retry(lambda: self.advance(is_clean))
+            else:
+                process.joined()
+
+        rewrite(
+            process,
+            lambda state, _: in_next_epoch(state, process.node_id),
+            self.check,
+            f"{process}, unclean",
+            done,
+        )
+
+    def begin_last_epoch(self, done: Callable[[bool], None]) -> None:
+        """Begin an epoch of which no other broker knows: none takes us into the ISR any more."""
+        znodes, node_id = self._znodes, self._process.node_id
+
+        def bump() -> int:
+            self.check()
+            return znodes.bump(node_id)
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, int):
+                self.broker_epoch = answer
+            done(isinstance(answer, int))
+
+        self._process.submit(bump, answered)
+
+    # -- the office ----------------------------------------------------------------------------
+
+    def seek_office(self) -> None:
+        process, session = self._process, self._process.session
+        if self.office_epoch is not None or session is None or not self.is_registered:
+            return
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, int) and self.office_epoch is None:
+                process.note("is controller in epoch {}", answer)
+                self.office_epoch = answer
+                process.read_all()
+
+        process.submit(lambda: self._znodes.take_office(session), answered)
+
+    def settle(self) -> None:
+        """As the controller, see that the partition is led by a broker that is alive."""
+        process, office_epoch, state = self._process, self.office_epoch, self._process.state
+        if office_epoch is None or state is None or self.settling:
+            return
+        if settled(state, process.live.epochs) == state:
+            return
+        self.settling += 1
+
+        def done(outcome: Any) -> None:
+            self.settling = max(self.settling - 1, 0)
+            if isinstance(outcome, Fenced) and self.office_epoch == office_epoch:
+                self.office_epoch = None
+
+        rewrite(
+            process,
+            settled,
+            lambda: self._znodes.check_controller(office_epoch),
+            f"{process}, controller in epoch {office_epoch}",
+            done,
+        )
