@@ -19,6 +19,7 @@ BENCHES = {
     "command_line": "how soon commands are done, beside an empty Python",
     "produce": "raw produce requests: rate and processor time",
     "fetch": "raw fetch requests: rate and processor time",
+    "cores": "two brokers on one machine beside one: rate and processor time",
     "producer_performance": "Kafka's own ProducerPerformance against both",
     "latency": "end to end, 5,000 records/s of 1 KB",
     "transactions": "transactions per second of one producer",

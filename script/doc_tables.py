@@ -30,13 +30,6 @@ _INT_MAX: Final = str(2**31 - 1)
 #: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
 NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
-    "moving replicas and leaders": (
-        "alter_replica_log_dirs",
-        "elect_leaders",
-        "alter_partition_reassignments",
-        "list_partition_reassignments",
-        "unregister_broker",
-    ),
     "security": (
         "sasl_handshake",
         "sasl_authenticate",

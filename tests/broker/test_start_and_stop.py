@@ -17,7 +17,7 @@ import pytest
 
 from broker.in_process import config, running
 from drumlin.broker.broker import Broker
-from drumlin.broker.process import risks
+from drumlin.broker.process_setup import risks
 from drumlin.broker.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig

@@ -71,21 +71,25 @@ class SharedOwner:
             self.dropped.append,
         )
 
-    async def open(self, node_id: int, *, is_last: bool = False) -> SharedMetadata:
+    async def open(
+        self,
+        node_id: int,
+        *,
+        is_last: bool = False,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> SharedMetadata:
         """The store of one broker; with the last one that is closed, the owner ends."""
         ours, theirs = socket.socketpair()
         channel = await Channel.open(ours)
         self.authority.connect(node_id, channel)
-        has_ended = asyncio.Event()
-        channel.start(has_ended.set)
-        store = await SharedMetadata.open(await Channel.open(theirs), node_id, lambda: None)
+        channel.start(lambda: None)
+        store = await SharedMetadata.open(await Channel.open(theirs), node_id, on_end)
         close = store.close
 
         async def close_all() -> None:
             if is_last:
                 self.authority.stop()
             await close()
-            await has_ended.wait()
             await self.authority.disconnect(node_id)
             if is_last:
                 await self.authority.store.close()

@@ -10,35 +10,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.metadata.assignments import check_assignments, spread_replicas
+from drumlin.metadata.assignments import check_assignments, in_turns, spread_replicas, start_after
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-
-@given(
-    st.sets(st.integers(0, 1000), min_size=1, max_size=7),
-    st.integers(1, 40),
-    st.data(),
+RACKS = st.dictionaries(
+    st.integers(0, 1000), st.sampled_from((None, "a", "b", "c")), min_size=1, max_size=7
 )
-def test_leaders_and_replicas_are_spread_evenly(
-    brokers: set[int], partition_count: int, data: st.DataObject
+
+
+@given(RACKS, st.integers(1, 40), st.integers(0, 20), st.data())
+def test_leaders_replicas_and_racks_are_spread_evenly(
+    racks: dict[int, str | None], partition_count: int, added_count: int, data: st.DataObject
 ) -> None:
-    replication_factor = data.draw(st.integers(1, len(brokers)))
-    start = data.draw(st.integers(0, 100))
-    assignment = spread_replicas(brokers, partition_count, replication_factor, start)
+    replication_factor = data.draw(st.integers(1, len(racks)))
+    start = data.draw(st.integers(0, len(racks) - 1))
+    assignment = spread_replicas(racks, partition_count, replication_factor, start)
+    first = assignment[0][0]
+    assert start_after(racks, first) == start
+    # Later ones continue where these have ended.
+    added = spread_replicas(racks, added_count, replication_factor, start, partition_count)
     assert len(assignment) == partition_count
-    for replicas in assignment:
+    assert len(added) == added_count
+    whole = [*assignment, *added]
+    assert whole == list(spread_replicas(racks, len(whole), replication_factor, start))
+    for replicas in whole:
         assert len(set(replicas)) == replication_factor
-        assert set(replicas) <= brokers
-    leaders = Counter(replicas[0] for replicas in assignment)
-    counts = [leaders.get(broker, 0) for broker in brokers]
+        assert set(replicas) <= racks.keys()
+        used = {racks[each] for each in replicas}
+        assert len(used) == min(len(set(racks.values())), replication_factor)
+    leaders = Counter(replicas[0] for replicas in whole)
+    counts = [leaders.get(broker, 0) for broker in racks]
     assert max(counts) - min(counts) <= 1
     # What was spread would also be taken from a client.
-    assert check_assignments(list(enumerate(assignment)), brokers) == assignment
+    assert list(check_assignments(list(enumerate(whole)), racks.keys())) == whole
+
+
+def test_leaders_of_a_broker_have_their_followers_on_all_others() -> None:
+    assignment = spread_replicas(dict.fromkeys(range(4)), 12, 2, 0)
+    assert Counter(assignment) == Counter(
+        (leader, follower) for leader in range(4) for follower in range(4) if leader != follower
+    )
+
+
+def test_racks_take_turns() -> None:
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert in_turns(racks) == [0, 3, 1, 5, 4, 2]  # as in Apache Kafka's own example
 
 
 def test_too_few_brokers() -> None:
     with pytest.raises(KafkaError) as caught:
-        spread_replicas({1, 2}, 1, 3, 0)
+        spread_replicas({1: None, 2: None}, 1, 3, 0)
     assert caught.value.code is ErrorCode.invalid_replication_factor
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 from drumlin.clock import SystemClock
@@ -35,6 +36,7 @@ class Cluster:
         self.config = BrokerConfig.load({"replica.fetch.backoff.ms": "200"})
         self.fenced: list[FollowedPartition] = []
         self.broker_epoch = BROKER_EPOCH
+        self.blocking: Callable[..., Awaitable[Any]] = asyncio.to_thread
         self.ports: dict[int, int] = {}  # of other leaders
 
     def create(self, topic: str, index: int = 0, config: LogConfig | None = None) -> Led:
@@ -57,7 +59,7 @@ class Cluster:
             lambda: self.broker_epoch,
             SystemClock(),
             self.config,
-            asyncio.to_thread,
+            self.blocking,
             self.fenced.append,
         )
         fetchers = Fetchers(around)

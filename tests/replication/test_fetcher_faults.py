@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +168,7 @@ def test_a_truncation_that_fails_is_tried_again(tmp_path: Path, cluster: Cluster
     append(log, 5)
     append(log, 5)
     log.flush()
-    failing.write_checkpoints({})
+    failing.write_checkpoints()
     partition = FollowedPartition(log, LEADER, 0)
     files.fail("create", "write_at", code=errno.ENOSPC)
 
@@ -179,3 +181,41 @@ def test_a_truncation_that_fails_is_tried_again(tmp_path: Path, cluster: Cluster
 
     cluster.run(use)
     failing.abandon()
+
+
+@pytest.mark.parametrize("step", ["prepare", "rebuild"])
+def test_a_partition_that_is_forgotten_while_it_is_truncated(cluster: Cluster, step: str) -> None:
+    """It may lead at once: nothing of the truncation comes later, or holds up a flush."""
+    led = cluster.create("t")
+    partition = cluster.follow(led)
+    log = partition.log
+    append(led.log, 5)
+    append(log, 5)
+    append(log, 5, leader_epoch=1)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    led.log.start_leader_epoch(2)
+    is_there, may_go = asyncio.Event(), asyncio.Event()
+
+    async def slowly(function: Callable[[], object]) -> None:
+        if function.__name__ == step:
+            is_there.set()
+            await may_go.wait()
+        await asyncio.to_thread(function)
+
+    cluster.blocking = slowly
+
+    async def use(fetchers: Fetchers) -> None:
+        fetchers.follow(partition)
+        await is_there.wait()
+        fetchers.forget("t", 0)
+        end = 10 if step == "prepare" else 5
+        assert (log.log_end_offset, log.is_being_cut) == (end, False)
+        append(log, 3, leader_epoch=3)
+        may_go.set()
+        await eventually(lambda: not fetchers._closing)
+        assert log.log_end_offset == end + 3
+        log.flush()
+        assert log.recovery_point == end + 3
+
+    cluster.run(use)

@@ -462,7 +462,10 @@ def test_snapshots_of_clean_stops_do_not_pile_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_a_replica_believes_the_checkpoint_alone(tmp_path: Path, *, was_clean: bool) -> None:
-    """What was appended since may not be on other brokers: it counts once the leader says so."""
+    """What was appended since may not be on other brokers: it counts once the leader says so.
+
+    Nor does what was not on the device count after a crash.
+    """
     logs = open_logs(tmp_path)
     log = create(logs)
     append(log, 5)
@@ -471,6 +474,7 @@ def test_a_replica_believes_the_checkpoint_alone(tmp_path: Path, *, was_clean: b
     if was_clean:
         logs.close()
     else:
+        log.flush()
         logs.write_checkpoints()
         append(log, 4)
         logs.abandon()

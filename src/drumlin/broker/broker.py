@@ -25,6 +25,7 @@ from drumlin.broker.flushes import Flushes
 from drumlin.broker.group_context import ImageTopics, group_setting, tell_groups
 from drumlin.broker.hosted_partitions import HostedPartitions
 from drumlin.broker.log_cleaner import Cleaning
+from drumlin.broker.log_moves import LogMoves
 from drumlin.broker.peers import Peers
 from drumlin.broker.remote.log_ends import LogEnds
 from drumlin.broker.remote.markers import MarkerRoutes
@@ -123,7 +124,7 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
-        self.replicas = Replicas(self, self.peers)
+        self.replicas, self.log_moves = Replicas(self, self.peers), LogMoves(self)
         self.hosting = HostedPartitions(
             config,
             metadata,
@@ -232,6 +233,7 @@ class Broker:
             await self.hosting.host_all()
         except (KafkaError, UnusableMetadata) as error:
             raise StartFailed(str(error)) from error
+        metadata.on_change(self.replicas.on_change)
         metadata.on_change(partial(tell_groups, self.groups))
         metadata.on_change(self._follow_limits)
         metadata.on_change(self.shares.on_change)
@@ -289,6 +291,7 @@ class Broker:
             partition.waiting.disturb()
         await self._cycles.stop()
         await self.replicas.close()
+        await self.log_moves.close()
         await self.shares.close()
         await self.share_groups.close()
         for coordinator in self.coordinators.values():

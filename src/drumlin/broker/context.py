@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from drumlin.broker.connection import Connection
     from drumlin.broker.fetching.sessions import FetchSessions
+    from drumlin.broker.log_moves import LogMoves
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.share_fetch.delivery import ShareDelivery
     from drumlin.broker.topic_pieces import TopicPieces
@@ -25,6 +26,7 @@ class Services(Coordinators, Protocol):
     """All that a handler may use of the broker."""
 
     fetch_sessions: FetchSessions
+    log_moves: LogMoves
     log_ends: LogEnds
     shares: ShareDelivery
     topic_pieces: TopicPieces

@@ -29,17 +29,20 @@ class Followers:
         known = self._partitions.find_followed(topic.name, state.index)
         if (
             known is not None
-            and known.log is log
+            and known.has(log)
             and known.leader_epoch >= state.leader_epoch
             and known.leader_id == state.leader
         ):
             return
         self.forget(topic.name, state.index)
-        log.expect_replicas()
         followed = FollowedPartition(log, state.leader, state.leader_epoch)
         self._partitions.add_followed(followed)
         if state.leader != NO_LEADER:
             self._fetchers.follow(followed)
+
+    def hold_back(self, topic: str, index: int) -> None:
+        """Its log dir has failed: its leader must not take it for one that is about to catch up."""
+        self._fetchers.hold_back(topic, index)
 
     def forget(self, topic: str, index: int) -> None:
         """Follow nobody: this broker leads the partition, or has no replica of it."""

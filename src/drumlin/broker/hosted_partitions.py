@@ -26,7 +26,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import PartitionId, PartitionState, ResourceType, TopicState
+from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ResourceType, TopicState
 from drumlin.replication.partition import Partition
 from drumlin.storage.losses import close_losses
 from drumlin.turns import Pace
@@ -113,6 +113,7 @@ class HostedPartitions:
         """Have others lead what is in a log dir that has failed, where they can."""
         replicated, pace = [], Pace()
         for log in self._logs.in_directory(directory):
+            self._followers.hold_back(log.topic, log.partition)
             topic = self._image.topics_by_id.get(log.topic_id)
             state = None if topic is None else topic.partition(log.partition)
             if state is not None and self._config.node_id in state.isr and len(state.isr) > 1:
@@ -195,6 +196,7 @@ class HostedPartitions:
             partition = self._partitions.find(topic.name, state.index)
             if self._config.node_id not in state.replicas:
                 self._stop(topic.name, state.index)
+                self._give_up(topic, state)
             elif partition is not None:
                 if state.leader == self._config.node_id:
                     self._lead_on(topic, state, partition)
@@ -312,6 +314,22 @@ class HostedPartitions:
             coordinator.resign(index)
         self._followers.forget(topic, index)
         self._partitions.remove(topic, index)
+
+    def _give_up(self, topic: TopicState, state: PartitionState) -> None:
+        """Delete the log of a partition of which other brokers have the replicas now.
+
+        That ends with a new leader epoch. Metadata that is not later than our log may be an older
+        copy; and while nobody leads the partition, this log may be the last one.
+        """
+        log = self._logs.get(topic.name, state.index)
+        if (
+            log is not None
+            and log.topic_id == topic.topic_id
+            and state.leader != NO_LEADER
+            and state.leader_epoch > log.leader_epochs.latest_epoch
+        ):
+            _log.info("%s is deleted: its replicas are %s now", log.name, list(state.replicas))
+            self._logs.delete(topic.name, state.index)
 
     def _tell_coordinator(self, topic: TopicState, state: PartitionState) -> None:
         coordinator = self._coordinators.get(topic.name)

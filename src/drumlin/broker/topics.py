@@ -19,6 +19,7 @@ from drumlin.metadata.assignments import (
     check_assignments,
     check_replicas,
     spread_replicas,
+    start_after,
 )
 from drumlin.metadata.names import (
     CLUSTER_METADATA,
@@ -133,7 +134,12 @@ def _assign(broker: BrokerData, wish: TopicWish) -> tuple[Replicas, ...]:
         replication_factor = broker.config.default_replication_factor
     count = wish.count(broker.config)
     start = random.randrange(max(len(brokers), 1))
-    return spread_replicas(brokers, count, replication_factor, start)
+    return spread_replicas(_racks(broker, brokers), count, replication_factor, start)
+
+
+def _racks(broker: BrokerData, brokers: Iterable[int]) -> dict[int, str | None]:
+    known = broker.metadata.image.brokers
+    return {node_id: known[node_id].rack for node_id in brokers}
 
 
 def _open_brokers(broker: BrokerData) -> Collection[int]:
@@ -189,7 +195,9 @@ def plan_partitions(
     replica_count = len(topic.partitions[0].replicas)
     brokers = _open_brokers(broker)
     if assignments is None:
-        return spread_replicas(brokers, added, replica_count, existing)
+        racks = _racks(broker, brokers)
+        start = start_after(racks, topic.partitions[0].replicas[0])
+        return spread_replicas(racks, added, replica_count, start, existing)
     return tuple(check_replicas(each, brokers, replica_count) for each in assignments)
 
 

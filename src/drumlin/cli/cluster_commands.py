@@ -22,6 +22,11 @@ app: Final = LazyGroup(
             "drumlin.cli.cluster_status", "status_command", "Show whether the cluster is well."
         ),
         "log-dirs": _info("log_dirs_command", "Show the log directories of every broker."),
+        "adopt": Place(
+            "drumlin.cli.cluster_adopt",
+            "adopt_command",
+            "Move a stopped broker's metadata into ZooKeeper.",
+        ),
         "up": _practice("up_command", "Run a practice cluster on this machine."),
         "start": _practice("start_command", "Start brokers of a practice cluster again."),
         "stop": _practice("stop_command", "Stop brokers of a practice cluster cleanly."),

@@ -11,7 +11,7 @@ from typing import Final
 from drumlin.cli.output import Failure
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.machine import FOLDER
+from drumlin.config.machine_folders import FOLDER
 from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata.database import FILE_NAME, Database
 from drumlin.metadata.image import ClusterImage

@@ -92,11 +92,10 @@ def mirror(
     The last change wins, forward or back. Ends at SIGTERM, SIGHUP or Ctrl-C, after a last pass;
     exit code 1 says that this pass could not be made.
     """
-    from drumlin.metadata.zookeeper.connection import close_client
     from drumlin.migration.commit_times import find_commits
     from drumlin.migration.mirror import Mirror
     from drumlin.migration.mirror_state import MirrorState
-    from drumlin.migration.zookeeper import ZooKeeperStore, open_client
+    from drumlin.migration.zookeeper import ZooKeeperStore, connected
     from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 
     wake, stop = threading.Event(), threading.Event()
@@ -105,17 +104,16 @@ def mirror(
         _stop_at_signals(stack, stop, wake)
         cluster = stack.enter_context(connect(bootstrap, command_config, _OPTIONS))
         guarded = read_properties(zookeeper_config) if zookeeper_config else {}
-        client = open_client(zookeeper, guarded, session_timeout_ms=_SESSION_TIMEOUT_MS)
-        stack.callback(close_client, client)
+        client = stack.enter_context(connected(zookeeper, guarded, _SESSION_TIMEOUT_MS))
         cluster_id = cluster.connections.view.cluster_id
         remembered = MirrorState(state or _default_state(cluster_id, zookeeper), cluster_id)
         stack.callback(remembered.close)
         store = ZooKeeperStore(client, zookeeper, timeout_ms=_TIMEOUT_MS)
         follower = ZooKeeperFollower(store, wake.set)
         commits = find_commits(bootstrap, cluster.connections.options.security)
+        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
         passes = Mirror(follower, cluster, remembered, commits, tell, topics)
         running = _Running(passes, follower, store, cluster, groups, tell)
-        tell("started", f"mirroring {zookeeper} and {bootstrap}, remembering {remembered.path}")
         running.run(wake, stop, interval_ms / 1000, status_ms / 1000, once=once)
 
 
@@ -239,7 +237,7 @@ class _Running:
 
     def _known_groups(self) -> list[str]:
         """The groups that can be in both stores."""
-        from drumlin.migration.zookeeper import can_have_group
+        from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
 
         return [*self._follower.groups(), *filter(can_have_group, self._broker.groups())]
 

@@ -173,13 +173,10 @@ def _open(
 ) -> tuple[OffsetStore, Cluster]:
     """The other store, and the cluster whose logs its offsets mean."""
     if zookeeper is not None:
-        from drumlin.metadata.zookeeper.connection import close_client
-        from drumlin.migration.zookeeper import ZooKeeperStore, open_client
+        from drumlin.migration.zookeeper import ZooKeeperStore, connected
 
-        client = open_client(
-            zookeeper, read_properties(zookeeper_config) if zookeeper_config else {}
-        )
-        stack.callback(close_client, client)
+        guarded = read_properties(zookeeper_config) if zookeeper_config else {}
+        client = stack.enter_context(connected(zookeeper, guarded))
         return ZooKeeperStore(client, zookeeper), here
     assert cluster is not None
     other = stack.enter_context(connect(cluster, cluster_config))

@@ -29,7 +29,7 @@ from drumlin.config.listeners import (
     metrics_listener,
     parse_protocol_map,
 )
-from drumlin.config.machine import log_dir_of
+from drumlin.config.machine_folders import log_dir_of
 from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
 from drumlin.config.values import Value
@@ -63,6 +63,7 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[Listener, ...]
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
@@ -71,6 +72,7 @@ class BrokerConfig:
     delete_topic_enable: bool
     drumlin_metrics_listener: Listener | None
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int
     group_consumer_assignors: tuple[str, ...]
     group_consumer_max_size: int
     group_consumer_migration_policy: str
@@ -87,6 +89,9 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int
     group_share_record_lock_duration_ms: int
     inter_broker_listener_name: str
+    leader_replication_throttled_rate: int
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     listeners: tuple[Listener, ...]
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int
@@ -122,6 +127,7 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     queued_max_request_bytes: int
+    replica_alter_log_dirs_io_max_bytes_per_second: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -7,29 +7,16 @@ folder of their own in each log dir.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from drumlin.config.errors import ConfigError
 from drumlin.config.listeners import Listener
+from drumlin.config.machine_folders import folder_of
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
 
-#: In each log dir: the folders of all brokers but the first, by their ids.
-FOLDER: Final = ".brokers"
 _PORT_MAX: Final = 65535
-
-
-def folder_of(log_dir: str, index: int, node_id: int) -> str:
-    """What one broker has for a log dir; `index` counts the brokers of the machine from 0."""
-    return log_dir if index == 0 else f"{log_dir}/{FOLDER}/{node_id}"
-
-
-def log_dir_of(folder: str) -> str:
-    """The log dir that a broker's folder is in, or is."""
-    path = Path(folder)
-    return str(path.parents[1]) if path.parent.name == FOLDER else folder
 
 
 def check_machine(config: BrokerConfig, brokers: int) -> None:

@@ -31,7 +31,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = _MAX_LONG
     flush_ms: int = _MAX_LONG
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
     index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: frozenset[str] = frozenset()
     max_compaction_lag_ms: int = _MAX_LONG
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
@@ -74,6 +76,11 @@ class LogConfig:
 _FIELDS: Final = {
     field.name.replace("_", "."): field.name for field in dataclasses.fields(LogConfig)
 }
+_SETS: Final = (
+    "cleanup_policy",
+    "follower_replication_throttled_replicas",
+    "leader_replication_throttled_replicas",
+)
 _FOR_TESTS: Final = "internal.segment.bytes"
 
 
@@ -89,8 +96,9 @@ def log_config(overrides: Mapping[str, str], defaults: Mapping[str, Value]) -> L
     if parsed.get(_FOR_TESTS) is not None:
         values["segment.bytes"] = parsed[_FOR_TESTS]
     fields: dict[str, Any] = {_FIELDS[key]: value for key, value in values.items()}
-    if "cleanup_policy" in fields:
-        fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    for name in _SETS:
+        if name in fields:
+            fields[name] = frozenset(fields[name] or ())
     return LogConfig(**fields)
 
 

@@ -22,10 +22,15 @@ from drumlin.metadata.image import (
 )
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
-_SCHEMA_VERSION: Final = 1
-#: Keys of the table `cluster`, followed by a topic id.
+#: Keys of the table `cluster`.
+CLUSTER_ID: Final = "cluster_id"
+LOGS_ADOPTED: Final = "logs_adopted"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+#: Such keys are followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
-_SCHEMA: Final = """
+#: Each brings a file of the version before to the next one.
+_SCHEMAS: Final = (
+    """
 CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE topics (
     topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE
@@ -46,7 +51,13 @@ CREATE TABLE configs (
     value TEXT NOT NULL,
     PRIMARY KEY (resource_type, resource_name, key)
 ) WITHOUT ROWID;
-"""
+""",
+    # While a partition is reassigned.
+    """
+ALTER TABLE partitions ADD COLUMN adding TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN removing TEXT NOT NULL DEFAULT '[]';
+""",
+)
 
 #: SQL and its parameters.
 Statement = tuple[str, Sequence[Any]]
@@ -76,11 +87,13 @@ class Database:
 
     def _create_tables(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version > _SCHEMA_VERSION:
+        newest = len(_SCHEMAS)
+        if version > newest:
             raise UnreadableMetadata(f"its schema version is {version}, newer than this program's")
-        if version < _SCHEMA_VERSION:
+        if version < newest:
+            steps = "".join(_SCHEMAS[version:])
             self._connection.executescript(
-                f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
+                f"BEGIN; {steps} PRAGMA user_version = {newest}; COMMIT;"
             )
 
     def close(self) -> None:
@@ -125,9 +138,10 @@ class Database:
         image = ClusterImage(cluster_id)
         partitions: dict[bytes, list[PartitionState]] = {}
         rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
-        for topic_id, index, leader, leader_epoch, replicas, isr in rows:
+        for topic_id, index, leader, leader_epoch, *brokers in rows:
+            replicas, isr, adding, removing = (tuple(json.loads(each)) for each in brokers)
             state = PartitionState(
-                index, leader, leader_epoch, tuple(json.loads(replicas)), tuple(json.loads(isr))
+                index, leader, leader_epoch, replicas, isr, adding=adding, removing=removing
             )
             partitions.setdefault(topic_id, []).append(state)
         for topic_id, name in self._connection.execute("SELECT topic_id, name FROM topics"):
@@ -152,10 +166,9 @@ def put_topic(topic: TopicState) -> Iterator[Statement]:
 
 
 def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> Iterator[Statement]:
-    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?)"
+    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
     for each in partitions:
-        replicas, isr = json.dumps(each.replicas), json.dumps(each.isr)
-        yield sql, (topic_id.bytes, each.index, each.leader, each.leader_epoch, replicas, isr)
+        yield sql, (topic_id.bytes, each.index, each.leader, each.leader_epoch, *_brokers(each))
 
 
 def delete_topic(topic: TopicState) -> list[Statement]:
@@ -189,12 +202,15 @@ def put_config(resource: Resource, key: str, value: str | None) -> Statement:
 
 def put_state(topic_id: UUID, state: PartitionState) -> Statement:
     sql = (
-        "UPDATE partitions SET leader = ?, leader_epoch = ?, replicas = ?, isr = ? "
-        "WHERE topic_id = ? AND partition = ?"
+        "UPDATE partitions SET leader = ?, leader_epoch = ?, replicas = ?, isr = ?, adding = ?, "
+        "removing = ? WHERE topic_id = ? AND partition = ?"
     )
-    replicas, isr = json.dumps(state.replicas), json.dumps(state.isr)
     where = topic_id.bytes, state.index
-    return sql, (state.leader, state.leader_epoch, replicas, isr, *where)
+    return sql, (state.leader, state.leader_epoch, *_brokers(state), *where)
+
+
+def _brokers(state: PartitionState) -> list[str]:
+    return [json.dumps(each) for each in (state.replicas, state.isr, state.adding, state.removing)]
 
 
 def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:

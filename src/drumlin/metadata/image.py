@@ -64,6 +64,18 @@ class PartitionId(NamedTuple):
     partition: int
 
 
+class ReplicaAssignment(NamedTuple):
+    """The brokers that have replicas of a partition, the preferred leader first.
+
+    While it is reassigned, `replicas` are the target and then those of before that are to go:
+    `removing`. Those that are not there yet are `adding` (KIP-455).
+    """
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """The replicas of a partition, and which of them leads it."""
@@ -75,6 +87,22 @@ class PartitionState:
     isr: tuple[int, ...]
     #: Counts the changes of leader and ISR: a later state has a larger one (KIP-497).
     partition_epoch: int = 0
+    #: See `ReplicaAssignment`.
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def assignment(self) -> ReplicaAssignment:
+        return ReplicaAssignment(self.replicas, self.adding, self.removing)
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    def with_assignment(self, assignment: ReplicaAssignment) -> PartitionState:
+        replicas, adding, removing = assignment
+        return replace(self, replicas=replicas, adding=adding, removing=removing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,11 +72,20 @@ def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
     """The cluster that the log dirs belong to, the metadata of which is not in one of them."""
     for path in paths:
         if (path / FILE_NAME).exists():
+            _check_is_not_moving(path)
             raise UnusableMetadata(
                 f"the metadata of {path} is in its {FILE_NAME}, so zookeeper.connect must not be "
-                "set: it cannot be moved into ZooKeeper yet"
+                "set: 'drumlin cluster adopt' moves it into ZooKeeper"
             )
     return _known_cluster_id(paths, is_new=False)
+
+
+def _check_is_not_moving(path: Path) -> None:
+    if (path / IN_ZOOKEEPER).exists():
+        raise UnusableMetadata(
+            f"the metadata of {path} is being moved into ZooKeeper: run 'drumlin cluster adopt' "
+            "again, which completes that"
+        )
 
 
 def open_embedded(paths: Sequence[Path], listeners: Listeners | None = None) -> SqliteMetadata:
@@ -88,6 +97,8 @@ def open_embedded(paths: Sequence[Path], listeners: Listeners | None = None) -> 
     first = paths[0]
     for path in paths:
         if (path / IN_ZOOKEEPER).exists():
+            if (first / FILE_NAME).exists():
+                _check_is_not_moving(path)
             raise UnusableMetadata(
                 f"the metadata of {path} is in ZooKeeper, as its {IN_ZOOKEEPER} says: set "
                 "zookeeper.connect"

@@ -27,6 +27,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.database import Database, Statement
+from drumlin.metadata.elections import elected
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -48,6 +49,7 @@ from drumlin.metadata.mutations import (
     topic_with_id,
     uncancelled,
 )
+from drumlin.metadata.reassignment import moved
 from drumlin.metadata.store import (
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
@@ -56,6 +58,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
 )
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.meta_properties import new_cluster_id
@@ -64,9 +67,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-_CLUSTER_ID: Final = "cluster_id"
-_ADOPTED: Final = "logs_adopted"
-_NEXT_PRODUCER_ID: Final = "next_producer_id"
 _BROKER_EPOCH: Final = "broker_epoch"
 
 
@@ -80,7 +80,7 @@ class SqliteMetadata:
         self, opened: Database, image: ClusterImage, listeners: Listeners | None = None
     ) -> None:
         self.image = image
-        self.is_new = opened.value(_ADOPTED) is None
+        self.is_new = opened.value(database.LOGS_ADOPTED) is None
         known = opened.deleted_topics()
         self.deleted_topics = {each: left for each, left in known.items() if left != ()}
         self._deleted = set(known)
@@ -114,10 +114,10 @@ class SqliteMetadata:
         cls, path: Path, cluster_id: str | None, listeners: Listeners | None
     ) -> SqliteMetadata:
         opened = Database(path)
-        stored = opened.value(_CLUSTER_ID)
+        stored = opened.value(database.CLUSTER_ID)
         if stored is None:
             stored = cluster_id or new_cluster_id()
-            opened.execute_durably([database.put_value(_CLUSTER_ID, stored)])
+            opened.execute_durably([database.put_value(database.CLUSTER_ID, stored)])
         elif cluster_id not in (None, stored):
             opened.close()
             raise database.UnreadableMetadata(
@@ -218,21 +218,51 @@ class SqliteMetadata:
         isr = tuple(node_id for node_id, _ in wish.isr)
         return state if isr == state.isr else _with_isr(state, isr)
 
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        """There is nobody else who could lead."""
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        for topic_id, index in partitions or ():
-            topic = self.image.topics_by_id.get(topic_id)
-            state = None if topic is None else topic.partition(index)
-            code = ErrorCode.preferred_leader_not_available
-            if state is None:
-                code = ErrorCode.unknown_topic_id
-            elif state.leader == state.replicas[0]:
-                code = ErrorCode.election_not_needed
-            outcomes[PartitionId(topic_id, index)] = KafkaError(code)
-        return outcomes
+        """There is one broker, so all are where they can be."""
+
+        def move(state: PartitionState, target: Target | None) -> PartitionState:
+            alive = self.image.brokers
+            return moved(state, alive, target=target, may_change_factor=may_change_factor)
+
+        return {each: self._asked(each, move, wish) for each, wish in targets.items()}
+
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """The only replica leads, if it can."""
+
+        def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
+            return elected(state, self.image.brokers, is_unclean=is_unclean)
+
+        return {each: self._asked(each, elect, is_unclean) for each in partitions}
+
+    def _asked(
+        self,
+        partition: PartitionId,
+        decide: Callable[[PartitionState, T], PartitionState],
+        wish: T,
+    ) -> PartitionState | KafkaError:
+        """A state that is what is decided, or why there is none."""
+        topic = self.image.topics_by_id.get(partition.topic_id)
+        state = None if topic is None else topic.partition(partition.partition)
+        if state is None:
+            return KafkaError(ErrorCode.unknown_topic_id)
+        try:
+            wanted = decide(state, wish)
+        except KafkaError as error:
+            return error
+        if wanted != state:
+            return KafkaError(ErrorCode.invalid_replica_assignment, "there is one broker")
+        return state
+
+    async def unregister_broker(self, node_id: int) -> None:
+        if node_id == self._node_id:
+            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
+        message = f"broker {node_id} is not registered"
+        raise KafkaError(ErrorCode.broker_id_not_registered, message)
 
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
         """It is the last member of each."""
@@ -241,9 +271,9 @@ class SqliteMetadata:
         """There is nobody who could take over."""
 
     async def note_adopted(self, first_producer_id: int = 0) -> None:
-        changes = [database.put_value(_ADOPTED, 1)]
+        changes = [database.put_value(database.LOGS_ADOPTED, 1)]
         if first_producer_id:
-            changes.append(database.put_value(_NEXT_PRODUCER_ID, first_producer_id))
+            changes.append(database.put_value(database.NEXT_PRODUCER_ID, first_producer_id))
         await self.commit(changes)
         self.is_new = False
 
@@ -331,10 +361,10 @@ class SqliteMetadata:
 
     @uncancelled
     async def next_producer_id_block(self) -> ProducerIdBlock:
-        async with self._locks.of(_NEXT_PRODUCER_ID):
-            first = await self._in_thread(self._database.value, _NEXT_PRODUCER_ID) or 0
+        async with self._locks.of(database.NEXT_PRODUCER_ID):
+            first = await self._in_thread(self._database.value, database.NEXT_PRODUCER_ID) or 0
             following = first + PRODUCER_ID_BLOCK_SIZE
-            await self.commit([database.put_value(_NEXT_PRODUCER_ID, following)])
+            await self.commit([database.put_value(database.NEXT_PRODUCER_ID, following)])
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
 
     @uncancelled

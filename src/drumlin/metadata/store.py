@@ -24,6 +24,8 @@ from drumlin.wire.errors import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
+#: The replicas that a partition is to have, the preferred leader first.
+Target = Sequence[int]
 #: Current configuration -> what to change: a value sets a key, None removes it.
 Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 #: Follows changes; it may take its time.
@@ -203,19 +205,36 @@ class MetadataStore(Protocol):
             made. One that was made is granted again.
         """
 
-    def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
+    def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """As the controller, have these partitions be led by the first of their replicas.
+        """Begin to move partitions to other brokers, or take it back where the target is None.
 
-        Or all that can be and are not, if none are named. Changes are reported before this returns.
+        A change is reported as `PartitionsChanged` before this returns; the reassignment completes
+        later, when all replicas of the target are in sync (`reassignment.py`).
 
         Returns:
             The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
-            ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+            INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS;
+            KAFKA_STORAGE_ERROR where it is not known whether it was made.
+        """
+
+    def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
+        """Have partitions be led by their preferred leaders; or by anybody, where nobody leads.
+
+        Returns:
+            As `reassign`: UNKNOWN_TOPIC_ID, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+            ELIGIBLE_LEADERS_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+        """
+
+    def unregister_broker(self, node_id: int) -> Awaitable[None]:
+        """Forget a broker that is gone for good.
 
         Raises:
-            KafkaError: NOT_CONTROLLER.
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive;
+                KAFKA_STORAGE_ERROR.
         """
 
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:

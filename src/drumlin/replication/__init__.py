@@ -1,5 +1,5 @@
-"""The state of replicas: leadership, in-sync replicas, high watermark.
+"""The state of replicas: leadership, in-sync replicas, high watermark; following another broker.
 
-Today each partition has one replica, its leader: no follower fetches, and the high watermark
-follows the log end offset. Followers belong here, too.
+`partition.py` is a replica that leads, `followed_partition.py` one that follows; both are plain
+synchronous code. `fetchers.py` and what it uses do a follower's awaiting.
 """

@@ -34,6 +34,7 @@ class FollowedPartition(Replica):
 
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
+        log.expect_replicas()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._interruptions = 0
@@ -50,6 +51,10 @@ class FollowedPartition(Replica):
         log = self.log
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
+
+    def has(self, log: PartitionLog) -> bool:
+        """Whether it is this very log, and not one that has taken its place."""
+        return self.log is log
 
     # -- whom it follows ---------------------------------------------------------------
 
@@ -247,8 +252,6 @@ class FollowedPartition(Replica):
         self._truncation = None
 
     def give_up(self, truncation: Truncation) -> None:
-        """It could not be carried out; once it has cut the log, the log dir is offline."""
+        """It could not be carried out. If it has cut the log, the log dir is offline now."""
         if self._truncation is truncation:
             self._truncation = None
-            if not truncation.is_cut:
-                truncation.abandon()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drumlin.peer.follower_fetch import Key, Position
     from drumlin.replication.followed_partition import FollowedPartition
     from drumlin.replication.leaders_offsets import LeadersOffsets
+    from drumlin.replication.throttle import Throttle
     from drumlin.storage.truncation import Truncation
     from drumlin.turns import Pace, Work
     from drumlin.wire.fetch_response import PartitionFetch
@@ -35,6 +36,8 @@ _BACKOFF_MS: Final = 50
 _BACKOFF_MIN_MS: Final = 5
 #: Something else is being done with the files of a log: until it is tried again.
 _BUSY_S: Final = 0.005
+#: The rate of a throttle may have been changed after so long.
+_HELD_BACK_S: Final = 1.0
 #: Usual for a moment whenever a leader changes: not worth a warning.
 _USUAL: Final = frozenset(
     {
@@ -60,6 +63,8 @@ class Surroundings(NamedTuple):
     blocking: Callable[..., Awaitable[Any]]
     #: The leader knows a later leader epoch of this partition than we do.
     on_fenced: Callable[[FollowedPartition], object]
+    #: For partitions that lack records.
+    throttle: Throttle | None = None
 
     def backoff_s(self, failures: int) -> float:
         """The pause after so many failures in a row."""
@@ -68,14 +73,15 @@ class Surroundings(NamedTuple):
 
 
 class Followed:
-    """One partition, and its pause after an error."""
+    """One partition, and its pause: after an error, or as it has had enough for now."""
 
-    __slots__ = ("failures", "key", "partition", "pause")
+    __slots__ = ("failures", "key", "lacks_records", "partition", "pause")
 
     def __init__(self, partition: FollowedPartition) -> None:
         self.partition = partition
         self.key: Key = partition.topic_id.bytes, partition.index
         self.failures = 0  # in a row
+        self.lacks_records = True  # as far as is known: it is not in sync
         self.pause: asyncio.TimerHandle | None = None
 
     def end_pause(self) -> None:
@@ -119,14 +125,25 @@ class FollowedPartitions:
             self.session.drop(followed.key)
         partition.interrupt()
 
+    def name_again(self, partition: FollowedPartition) -> None:
+        """Tell the leader once more where it stands."""
+        followed = self._followed.get((partition.topic_id.bytes, partition.index))
+        if followed is not None:
+            self.session.say_again(followed.key)
+            self._on_news()
+
+    def hold_back(self, partition: FollowedPartition) -> None:
+        """Fetch a partition only once its log dir, which is offline, works again."""
+        followed = self._followed.get((partition.topic_id.bytes, partition.index))
+        if followed is not None and followed.pause is None:
+            self._resume(followed)
+
     async def close(self) -> None:
         """Fetch none any more."""
         for partition in self:
             self.remove(partition)
-        tasks = list(self._truncating)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._truncating:  # which end with the step that they are at
+            await asyncio.wait(self._truncating)
 
     def find(self, key: Key) -> Followed | None:
         return self._followed.get(key)
@@ -139,14 +156,21 @@ class FollowedPartitions:
         """Take over what the leader says of one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
-                raise KafkaError(answer.error_code, "the leader refuses")
+                raise KafkaError(answer.error_code, _refusal(answer))
             work = followed.partition.take(asked, answer, self._around.clock.wall_ms())
             truncation = await _in_turns(work, pace)
         except Exception as error:  # noqa: BLE001  the others are to be followed on
             self._pause(followed, error)
         else:
             followed.failures = 0
+            self._note(followed, answer)
             self._go_on(followed, truncation)
+
+    def _note(self, followed: Followed, answer: PartitionFetch) -> None:
+        log, throttle = followed.partition.log, self._around.throttle
+        followed.lacks_records = log.log_end_offset < answer.high_watermark
+        if throttle is not None:
+            throttle.used(log, len(answer.records))
 
     def reset(self, followed: Followed, asked: Position, offsets: LeadersOffsets) -> None:
         """The leader did not have the next offset; its log has these."""
@@ -171,8 +195,22 @@ class FollowedPartitions:
             self._truncating.add(task)
             task.add_done_callback(self._truncating.discard)
         elif self._is_ours(followed) and followed.pause is None and not followed.partition.is_busy:
-            self.session.want(followed.key, followed.partition.position)
+            if not self._is_held_back(followed):
+                self.session.want(followed.key, followed.partition.position)
             self._on_news()
+
+    def _is_held_back(self, followed: Followed) -> bool:
+        """Let a partition that catches up pause while it has had enough for now (KIP-73)."""
+        throttle = self._around.throttle
+        if throttle is None or not followed.lacks_records:
+            return False
+        wait_s = throttle.wait_s(followed.partition.log)
+        if wait_s <= 0:
+            return False
+        loop = asyncio.get_running_loop()
+        followed.pause = loop.call_later(min(wait_s, _HELD_BACK_S), self._resume, followed)
+        self.session.drop(followed.key)
+        return True
 
     # -- truncations -------------------------------------------------------------------
 
@@ -181,6 +219,8 @@ class FollowedPartitions:
         try:
             await self._carry_out(partition, truncation)
         except Exception as error:  # noqa: BLE001  it is said
+            if not truncation.is_cut:
+                truncation.abandon()
             partition.give_up(truncation)
             self._pause(followed, error)
         else:
@@ -226,8 +266,21 @@ class FollowedPartitions:
             self._around.on_fenced(partition)
 
     def _resume(self, followed: Followed) -> None:
+        """A leader takes whoever fetches for one that can be in sync."""
         followed.pause = None
-        self._go_on(followed)
+        try:
+            followed.partition.log.log_directory.check_writable()
+        except KafkaError as error:
+            self._pause(followed, error)
+        else:
+            self._go_on(followed)
+
+
+def _refusal(answer: PartitionFetch) -> str:
+    leader = answer.current_leader
+    if leader is None:
+        return "the leader refuses"
+    return f"the leader refuses; it says that broker {leader.node_id} leads in epoch {leader.epoch}"
 
 
 async def _in_turns(work: Work[T], pace: Pace) -> T:

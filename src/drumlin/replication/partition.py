@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionState
     from drumlin.metadata.store import IsrWish
     from drumlin.records.validation import AppendRules, PreparedBatch
+    from drumlin.replication.throttle import Throttle
     from drumlin.storage.append_result import AppendResult
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.storage.producer_entry import ProducerEntry
@@ -43,6 +44,7 @@ class LeaderContext(NamedTuple):
     lag_max_ms: how long a follower may lack records before it is out of sync.
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
     is_certain: whether no other broker can lead the partition by now, as far as we hear of it.
+    throttle: for followers that lack records.
     """
 
     node_id: int
@@ -51,6 +53,7 @@ class LeaderContext(NamedTuple):
     lag_max_ms: Callable[[], float]
     ask_for: Callable[[Partition, IsrWish], None]
     is_certain: Callable[[Partition], bool]
+    throttle: Throttle | None = None
 
 
 class Partition(Replica):
@@ -208,6 +211,21 @@ class Partition(Replica):
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
 
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync is to get nothing now."""
+        throttle, isr = self._context.throttle, self.isr
+        return (
+            throttle is not None
+            and isr is not None
+            and replica_id not in isr.state.isr
+            and throttle.wait_s(self.log) > 0
+        )
+
+    def sent_to_follower(self, size: int) -> None:
+        """So many bytes of records are on their way to a follower."""
+        if self._context.throttle is not None:
+            self._context.throttle.used(self.log, size)
+
     def nearest_to(self, rack: str, offset: int) -> int | None:
         context, isr = self._context, self.isr
         if isr is None or context.rack_of(context.node_id) == rack:
@@ -220,15 +238,11 @@ class Partition(Replica):
         ]
         return max(there)[1] if there else None
 
-    def review_followers(self) -> None:
-        """Ask for an ISR without those that lag, or with those that have caught up.
-
-        Called now and then: who has been refused may not fetch again before there are records.
-        """
+    def drop_laggards(self) -> None:
+        """Ask for an ISR without those who have not had all for too long. Called now and then."""
         isr = self.isr
         if self.is_led and isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
-            self._ask_for(isr, isr.growth(self.log.high_watermark))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 

@@ -153,6 +153,14 @@ class Replica:
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
 
+    def holds_back(self, replica_id: int) -> bool:
+        """Whether a follower that is not in sync is to get nothing now."""
+        del replica_id
+        return False
+
+    def sent_to_follower(self, size: int) -> None:
+        """So many bytes of records are on their way to a follower."""
+
     def nearest_to(self, rack: str, offset: int) -> int | None:
         """The replica in that rack from which to read `offset` (KIP-392); None: this one."""
         del rack, offset

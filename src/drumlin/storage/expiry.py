@@ -32,7 +32,7 @@ def delete_old_segments(
         log.swaps.retention_waits = True
         return []
     try:
-        log.swaps.retention_waits = log.swaps.holds_segments or log.is_being_cut
+        log.swaps.retention_waits = log.swaps.holds_segments or log.is_being_cut or log.is_moving
         if log.swaps.retention_waits:
             return []
         visible = log.high_watermark if end_offset is None else end_offset

@@ -25,6 +25,7 @@ from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
+from drumlin.storage.moved_folders import complete_moves
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import encode_uuid
@@ -80,6 +81,8 @@ class LogDirectories:
         # Left by a topic that was deleted while its dir was offline, and then created again.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
+        #: Where logs are to lie that are not there yet.
+        self.wanted_places: dict[tuple[str, int], LogDirectory] = {}
         absolute = [str(Path(path).absolute()) for path in paths]
         self.directories = [
             LogDirectory(path, self._open_files, clock, locks.get(path)) for path in absolute
@@ -98,6 +101,7 @@ class LogDirectories:
         try:
             for directory in self.directories:
                 self._claim(directory)
+            complete_moves(self.directories)
             self._load(self.directories)
         except BaseException:
             self.abandon()
@@ -232,7 +236,8 @@ class LogDirectories:
         online = [directory for directory in self.directories if directory.is_online]
         # Where all of them are cordoned, it has to lie somewhere: it was created just before.
         chosen = [each for each in online if not self.is_cordoned(each)] or online
-        for directory in sorted(chosen, key=counts.__getitem__):
+        wanted = self.wanted_places.pop((topic, partition), None)
+        for directory in sorted(chosen, key=lambda each: (each is not wanted, counts[each])):
             try:
                 return self._create_in(directory, topic, partition, topic_id, config)
             except KafkaError as error:
@@ -409,6 +414,10 @@ class LogDirectories:
                 with contextlib.suppress(OSError):
                     _ = log.segments.active.first_timestamp
 
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Remove a folder that a log has left."""
+        self._doomed.add([path], delay_ms)
+
     def remove_doomed(self) -> None:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
         self._doomed.remove_due()
@@ -466,7 +475,9 @@ class LogDirectories:
     def close(self) -> None:
         """A clean stop: all is made durable, and the next start knows it. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
-            list(pool.map(_close_log, self))  # the checkpoints will show which could not be
+            list(
+                pool.map(PartitionLog.close_or_note, self)
+            )  # the checkpoints will show which could not be
         self.write_checkpoints()
         for directory in self.directories:
             if directory.is_online:
@@ -482,11 +493,3 @@ class LogDirectories:
             log.close_files()
         for directory in self.directories:
             directory.release()
-
-
-def _close_log(log: PartitionLog) -> None:
-    if log.log_directory.is_online:
-        try:
-            log.close()
-        except KafkaError:  # said where it failed
-            log.log_directory.in_disorder.add((log.topic, log.partition))

@@ -52,6 +52,8 @@ class LogState:
         self.truncations = 0
         #: Whether it was cut, and the rest of the truncation is still to come.
         self.is_being_cut = False
+        #: Whether it changes its log dir just now, and takes no batch (`log_move.py`).
+        self.is_moving = False
         self.durability = Durability(path, log_directory.files)
         #: Whether it has sealed segments that wait to be flushed in the background.
         self.awaits_flush = False

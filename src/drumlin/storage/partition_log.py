@@ -121,7 +121,13 @@ class PartitionLog(LogState):
         has_producer = header.producer_id >= 0
         base_offset = self.log_end_offset
         if has_producer:
-            duplicate = self.producer_state.check_client_batch(header, base_offset, verification)
+            try:
+                state = self.producer_state
+                duplicate = state.check_client_batch(header, base_offset, verification)
+            except KafkaError:
+                # Out of order as those before it could not be written: they will come again.
+                self.log_directory.check_writable()
+                raise
             if duplicate is not None:
                 return AppendResult.of_duplicate(duplicate, self.log_start_offset)
         log_append_time_ms = batch.log_append_time_ms
@@ -196,7 +202,7 @@ class PartitionLog(LogState):
 
         See `follower_append.append_next`; after an error nothing of the step is appended.
         """
-        self.log_directory.check_writable()
+        self._check_appendable()
         with self._failing_as("append to"):
             return follower_append.append_next(
                 self, batches, position, now_ms, leader_epoch, self._roll
@@ -227,8 +233,8 @@ class PartitionLog(LogState):
         aborted: AbortedTransaction | None = None,
     ) -> None:
         """Write a batch at the log's end. Everything in an append that can fail is here."""
-        if self.log_directory.failure is not None:
-            self.log_directory.check_writable()
+        if self.log_directory.failure is not None or self.is_moving:
+            self._check_appendable()
         try:
             segment = self.segments.active
             if self.roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
@@ -244,6 +250,17 @@ class PartitionLog(LogState):
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, base_offset)
 
+    def _check_appendable(self) -> None:
+        """
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for the moment in which the log
+                changes its log dir, which clients try again.
+        """
+        self.log_directory.check_writable()
+        if self.is_moving:
+            message = f"{self.name} changes its log dir"
+            raise KafkaError(ErrorCode.not_leader_or_follower, message)
+
     def _follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
         """Count a batch that was written, and take over what it says of its producer."""
         try:
@@ -257,7 +274,7 @@ class PartitionLog(LogState):
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty or the log is being cut."""
         self.log_directory.check_writable()
-        if self.segments.active.size and not self.is_being_cut:
+        if self.segments.active.size and not (self.is_being_cut or self.is_moving):
             with self._failing_as("roll"):
                 self._roll(self.log_end_offset, now_ms)
 
@@ -325,6 +342,14 @@ class PartitionLog(LogState):
             clean_shutdown.complete(self)
         self.flush()
         self.close_files()
+
+    def close_or_note(self) -> None:
+        """`close`; where that fails, the next start is to recover the log."""
+        if self.log_directory.is_online:
+            try:
+                self.close()
+            except KafkaError:  # said where it failed
+                self.log_directory.in_disorder.add((self.topic, self.partition))
 
     def release_if_idle(self) -> None:
         """Give back what is held for appends if there was none since the last call."""

@@ -1,6 +1,7 @@
 """Names of partition folders: `topic-partition`, once deleted `topic-partition.<hex>-delete`.
 
-`topic-partition.<hex>-stray` is, as in Apache Kafka, a folder of no known topic: kept, not served.
+`topic-partition.<hex>-future` is on its way to the log dir that it is in (`log_move.py`), and
+`topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: kept, not served.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
 
@@ -33,6 +35,11 @@ def deleted_directory_name(topic: str, partition: int) -> str:
 def stray_directory_name(topic: str, partition: int) -> str:
     """Like `deleted_directory_name`, for a folder that is to be kept."""
     return _unique_name(topic, partition, STRAY_SUFFIX)
+
+
+def future_directory_name(topic: str, partition: int) -> str:
+    """The same, for a log on its way to another log dir."""
+    return _unique_name(topic, partition, FUTURE_SUFFIX)
 
 
 def _unique_name(topic: str, partition: int, ending: str) -> str:

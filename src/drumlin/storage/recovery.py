@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from drumlin.config.topic import LogConfig
+from drumlin.records.batch import MAGIC
 from drumlin.storage import leader_epochs
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
@@ -68,7 +69,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         request.config,
         SegmentList(segments),
     )
-    log.leader_epochs = _read_leader_epochs(directory, request.path)
+    log.leader_epochs = _read_leader_epochs(directory, request.path) or _found_epochs(log)
     if not request.was_clean or unindexed or not segments[0].was_loaded:
         log.durability.note_new_names()
     _recover(log, request, unindexed)
@@ -132,7 +133,6 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.producer_state = fresh.producer_state
     log.durability = fresh.durability
     log.awaits_flush |= fresh.awaits_flush
-    log.high_watermark = max(min(log.high_watermark, log.log_end_offset), log.log_start_offset)
     log.is_being_cut = False
     for segment in before:
         segment.discard()
@@ -166,14 +166,24 @@ def _open_segments(
     return segments, unindexed
 
 
-def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs:
+def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | None:
     try:
         return LeaderEpochs.decode(directory.files.read_file(f"{path}/{leader_epochs.FILE_NAME}"))
     except FileNotFoundError:
-        return LeaderEpochs()
+        return None
     except ValueError as error:
         _logger.warning("%s/%s is passed over: %s", path, leader_epochs.FILE_NAME, error)
-        return LeaderEpochs()
+        return None
+
+
+def _found_epochs(log: PartitionLog) -> LeaderEpochs:
+    """The epochs that the batches have. By them, a follower agrees with its leader."""
+    epochs = LeaderEpochs()
+    for segment in log.segments:
+        for _, header in segment.walk(0):
+            if header.magic == MAGIC and header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(header.leader_epoch, header.base_offset)
+    return epochs
 
 
 # -- recovery ----------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Truncation:
         if not log.swaps.lock.acquire(blocking=may_block):
             return False
         try:
-            if log.swaps.pending is not None or not self._is_place_right():
+            if log.is_moving or log.swaps.pending is not None or not self._is_place_right():
                 return False
             self.is_cut = log.is_being_cut = True
             log.truncations += 1  # a cleaning under way is worthless

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,12 +19,14 @@ from guarantees.brokers import SETTINGS
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.network import ZOOKEEPER, Network
 from rig.ports import free_ports
+from rig.small_disk import small_disk
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator
 
 NODES: Final = (1, 2, 3)
 _AWAY: Final = re.compile(r"ZooKeeper .*(does not answer|is about to end)|no ZooKeeper answers")
+_FILLED_BYTES: Final = 4096
 _CHROOT: Final = "/drumlin"
 SESSION_TIMEOUT_MS: Final = 3000
 
@@ -67,6 +71,7 @@ class Member(DrumlinServer):
     def __init__(self, node_id: int, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(directory, settings)
+        self.data = directory / "disk" / "data"
         self.node_id = node_id
         self.peer_port, self.peer_proxy_port, self.zookeeper_proxy_port = free_ports(3)
 
@@ -100,8 +105,16 @@ class Member(DrumlinServer):
                 return
 
     def fill_disk(self) -> Path:
-        """Leave no room on its disk; the file that takes it, with which room comes again."""
-        raise NotImplementedError
+        """Leave no room on its disk, a small one; the file that takes it all."""
+        filler = self.data.parent / "filler"
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            left = shutil.disk_usage(filler.parent).free
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, left)
+            file.seek(0, os.SEEK_END)
+            while file.write(bytes(_FILLED_BYTES)):  # the broker may have removed something
+                pass
+        return filler
 
     @property
     def end(self) -> str:
@@ -125,6 +138,17 @@ class Cluster:
         known = SETTINGS | _SETTINGS | dict(settings or {})
         self.members = {each: Member(each, directory / f"broker-{each}", known) for each in NODES}
         self._operator: Operator | None = None
+        self._disks = contextlib.ExitStack()
+
+    def mount(self, size_mib: int) -> None:
+        """Give each broker a disk of its own, before it starts.
+
+        Raises:
+            NotPermitted: disks cannot be mounted.
+        """
+        for each in self.members.values():
+            each.data.parent.mkdir(parents=True)
+            self._disks.enter_context(small_disk(each.data.parent, size_mib))
 
     @property
     def bootstrap(self) -> str:
@@ -138,6 +162,13 @@ class Cluster:
             each.start()
         self._operator = Operator(self.zookeeper.address + _CHROOT)
 
+    def keep_data(self) -> None:
+        """Copy what is on disks that vanish with the run."""
+        for each in self.members.values():
+            if each.data.parent.is_mount():
+                kept, ignored = each.data.parents[1] / "data", shutil.ignore_patterns("*.sock")
+                shutil.copytree(each.data, kept, ignore=ignored)
+
     def close(self) -> None:
         """Leave nothing running."""
         for each in self.members.values():
@@ -145,6 +176,7 @@ class Cluster:
         if self._operator is not None:
             self._operator.close()
         self.zookeeper.close()
+        self._disks.close()
 
     def now(self) -> str:
         """For the report, as the brokers' logs tell the time."""

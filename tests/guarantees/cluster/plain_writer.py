@@ -42,6 +42,9 @@ class PlainWriter(threading.Thread):
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
+                # With more librdkafka (2.16) sends again, in a new epoch, what other partitions may
+                # have, if a broker refuses one batch and takes the next for out of order.
+                "max.in.flight.requests.per.connection": 1,
                 "message.timeout.ms": 600_000,
                 "socket.timeout.ms": self._random.choice((2000, 10_000)),
                 "linger.ms": self._random.choice((0, 5, 50)),
@@ -61,7 +64,8 @@ class PlainWriter(threading.Thread):
             while not self._stopping.is_set():
                 for _ in range(self._random.randint(1, 30)):
                     self._send()
-                self._producer.poll(self._random.choice((0, 0.02, 0.1)))
+                self._producer.poll(0)
+                self._stopping.wait(self._random.choice((0, 0.02, 0.2)))
                 while len(self._producer) > _IN_FLIGHT_MAX and not self._stopping.is_set():
                     self._producer.poll(0.1)
             deadline = time.monotonic() + _END_WELL_S

@@ -18,11 +18,11 @@ from .clients import Consumer, Producer
 from .disk import Disk
 from .faults import Fault, draw
 from .ledger import Ledger
-from .network import Network
 from .log import SimulatedTruncation
+from .network import Network
 from .process import MIN_ISR, BrokerProcess, World
 from .schedule import Schedule, Violation
-from .znodes import ZOOKEEPER, Session, ZooKeeper, Znodes
+from .znodes import ZOOKEEPER, Session, Znodes, ZooKeeper
 
 FAULTS_END_MS = 9_000
 #: By then everything must be well again.
@@ -30,9 +30,7 @@ LIMIT_MS = 24_000
 
 
 class Cluster:
-    def __init__(
-        self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False
-    ) -> None:
+    def __init__(self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False) -> None:
         self.schedule = schedule = Schedule(f"run {seed}", is_traced=is_traced)
         source = schedule.random
         count = source.choice((3, 3, 4, 5))
@@ -49,9 +47,7 @@ class Cluster:
         self.znodes.on_broker_epoch = self._broker_epoch_begins
         self.znodes.on_state = self._state_changed
         self.znodes.on_live = self._live_changed
-        self.world = World(
-            schedule, self.network, self.zookeeper, self.ledger, self._at_moment
-        )
+        self.world = World(schedule, self.network, self.zookeeper, self.ledger, self._at_moment)
         #: Faults that wait for the worst moment.
         self._traps: dict[str, Fault] = {}
         self._numbers = dict.fromkeys(self.disks, 0)
@@ -195,7 +191,9 @@ class Cluster:
             running = [each for each in running if each.leader is not None] or running
             choice /= 0.35
         elif choice < 0.5:
-            running = [each for each in running if each.membership.office_epoch is not None] or running
+            running = [
+                each for each in running if each.membership.office_epoch is not None
+            ] or running
             choice = (choice - 0.35) / 0.15
         else:
             choice = (choice - 0.5) / 0.5
@@ -362,7 +360,9 @@ class _Loop:
         loop: Any = self
         return asyncio.Future(loop=loop)
 
-    def call_soon(self, callback: Callable[..., None], *arguments: Any, context: Any = None) -> None:
+    def call_soon(
+        self, callback: Callable[..., None], *arguments: Any, context: Any = None
+    ) -> None:
         self.schedule.after(0, lambda: callback(*arguments))
 
     def get_debug(self) -> bool:

@@ -44,7 +44,9 @@ class Fetcher:
         if followed is not None:
             followed.interrupt()
 
-    def _later(self, followed: FollowedPartition, delay_ms: int, action: Callable[[], None]) -> None:
+    def _later(
+        self, followed: FollowedPartition, delay_ms: int, action: Callable[[], None]
+    ) -> None:
         self._process.after(delay_ms, lambda: action() if followed is self._followed else None)
 
     def _go_on(

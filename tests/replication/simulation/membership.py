@@ -132,9 +132,7 @@ class Membership:
             process.note("is registered, broker epoch {}", self.broker_epoch)
             self.advance(is_clean)
 
-        self._step(
-            lambda: znodes.register(session, process.node_id, self.broker_epoch), answered
-        )
+        self._step(lambda: znodes.register(session, process.node_id, self.broker_epoch), answered)
 
     def advance(self, is_clean: bool) -> None:
         """Where this broker leads all the same, it does so in a new leader epoch."""

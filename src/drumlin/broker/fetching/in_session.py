@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.broker.fetching.partition_read import has_records
+from drumlin.broker.fetching.partition_read import has_records, sent_to_follower
 from drumlin.broker.fetching.sessions import NO_SESSION
 from drumlin.broker.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
@@ -283,6 +283,8 @@ class SessionFetch(Fetch):
                 told = news[first : min(end, first + STEP)]
                 for watched, answer in told:
                     watched.told(answer)
+                    if self.is_follower:
+                        sent_to_follower(watched.partition, answer)
                     if self._is_incremental and has_records(answer):
                         session.to_the_back(watched)
                 writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])

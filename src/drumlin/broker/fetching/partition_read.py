@@ -58,6 +58,12 @@ def has_records(answer: Answer) -> bool:
     return records is not NOTHING and records is not NO_ROOM
 
 
+def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
+    """An answer is on its way: its records count for the throttle."""
+    if partition is not None and has_records(answer):
+        partition.sent_to_follower(answer[5].size)
+
+
 class PartitionRead:
     """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
 
@@ -99,7 +105,10 @@ class PartitionRead:
             self.must_answer = True
 
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
-        """Note how far a follower has come, before it is answered; an answer: it is refused."""
+        """Note how far a follower has come, before it is answered.
+
+        An answer is returned if it is refused, or held back as it has had enough for now.
+        """
         _, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = wanted
         try:
             partition.check_follower(self._replica_id)
@@ -111,6 +120,10 @@ class PartitionRead:
                 partition.follower_fetched(
                     self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
                 )
+                if partition.holds_back(self._replica_id):
+                    partition.check_offset(fetch_offset)
+                    if fetch_offset < partition.log_end_offset:
+                        return (0, *partition.offsets(), None, NO_ROOM, None)
         except KafkaError as error:
             return failed(error.code)
         return None

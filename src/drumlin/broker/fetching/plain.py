@@ -6,13 +6,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetching.fetch import STEP, Fetch
+from drumlin.broker.fetching.partition_read import sent_to_follower
 from drumlin.replication.waiting_room import Waiter
 from drumlin.turns import Work, let_go
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.fetch_answer import NOTHING, Joined
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
     from drumlin.broker.later import Parts
@@ -136,11 +137,20 @@ class PlainFetch(Fetch):
 
     # -- answering ----------------------------------------------------------------------
 
+    def _note_sent(self, topic: bytes, parts: Sequence[Wanted], at: int) -> None:
+        """Partitions of a topic are answered, the first of them by answer number `at`."""
+        if self.is_follower:
+            found = self.partitions_of(topic)
+            for number, wanted in enumerate(parts, at):
+                sent_to_follower(found.get(wanted[0]), self.answers[number])
+
     def write_now(self) -> Parts:
         writer, answers = self.writer, iter(self.answers)
         pieces: list[Any] = []
-        topics = self.request.topics
+        topics, at = self.request.topics, 0
         for topic, parts in topics:
+            self._note_sent(topic, parts, at)
+            at += len(parts)
             pieces.append(writer.topic(topic, len(parts)))
             writer.partitions(pieces, zip([each[0] for each in parts], answers, strict=False))
             pieces.append(writer.topic_end)
@@ -150,11 +160,13 @@ class PlainFetch(Fetch):
     def write(self) -> Work[Parts]:
         writer, answers = self.writer, iter(self.answers)
         joined = Joined()
-        topics = self.request.topics
+        topics, at = self.request.topics, 0
         for topic, parts in topics:
             pieces: list[Any] = [writer.topic(topic, len(parts))]
             for first in range(0, len(parts), STEP):
+                self._note_sent(topic, parts[first : first + STEP], at)
                 step = [each[0] for each in parts[first : first + STEP]]
+                at += len(step)
                 writer.partitions(pieces, zip(step, answers, strict=False))
                 joined.add(pieces)
                 pieces = []

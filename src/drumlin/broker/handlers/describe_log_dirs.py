@@ -1,6 +1,8 @@
 """DescribeLogDirs (key 35), versions 1-5: the partitions of each log dir, and the space left.
 
-A null list of topics means all. An offline dir is answered with KAFKA_STORAGE_ERROR.
+A null list of topics means all. A partition that moves to another dir is in both: there it is a
+"future" one, with the offsets that it is behind by. An offline dir is answered with
+KAFKA_STORAGE_ERROR.
 
 Version notes: 3 adds a top-level error code; 4 adds the sizes of the volume (KIP-827); 5 adds
 whether the dir is cordoned, as `cordoned.log.dirs` says (KIP-1066).
@@ -83,6 +85,18 @@ def _respond(
                 is_future_key=False,
             )
         )
+    for move in context.broker.log_moves:
+        if wanted is None or move.partition in wanted.get(move.topic, ()):
+            found[move.directory].setdefault(move.topic, []).append(
+                shape(
+                    "DescribeLogDirsPartition",
+                    partition_index=move.partition,
+                    partition_size=move.copied_bytes,
+                    offset_lag=move.offset_lag,
+                    is_future_key=True,
+                )
+            )
+        yield
     for of_topic in (wanted or {}).values():
         yield from of_topic.let_go()
     yield from let_go(wanted or {})

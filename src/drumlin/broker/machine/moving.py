@@ -20,7 +20,7 @@ from uuid import UUID
 from drumlin.broker.machine.locks import Locks
 from drumlin.broker.machine.placing import Placement, place
 from drumlin.broker.startup import StartFailed
-from drumlin.config.machine import FOLDER, folder_of
+from drumlin.config.machine_folders import FOLDER, folder_of
 from drumlin.metadata import database
 from drumlin.metadata.database import Database, UnreadableMetadata
 from drumlin.metadata.image import PartitionId

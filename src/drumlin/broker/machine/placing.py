@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
+from drumlin.metadata.image import (
+    NO_LEADER,
+    PartitionId,
+    PartitionState,
+    ReplicaAssignment,
+    TopicState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +143,26 @@ def _with(
     isr: tuple[int, ...],
     moves: Mapping[int, int],
 ) -> PartitionState:
-    """The partition with these replicas; its leader goes along, or another takes over."""
+    """The partition with these replicas; its leader goes along, or another takes over.
+
+    A reassignment that was under way ends with what there is.
+    """
     leader = moves.get(state.leader, state.leader)
     if leader != NO_LEADER and leader not in isr:
         leader = next((each for each in replicas if each in isr), NO_LEADER)
     leader_epoch = state.leader_epoch + (leader != state.leader)
-    return replace(state, leader=leader, leader_epoch=leader_epoch, replicas=replicas, isr=isr)
+    after = replace(state, leader=leader, leader_epoch=leader_epoch, isr=isr)
+    return after.with_assignment(_reassignment(state, replicas, moves))
+
+
+def _reassignment(
+    state: PartitionState, replicas: tuple[int, ...], moves: Mapping[int, int]
+) -> ReplicaAssignment:
+    """The replicas on their way, if they are; not if what they are on the way to is no more."""
+    adding = tuple(moves.get(each, each) for each in state.adding)
+    removing = tuple(moves.get(each, each) for each in state.removing)
+    removing = tuple(each for each in removing if each in replicas)
+    target = set(replicas) - set(removing)
+    if not set(adding) <= target or not target:
+        return ReplicaAssignment(replicas)
+    return ReplicaAssignment(replicas, adding, removing)

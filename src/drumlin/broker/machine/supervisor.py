@@ -18,7 +18,7 @@ from drumlin.broker.machine.locks import Locks
 from drumlin.broker.machine.moving import is_empty, move_partitions, note_placed
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
-from drumlin.broker.process import prepare_process, risks, stop_on, unless_stopped
+from drumlin.broker.process_setup import prepare_process, risks, stop_on, unless_stopped
 from drumlin.broker.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError

@@ -25,7 +25,8 @@ from drumlin.broker.machine.greeting import (
     Greeting,
     receive_greeting,
 )
-from drumlin.broker.process import prepare_process, run_broker
+from drumlin.broker.process import run_broker
+from drumlin.broker.process_setup import prepare_process
 from drumlin.broker.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError

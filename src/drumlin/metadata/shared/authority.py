@@ -21,6 +21,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from drumlin.metadata.elections import elected
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.leadership import (
@@ -32,6 +33,7 @@ from drumlin.metadata.leadership import (
     without_unclean,
 )
 from drumlin.metadata.mutations import uncancelled
+from drumlin.metadata.reassignment import completed, moved
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, Handler, encode_tale
 from drumlin.metadata.shared.folders import folders_of, with_folders
@@ -84,7 +86,8 @@ class Authority:
         handlers: dict[str, Callable[[int, Any], Any]] = {
             messages.REGISTER: self._register,
             messages.LEAVE_ISRS: self._leave_isrs,
-            messages.ELECT_PREFERRED: self._elect_preferred,
+            messages.ELECT_LEADERS: self._elect_leaders,
+            messages.REASSIGN: self._reassign,
             messages.HAND_OVER: self._hand_over,
             messages.NOTE_ADOPTED: self._note_adopted,
             messages.CREATE_TOPIC: self._create_topic,
@@ -190,6 +193,8 @@ class Authority:
             return _as_preferred(after, alive) if is_start else after
 
         await self._rewrite(decide, wanted)
+        if wanted is None:
+            await self._complete_moves()
 
     async def _settle_new(self, topic: TopicState, first_index: int = 0) -> None:
         """A broker may have gone while the partitions were made."""
@@ -227,15 +232,42 @@ class Authority:
             return replace(state, isr=tuple(member for member, _ in wish.isr))
 
         outcomes = await self._states.rewrite(decide, wishes)
+        await self._complete_moves(wishes)
         return codec.write_outcomes([outcomes[each] for each in wishes])
 
-    async def _elect_preferred(self, _: int, body: Any) -> list[Any]:
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            return preferred(state, self.image.brokers)
+    async def _elect_leaders(self, _: int, body: Any) -> list[Any]:
+        rows, is_unclean = body
 
-        wanted = codec.read_partition_ids(body)
+        def decide(_: TopicState, state: PartitionState) -> PartitionState:
+            return elected(state, self.image.brokers, is_unclean=is_unclean)
+
+        wanted = codec.read_partition_ids(rows)
         outcomes = await self._states.rewrite(decide, wanted)
         return codec.write_outcomes([outcomes[each] for each in wanted])
+
+    async def _reassign(self, _: int, body: Any) -> list[Any]:
+        rows, may_change_factor = body
+        targets = codec.read_targets(rows)
+
+        def decide(topic: TopicState, state: PartitionState) -> PartitionState:
+            return moved(
+                state,
+                self.image.brokers,
+                target=targets[PartitionId(topic.topic_id, state.index)],
+                may_change_factor=may_change_factor,
+                may_be_unclean=self._may_be_unclean(topic.name),
+            )
+
+        outcomes = await self._states.rewrite(decide, targets)
+        return codec.write_outcomes([outcomes[each] for each in targets])
+
+    async def _complete_moves(self, wanted: Collection[PartitionId] | None = None) -> None:
+        """Let go of replicas where the target of a reassignment is in sync."""
+
+        def decide(_: TopicState, state: PartitionState) -> PartitionState:
+            return completed(state, self.image.brokers)
+
+        await self._rewrite(decide, wanted)
 
     # -- mutations ---------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store import IsrWish, Target
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: What is left of deleted topics in which log dirs; None: in any.
@@ -66,14 +66,25 @@ def write_partitions(partitions: Iterable[PartitionState]) -> list[Any]:
             each.replicas,
             each.isr,
             each.partition_epoch,
+            each.adding,
+            each.removing,
         ]
         for each in partitions
     ]
 
 
 def read_partition(row: Sequence[Any]) -> PartitionState:
-    index, leader, leader_epoch, replicas, isr, partition_epoch = row
-    return PartitionState(index, leader, leader_epoch, tuple(replicas), tuple(isr), partition_epoch)
+    index, leader, leader_epoch, replicas, isr, partition_epoch, adding, removing = row
+    return PartitionState(
+        index,
+        leader,
+        leader_epoch,
+        tuple(replicas),
+        tuple(isr),
+        partition_epoch,
+        tuple(adding),
+        tuple(removing),
+    )
 
 
 def _read_partitions(rows: Iterable[Any]) -> tuple[PartitionState, ...]:
@@ -188,6 +199,17 @@ def write_partition_ids(partitions: Iterable[PartitionId]) -> list[Any]:
 
 def read_partition_ids(body: Iterable[Any]) -> list[PartitionId]:
     return [PartitionId(UUID(topic_id), index) for topic_id, index in body]
+
+
+def write_targets(targets: Mapping[PartitionId, Target | None]) -> list[Any]:
+    return [
+        [topic_id.hex, index, None if target is None else list(target)]
+        for (topic_id, index), target in targets.items()
+    ]
+
+
+def read_targets(body: Iterable[Any]) -> dict[PartitionId, Target | None]:
+    return {PartitionId(UUID(topic_id), index): target for topic_id, index, target in body}
 
 
 def write_wishes(wishes: Mapping[PartitionId, IsrWish]) -> list[Any]:

@@ -37,9 +37,12 @@ def connect(
     session_timeout_ms: int,
     connection_timeout_ms: int,
     makes_chroot: bool = False,
+    needs_chroot: bool = True,
     access: ZooKeeperAccess = _OPEN,
 ) -> KazooClient:
     """Connect to "host:port,host:port/chroot".
+
+    Without `needs_chroot` it may be missing, which reads as an empty one.
 
     Raises:
         ZooKeeperAway: there is no answer.
@@ -70,7 +73,7 @@ def connect(
         close_client(client)
         raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
     try:
-        if client.chroot:
+        if client.chroot and (makes_chroot or needs_chroot):
             _enter_chroot(client, hosts, deadline, makes_it=makes_chroot)
     except BaseException:
         close_client(client)

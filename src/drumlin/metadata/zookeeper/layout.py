@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, Resource, ResourceType
+from drumlin.metadata.image import (
+    NO_LEADER,
+    BrokerState,
+    Endpoint,
+    ReplicaAssignment,
+    Resource,
+    ResourceType,
+)
 from drumlin.metadata.names import NAME_LENGTH_MAX
 from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from drumlin.metadata.zookeeper.nodes import (
@@ -73,11 +81,27 @@ _PORT_MAX: Final = 65_535
 _LEGAL_NAME: Final = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}")
 
 
+_NONE: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
+
+
 class TopicNode(NamedTuple):
-    """A topic's id, None where an old tool left it out, and the replicas of its partitions."""
+    """A topic's id, None where an old tool left it out, and the replicas of its partitions.
+
+    Those that are being added and removed are there for partitions that are reassigned.
+    """
 
     topic_id: UUID | None
     replicas: tuple[tuple[int, ...], ...]
+    adding: Mapping[int, tuple[int, ...]] = _NONE
+    removing: Mapping[int, tuple[int, ...]] = _NONE
+
+    def assignment(self, index: int) -> ReplicaAssignment:
+        return ReplicaAssignment(
+            self.replicas[index], self.adding.get(index, ()), self.removing.get(index, ())
+        )
+
+    def assignments(self) -> list[ReplicaAssignment]:
+        return [self.assignment(index) for index in range(len(self.replicas))]
 
 
 class StateNode(NamedTuple):
@@ -195,16 +219,31 @@ def _endpoint(path: str, text: str) -> Endpoint:
     return Endpoint(found["listener"], found["host"].strip("[]"), int(found["port"]))
 
 
-def encode_topic(topic_id: UUID, replicas: Iterable[Sequence[int]]) -> bytes:
-    partitions = {str(index): list(each) for index, each in enumerate(replicas)}
+def encode_topic(
+    topic_id: UUID,
+    replicas: Iterable[Sequence[int]],
+    adding: Mapping[int, Sequence[int]] = _NONE,
+    removing: Mapping[int, Sequence[int]] = _NONE,
+) -> bytes:
     return encode(
         {
-            "partitions": partitions,
+            "partitions": {str(index): list(each) for index, each in enumerate(replicas)},
             "topic_id": encode_uuid(topic_id),
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "adding_replicas": {str(index): list(each) for index, each in adding.items()},
+            "removing_replicas": {str(index): list(each) for index, each in removing.items()},
             "version": 3,
         }
+    )
+
+
+def encode_assignments(topic_id: UUID, assignments: Iterable[ReplicaAssignment]) -> bytes:
+    """The node of a topic of which partitions may be reassigned."""
+    found = list(enumerate(assignments))
+    return encode_topic(
+        topic_id,
+        (each.replicas for _, each in found),
+        {index: each.adding for index, each in found if each.adding},
+        {index: each.removing for index, each in found if each.removing},
     )
 
 
@@ -217,15 +256,29 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
         raise UnreadableNode(path, f"{text!r} is no topic id") from None
     if topic_id in _RESERVED_IDS:
         raise UnreadableNode(path, f"{text!r} is no topic's id")
-    found: dict[int, tuple[int, ...]] = {}
-    for name, replicas in as_object(path, fields.get("partitions"), "partitions").items():
-        index = parse_partition(name)
-        if index is None:
-            raise UnreadableNode(path, f"{name!r} is no partition")
-        found[index] = as_ids(path, replicas)
+    found = _replicas(path, fields, "partitions")
     if set(found) != set(range(len(found))):
         raise UnreadableNode(path, "its partitions are not numbered from 0 without a gap")
-    return TopicNode(topic_id, tuple(found[index] for index in range(len(found))))
+    replicas = tuple(found[index] for index in range(len(found)))
+    moved = (
+        {
+            index: each
+            for index, each in _replicas(path, {name: fields.get(name) or {}}, name).items()
+            if each and set(each) <= set(found.get(index, ()))
+        }
+        for name in ("adding_replicas", "removing_replicas")
+    )
+    return TopicNode(topic_id, replicas, *moved)
+
+
+def _replicas(path: str, fields: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:
+    found = {}
+    for partition, replicas in as_object(path, fields.get(name), name).items():
+        index = parse_partition(partition)
+        if index is None:
+            raise UnreadableNode(path, f"{partition!r} is no partition")
+        found[index] = as_ids(path, replicas)
+    return found
 
 
 def encode_state(state: StateNode) -> bytes:

@@ -42,6 +42,7 @@ from drumlin.metadata.store import (
     IsrWish,
     Listener,
     ProducerIdBlock,
+    Target,
     UnusableMetadata,
 )
 from drumlin.metadata.zookeeper import layout, operations, own_layout
@@ -50,6 +51,7 @@ from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
 from drumlin.metadata.zookeeper.controllership import Controllership
 from drumlin.metadata.zookeeper.deletions import Deletions
+from drumlin.metadata.zookeeper.elections import elect_leaders
 from drumlin.metadata.zookeeper.errors import as_kafka_error, asked, told
 from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
@@ -57,9 +59,10 @@ from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operati
 from drumlin.metadata.zookeeper.own_states import OwnStates
 from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
-from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id, read_deleted
 from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
+from drumlin.metadata.zookeeper.unregistering import unregister
 from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -146,10 +149,24 @@ class ZooKeeperMetadata:
         return await self._own.alter_isrs(wishes)
 
     @uncancelled
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
+    async def reassign(
+        self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await self._follower.leaders.elect_preferred(partitions)
+        moves = self._follower.leaders.reassignments
+        return await moves.reassign(targets, may_change_factor=may_change_factor)
+
+    @uncancelled
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
+
+    @uncancelled
+    async def unregister_broker(self, node_id: int) -> None:
+        try:
+            await self._commits.run(unregister, node_id, self._registration.held())
+        except (Conflict, UnreadableNode, ZooKeeperFailure) as error:
+            raise as_kafka_error(error) from error
 
     @uncancelled
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
@@ -267,22 +284,23 @@ class ZooKeeperMetadata:
     ) -> tuple[PartitionState, ...]:
         fence, path = self._registration.held(), layout.topic_path(topic.name)
         epoch = self._parts.controllership.epoch
-        node = await self._read(path)
-        if node is None:
-            raise KafkaError(ErrorCode.unknown_topic_or_partition)
-        try:
-            stored = layout.decode_topic(path, node.data)
-        except UnreadableNode as error:
-            raise told(error) from error
-        if (stored.topic_id, len(stored.replicas)) == (topic.topic_id, len(topic.partitions)):
-            made = operations.add_partitions(topic, added, node.version, epoch)
+        for _ in range(ATTEMPTS):
+            node = await self._read(path)
+            if node is None:
+                raise KafkaError(ErrorCode.unknown_topic_or_partition)
+            try:
+                stored = layout.decode_topic(path, node.data)
+            except UnreadableNode as error:
+                raise told(error) from error
+            if (stored.topic_id, len(stored.replicas)) != (topic.topic_id, len(topic.partitions)):
+                break
+            made = operations.add_partitions(topic, stored, added, node.version, epoch)
             try:
                 left = await self._commits.commit_first(made, fence)
             except Conflict:
-                pass
-            else:
-                begun = replace(topic, partitions=added)
-                return (await self._own.complete(begun, left)).partitions if left else added
+                continue  # partitions may have been reassigned, which stands in the same node
+            begun = replace(topic, partitions=added)
+            return (await self._own.complete(begun, left)).partitions if left else added
         self._follower.notice(path)
         message = f"{topic.name} has been changed by another meanwhile"
         raise KafkaError(ErrorCode.invalid_partitions, message)
@@ -388,6 +406,12 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
         raise UnusableMetadata(
             f"the log dirs belong to cluster {cluster_id}, and in ZooKeeper on {session.hosts} "
             f"there is {found}: their topics are not known there"
+        )
+    adoption = read_adoption(session)
+    if adoption is not None and not adoption.is_complete:
+        raise UnusableMetadata(
+            f"a cluster is being moved into ZooKeeper on {session.hosts}, and not all of it is "
+            f"there: run 'drumlin cluster adopt' again with the data of broker {adoption.node_id}"
         )
     session.create_all([*layout.PERSISTENT, *own_layout.PERSISTENT])
     while stored is None:

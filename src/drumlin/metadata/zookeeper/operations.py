@@ -128,18 +128,24 @@ def create_topic(
     path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     data = layout.encode_configs(configs)
     yield Replace(path, data) if has_configs else Create(path, data)
-    replicas = [each.replicas for each in topic.partitions]
-    yield Create(layout.topic_path(topic.name), layout.encode_topic(topic.topic_id, replicas))
+    assignments = [each.assignment for each in topic.partitions]
+    yield Create(
+        layout.topic_path(topic.name), layout.encode_assignments(topic.topic_id, assignments)
+    )
     yield Create(layout.partitions_path(topic.name))
     yield from create_partitions(topic.name, topic.partitions, epoch)
 
 
 def add_partitions(
-    topic: TopicState, added: Sequence[PartitionState], version: int, epoch: int
+    topic: TopicState,
+    stored: layout.TopicNode,
+    added: Sequence[PartitionState],
+    version: int,
+    epoch: int,
 ) -> Iterator[Operation]:
-    """Add partitions to the topic that has a node of this version."""
-    replicas = [each.replicas for each in (*topic.partitions, *added)]
-    data = layout.encode_topic(topic.topic_id, replicas)
+    """Add partitions to the topic that has the node `stored` of this version."""
+    assignments = [*stored.assignments(), *(each.assignment for each in added)]
+    data = layout.encode_assignments(topic.topic_id, assignments)
     yield Replace(layout.topic_path(topic.name), data, version)
     yield from create_partitions(topic.name, added, epoch)
 

@@ -2,7 +2,8 @@
 
 A broker has an *epoch* for each registration: the version of its node below
 `/drumlin/broker_epochs`, which is replaced before it registers. Whoever has changed states of
-partitions says so by a node below `/drumlin/state_news`, in the same transaction.
+partitions says so by a node below `/drumlin/state_news`, in the same transaction. A chroot into
+which an embedded store is moved, or was, has `/drumlin/adoption`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.metadata.image import NO_LEADER, PartitionId
+from drumlin.metadata.image import NO_LEADER, PartitionId, ReplicaAssignment
 from drumlin.metadata.zookeeper.nodes import (
     UnreadableNode,
     as_ids,
     as_number,
     as_object,
+    as_text,
     encode,
     versioned,
 )
@@ -25,9 +27,12 @@ from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
 BROKER_EPOCHS: Final = "/drumlin/broker_epochs"
 STATE_NEWS: Final = "/drumlin/state_news"
 STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
+#: There from the first step of an adoption on, for ever.
+ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
-_FIELDS: Final = 5
+#: Without the assignment of replicas, and with it.
+_FIELDS: Final = (5, 8)
 
 
 class ChangedState(NamedTuple):
@@ -37,6 +42,22 @@ class ChangedState(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    #: None: it is what it was, as an older broker says.
+    assignment: ReplicaAssignment | None = None
+
+
+class AdoptionNode(NamedTuple):
+    """How far the adoption of a broker's embedded store has come.
+
+    fingerprint: of the store as it is written here.
+    began_empty: there was nothing in the chroot before, so all that is there is of the adoption.
+    is_complete: brokers may start. Until then none does.
+    """
+
+    node_id: int
+    fingerprint: str
+    began_empty: bool
+    is_complete: bool = False
 
 
 def broker_epoch_path(node_id: int) -> str:
@@ -61,6 +82,7 @@ def encode_state_news(changed: Iterable[tuple[PartitionId, ChangedState]]) -> by
     topics: dict[str, list[Any]] = {}
     for (topic_id, partition), state in changed:
         fields = [partition, state.leader, state.leader_epoch, state.partition_epoch, state.isr]
+        fields += state.assignment or ()
         topics.setdefault(encode_uuid(topic_id), []).append(fields)
     return encode({"version": 1, "topics": topics})
 
@@ -82,10 +104,26 @@ def decode_state_news(path: str, data: bytes) -> dict[PartitionId, ChangedState]
 
 
 def _changed_state(path: str, fields: Any) -> tuple[int, ChangedState]:
-    if not isinstance(fields, list) or len(fields) != _FIELDS:
-        raise UnreadableNode(path, "a state does not have five fields")
+    if not isinstance(fields, list) or len(fields) not in _FIELDS:
+        raise UnreadableNode(path, "a state does not have five fields, or eight")
     index = as_number(path, fields[0], "a partition", 0)
     leader = as_number(path, fields[1], "a leader", NO_LEADER)
     leader_epoch = as_number(path, fields[2], "a leader epoch", 0)
     partition_epoch = as_number(path, fields[3], "a partition epoch", 0)
-    return index, ChangedState(leader, leader_epoch, as_ids(path, fields[4]), partition_epoch)
+    isr, *moved = (as_ids(path, each) for each in fields[4:])
+    assignment = ReplicaAssignment(*moved) if moved else None
+    return index, ChangedState(leader, leader_epoch, isr, partition_epoch, assignment)
+
+
+def encode_adoption(adoption: AdoptionNode) -> bytes:
+    return encode({"version": 1, **adoption._asdict()})
+
+
+def decode_adoption(data: bytes) -> AdoptionNode:
+    fields = versioned(ADOPTION, data, (1,))
+    return AdoptionNode(
+        as_number(ADOPTION, fields.get("node_id"), "node_id", 0),
+        as_text(ADOPTION, fields.get("fingerprint"), "fingerprint"),
+        fields.get("began_empty") is True,
+        fields.get("is_complete") is True,
+    )

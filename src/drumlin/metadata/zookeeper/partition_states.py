@@ -116,6 +116,8 @@ def _is_newer(state: ChangedState | PartitionState, than: ChangedState | Partiti
 
 
 def _with(partition: PartitionState, state: ChangedState | PartitionState) -> PartitionState:
+    if state.assignment is not None:
+        partition = partition.with_assignment(state.assignment)
     return replace(
         partition,
         leader=state.leader,

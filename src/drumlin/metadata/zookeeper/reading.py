@@ -5,16 +5,24 @@ What cannot be read is told as a problem of its topic or configuration, and is n
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
-from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.image import (
+    PartitionState,
+    ReplicaAssignment,
+    Resource,
+    ResourceType,
+    TopicState,
+)
 from drumlin.metadata.leadership import never_led
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.own_layout import AdoptionNode
 from drumlin.metadata.zookeeper.states import known_state
 from drumlin.storage.partition_metadata import decode_uuid
 from drumlin.wire.errors import KafkaError
@@ -30,10 +38,6 @@ class SeenTopic(NamedTuple):
     topic_id: UUID | None
     partitions: tuple[PartitionState, ...]
     version: int  # of the topic's own node
-
-    @property
-    def replicas(self) -> list[tuple[int, ...]]:
-        return [each.replicas for each in self.partitions]
 
 
 class SeenTopics(NamedTuple):
@@ -70,17 +74,37 @@ def read_topics(
             found.append((name, topic, node.version))
     places = [(name, index) for name, topic, _ in found for index in range(len(topic.replicas))]
     states = _read_states(session, places)
-    for name, topic, version in found:
+    for name, topic, version in _read_again(session, found):
         try:
             partitions = tuple(
-                _state(states, name, index, replicas)
-                for index, replicas in enumerate(topic.replicas)
+                _state(states, name, index, topic.assignment(index))
+                for index in range(len(topic.replicas))
             )
         except UnreadableNode as error:
             seen.problems.append(str(error))
         else:
             seen.found.append(SeenTopic(name, topic.topic_id, partitions, version))
     return seen
+
+
+def _read_again(
+    session: Session, found: Sequence[tuple[str, layout.TopicNode, int]]
+) -> list[tuple[str, layout.TopicNode, int]]:
+    """The topics as they are after their states were read, but for partitions that are new.
+
+    Replicas are changed together with the state. So those that go with a state must not be older.
+    """
+    paths = [layout.topic_path(name) for name, _, _ in found]
+    current = []
+    for (name, topic, version), node in zip(found, session.read(paths), strict=True):
+        if node is not None and node.version != version:
+            with contextlib.suppress(UnreadableNode):  # of which is told when it is looked at next
+                again = layout.decode_topic(layout.topic_path(name), node.data)
+                count = len(topic.replicas)
+                if again.topic_id == topic.topic_id and len(again.replicas) >= count:
+                    topic = again._replace(replicas=again.replicas[:count])
+        current.append((name, topic, version))
+    return current
 
 
 def _is_same(node: layout.TopicNode, known: TopicState | None) -> bool:
@@ -107,11 +131,13 @@ def _read_states(session: Session, places: Sequence[tuple[str, int]]) -> _States
     return found
 
 
-def _state(states: _States, name: str, index: int, replicas: tuple[int, ...]) -> PartitionState:
+def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment) -> PartitionState:
     state = states[name, index]
     if isinstance(state, UnreadableNode):
         raise state
-    return never_led(index, replicas) if state is None else known_state(index, replicas, *state)
+    if state is None:
+        return never_led(index, assignment.replicas)
+    return known_state(index, assignment, *state)
 
 
 def config_names(session: Session) -> list[Resource]:
@@ -190,6 +216,17 @@ def read_cluster_id(session: Session) -> str | None:
     """
     (node,) = session.read([layout.CLUSTER_ID])
     return None if node is None else layout.decode_cluster_id(node.data)
+
+
+def read_adoption(session: Session) -> AdoptionNode | None:
+    """How far an embedded store has been moved here; None: none was.
+
+    Raises:
+        UnreadableNode: nobody knows.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([own_layout.ADOPTION])
+    return None if node is None else own_layout.decode_adoption(node.data)
 
 
 def tree_below(session: Session, path: str) -> list[str]:

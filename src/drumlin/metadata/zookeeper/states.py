@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
+from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ReplicaAssignment
 from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.brokers import read_brokers
@@ -140,7 +140,7 @@ class _Rewriting:
         relied_on = sorted(frozenset().union(*(each.relies_on for each in changes)))
         checks = [check for each in relied_on for check in broker_checks(each, self._epochs[each])]
         news = own_layout.encode_state_news(
-            (each.place.partition, _changed(each.after)) for each in changes
+            (each.place.partition, changed(each.after)) for each in changes
         )
         return [
             *dict.fromkeys([*self._writer.fence.checks, *checks]),
@@ -154,15 +154,17 @@ class _Rewriting:
         """What is to be written of what is left; nothing is left of the others.
 
         In the first attempt, states are taken to be as they are known, and new ones to be missing;
-        what would not be changed then, or is to be refused, is left for the second one.
+        what would not be changed then, or is to be refused, is left for the second one. States are
+        read before the replicas that go with them: as they change together, those are never older.
         """
-        places = self._still_there()
         if is_first:
-            known = map(self._change_of_known, places)
+            known = map(self._change_of_known, self._still_there())
             return [each for each in known if each is not None]
-        nodes = self._session.read([layout.state_path(*_at(each)) for each in places])
+        paths = {key: layout.state_path(*_at(each)) for key, each in self._left.items()}
+        nodes = dict(zip(paths, self._session.read(list(paths.values())), strict=True))
         changes, new = [], []
-        for place, node in zip(places, nodes, strict=True):
+        for place in self._still_there():
+            node = nodes[place.partition]
             change = self._change(place, node)
             if change is not None:
                 changes.append(change)
@@ -192,7 +194,7 @@ class _Rewriting:
                 and topic_node.topic_id == place.topic_id
                 and index < len(topic_node.replicas)
             ):
-                known = replace(place.known, replicas=topic_node.replicas[index])
+                known = place.known.with_assignment(topic_node.assignment(index))
                 places.append(place._replace(known=known))
             else:
                 del self._left[place.partition]
@@ -217,7 +219,7 @@ class _Rewriting:
         try:
             if node is not None:
                 stored = layout.decode_state(path, node.data)
-                before = known_state(before.index, before.replicas, stored, node.version)
+                before = known_state(before.index, before.assignment, stored, node.version)
             after = self._decide(place, before, self._epochs)
         except UnreadableNode as error:
             self._refuse([place], as_kafka_error(error))
@@ -239,7 +241,7 @@ class _Rewriting:
         after = replace(after, partition_epoch=version + 1)
         data = state_data(after, self._writer.controller_epoch)
         replaced = Replace(layout.state_path(*_at(place)), data, version)
-        return _Change(place, after, [replaced], _relies_on(before, after))
+        return _Change(place, after, [replaced], relies_on(before, after))
 
     def _create(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
         """A state without a node; if it had one, it must look later than that did."""
@@ -281,17 +283,20 @@ class _Rewriting:
 
 
 def known_state(
-    index: int, replicas: tuple[int, ...], node: layout.StateNode, version: int
+    index: int, assignment: ReplicaAssignment, node: layout.StateNode, version: int
 ) -> PartitionState:
     """A partition as its nodes say."""
-    return PartitionState(index, node.leader, node.leader_epoch, replicas, node.isr, version)
+    replicas, adding, removing = assignment
+    return PartitionState(
+        index, node.leader, node.leader_epoch, replicas, node.isr, version, adding, removing
+    )
 
 
 def _at(place: Place) -> tuple[str, int]:
     return place.topic, place.known.index
 
 
-def _relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
+def relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
     """Brokers that must be what they are taken for: they may lead, or be in sync, from now on."""
     added = set(after.isr) - set(before.isr)
     if after.leader not in (before.leader, NO_LEADER):
@@ -299,5 +304,8 @@ def _relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
     return frozenset(added)
 
 
-def _changed(state: PartitionState) -> ChangedState:
-    return ChangedState(state.leader, state.leader_epoch, state.isr, state.partition_epoch)
+def changed(state: PartitionState) -> ChangedState:
+    """News of a state: all of it, as what came before it may not have been seen."""
+    return ChangedState(
+        state.leader, state.leader_epoch, state.isr, state.partition_epoch, state.assignment
+    )

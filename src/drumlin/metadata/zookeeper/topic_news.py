@@ -177,7 +177,7 @@ class TopicNews:
         if fence is None:
             return None  # it is looked at again once it has one, or we are the controller
         topic_id = uuid4()
-        data = layout.encode_topic(topic_id, seen.replicas)
+        data = layout.encode_assignments(topic_id, [each.assignment for each in seen.partitions])
         try:
             await self._parts.commits.commit(
                 [Replace(layout.topic_path(seen.name), data, seen.version)], fence

@@ -1,0 +1,101 @@
+"""AlterPartitionReassignments (key 45), versions 0-1: move partitions to other brokers (KIP-455).
+
+Null in place of replicas takes a reassignment back. It is answered when the reassignment is under
+way, each partition by itself; ListPartitionReassignments says when it is over. Any broker can be
+asked. A request whose time is up before it begins is answered REQUEST_TIMED_OUT.
+
+Version 1 can refuse to change the number of replicas (KIP-860).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import PartitionId
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition_reassignments.v1.request import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+        ReassignableTopic,
+    )
+    from kio.schema.alter_partition_reassignments.v1.response import (
+        AlterPartitionReassignmentsResponse,
+        ReassignablePartitionResponse,
+    )
+
+    from drumlin.metadata.image import PartitionState
+
+#: Partitions of a topic that are asked for at once: other requests have their turn in between.
+_TOGETHER: Final = 500
+
+
+async def handle(
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, shape: Shape
+) -> AlterPartitionReassignmentsResponse:
+    pace, told = Pace(), []
+    may_change_factor: bool = getattr(request, "allow_replication_factor_change", True)
+    code = ErrorCode.request_timed_out if request.timeout <= ZERO else ErrorCode.none
+    for topic in request.topics:
+        results: list[ReassignablePartitionResponse] = []
+        left = iter(topic.partitions)
+        while some := list(islice(left, _TOGETHER)):
+            if code is ErrorCode.none:
+                results += await _alter(context, shape, topic, some, may_change_factor)
+            else:
+                refused = KafkaError(code)
+                results += (_result(shape, each.partition_index, refused) for each in some)
+            await pace.give_way()
+        answer = shape("ReassignableTopicResponse", name=topic.name, partitions=tuple(results))
+        told.append(answer)
+        await pace.give_way()
+    return shape(
+        "AlterPartitionReassignmentsResponse",
+        throttle_time=ZERO,
+        allow_replication_factor_change=may_change_factor,
+        error_code=code,
+        error_message=None,
+        responses=tuple(told),
+    )
+
+
+async def _alter(
+    context: RequestContext,
+    shape: Shape,
+    topic: ReassignableTopic,
+    partitions: Sequence[ReassignablePartition],
+    may_change_factor: bool,
+) -> Iterator[ReassignablePartitionResponse]:
+    metadata = context.broker.metadata
+    known = metadata.image.topics.get(topic.name)
+    outcomes: dict[int, PartitionState | KafkaError] = {}
+    if known is not None:
+        wanted = {PartitionId(known.topic_id, each.partition_index): each for each in partitions}
+        targets = {key: each.replicas for key, each in wanted.items()}
+        found = await metadata.reassign(targets, may_change_factor=may_change_factor)
+        outcomes = {key.partition: outcome for key, outcome in found.items()}
+    unknown = KafkaError(ErrorCode.unknown_topic_id)
+    return (
+        _result(shape, each.partition_index, outcomes.get(each.partition_index, unknown))
+        for each in partitions
+    )
+
+
+def _result(
+    shape: Shape, index: int, outcome: PartitionState | KafkaError
+) -> ReassignablePartitionResponse:
+    error = outcome if isinstance(outcome, KafkaError) else None
+    if error is not None and error.code is ErrorCode.unknown_topic_id:
+        error = KafkaError(ErrorCode.unknown_topic_or_partition)
+    return shape(
+        "ReassignablePartitionResponse",
+        partition_index=index,
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+    )

@@ -1,0 +1,65 @@
+"""AlterReplicaLogDirs (key 34), versions 1-2: move replicas between log dirs (KIP-113).
+
+They are those of this broker. It is answered when the move has begun; DescribeLogDirs says how far
+it is. A dir that is named for a partition that is not here yet is where its log will be: the answer
+is REPLICA_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.distinct import Growing
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
+    from kio.schema.alter_replica_log_dirs.v2.response import (
+        AlterReplicaLogDirPartitionResult,
+        AlterReplicaLogDirsResponse,
+    )
+
+
+def handle(
+    context: RequestContext, request: AlterReplicaLogDirsRequest, shape: Shape
+) -> Work[AlterReplicaLogDirsResponse]:
+    results: Growing[str, list[AlterReplicaLogDirPartitionResult]] = Growing()
+    for wanted in request.dirs:
+        for topic in wanted.topics:
+            told = results.setdefault(topic.name, [])
+            for index in topic.partitions:
+                code = _move(context, wanted.path, topic.name, index)
+                told.append(
+                    shape(
+                        "AlterReplicaLogDirPartitionResult", partition_index=index, error_code=code
+                    )
+                )
+                yield
+            yield
+    topics = []
+    for name, partitions in results.items():
+        topics.append(
+            shape("AlterReplicaLogDirTopicResult", topic_name=name, partitions=tuple(partitions))
+        )
+        yield
+    return shape("AlterReplicaLogDirsResponse", throttle_time=ZERO, results=tuple(topics))
+
+
+def _move(context: RequestContext, path: str, topic: str, index: int) -> ErrorCode:
+    broker = context.broker
+    logs = broker.logs
+    directory = next((each for each in logs.directories if each.path == path), None)
+    if directory is None:
+        return ErrorCode.log_dir_not_found
+    if not directory.is_online or broker.partitions.is_offline(topic, index):
+        return ErrorCode.kafka_storage_error
+    log = logs.get(topic, index)
+    if log is None or not broker.partitions.has_log_of(topic, index):
+        if broker.metadata.image.has_partition_of(topic, index):
+            logs.wanted_places[topic, index] = directory
+        return ErrorCode.replica_not_available
+    broker.log_moves.begin(log, directory)
+    return ErrorCode.none

@@ -1,0 +1,116 @@
+"""ElectLeaders (key 43), versions 0-2: elect the preferred leaders, or any at all (KIP-460).
+
+Null in place of topics means all partitions; those that need no election are left out then. An
+unclean election takes a replica that is not in sync where no other one is alive: records that
+producers were told of may be lost. Any broker can be asked. What is wrong with the whole request
+is told of each of its partitions as well.
+
+Version notes: 0 knows the preferred leader only; 1 adds unclean elections, and an error of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import NO_LEADER, PartitionId
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+    from kio.schema.elect_leaders.v2.response import (
+        ElectLeadersResponse,
+        PartitionResult,
+    )
+
+    from drumlin.metadata.image import PartitionState
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+#: Partitions of a topic that are asked for at once: other requests have their turn in between.
+_TOGETHER: Final = 500
+
+
+async def handle(
+    context: RequestContext, request: ElectLeadersRequest, shape: Shape
+) -> ElectLeadersResponse:
+    election_type: int = getattr(request, "election_type", _PREFERRED)
+    is_all, is_unclean = request.topic_partitions is None, election_type == _UNCLEAN
+    refusal = None
+    if request.timeout <= ZERO:
+        refusal = KafkaError(ErrorCode.request_timed_out)
+    elif election_type not in (_PREFERRED, _UNCLEAN):
+        message = f"there is no type of election {election_type}"
+        refusal = KafkaError(ErrorCode.invalid_request, message)
+    pace, results = Pace(), []
+    for name, indexes in _wanted(context, request, is_unclean=is_unclean):
+        told: list[PartitionResult] = []
+        left = iter(indexes)
+        while some := list(islice(left, _TOGETHER)):
+            found = [(index, refusal) for index in some]
+            if refusal is None:
+                found = await _elect(context, name, some, is_unclean=is_unclean)
+            for index, error in found:
+                if not (is_all and error and error.code is ErrorCode.election_not_needed):
+                    told.append(_result(shape, index, error))
+            await pace.give_way()
+        answer = shape("ReplicaElectionResult", topic=name, partition_result=tuple(told))
+        results.append(answer)
+        await pace.give_way()
+    return shape(
+        "ElectLeadersResponse",
+        throttle_time=ZERO,
+        error_code=refusal.code if refusal else ErrorCode.none,
+        replica_election_results=tuple(results),
+    )
+
+
+def _wanted(
+    context: RequestContext, request: ElectLeadersRequest, *, is_unclean: bool
+) -> Iterator[tuple[str, Iterable[int]]]:
+    if request.topic_partitions is not None:
+        for topic in request.topic_partitions:
+            yield topic.topic, topic.partitions
+    else:
+        for known in list(context.broker.metadata.image.topics.values()):
+            yield known.name, _that_may_need_one(known.partitions, is_unclean=is_unclean)
+
+
+def _that_may_need_one(partitions: Iterable[PartitionState], *, is_unclean: bool) -> Iterator[int]:
+    for each in partitions:
+        if each.leader == NO_LEADER if is_unclean else each.leader != each.replicas[0]:
+            yield each.index
+
+
+async def _elect(
+    context: RequestContext, name: str, indexes: list[int], *, is_unclean: bool
+) -> list[tuple[int, KafkaError | None]]:
+    metadata = context.broker.metadata
+    topic = metadata.image.topics.get(name)
+    unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+    if topic is None:
+        return [(index, unknown) for index in indexes]
+    partitions = {index: PartitionId(topic.topic_id, index) for index in indexes}
+    outcomes = await metadata.elect_leaders(partitions.values(), is_unclean=is_unclean)
+    told: list[tuple[int, KafkaError | None]] = []
+    for index in indexes:
+        outcome = outcomes[partitions[index]]
+        if not isinstance(outcome, KafkaError):
+            told.append((index, None))
+        else:
+            is_unknown = outcome.code is ErrorCode.unknown_topic_id
+            told.append((index, unknown if is_unknown else outcome))
+    return told
+
+
+def _result(shape: Shape, index: int, error: KafkaError | None) -> PartitionResult:
+    return shape(
+        "PartitionResult",
+        partition_id=index,
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+    )

@@ -1,0 +1,72 @@
+"""ListPartitionReassignments (key 46), version 0: partitions that are being moved (KIP-455).
+
+A null list of topics means all. Partitions that are not reassigned, or do not exist, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+    from kio.schema.list_partition_reassignments.v0.response import (
+        ListPartitionReassignmentsResponse,
+        OngoingPartitionReassignment,
+        OngoingTopicReassignment,
+    )
+
+    from drumlin.metadata.image import PartitionState, TopicState
+
+
+def handle(
+    context: RequestContext, request: ListPartitionReassignmentsRequest, shape: Shape
+) -> Work[ListPartitionReassignmentsResponse]:
+    topics = context.broker.metadata.image.topics
+    told: list[OngoingTopicReassignment] = []
+    if request.topics is None:
+        for topic in list(topics.values()):
+            yield from _tell(shape, told, topic, topic.partitions)
+    else:
+        for wanted in request.topics:
+            known = topics.get(wanted.name)
+            yield
+            if known is not None:
+                states = (known.partition(index) for index in wanted.partition_indexes)
+                yield from _tell(shape, told, known, states)
+    return shape(
+        "ListPartitionReassignmentsResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        error_message=None,
+        topics=tuple(told),
+    )
+
+
+def _tell(
+    shape: Shape,
+    told: list[OngoingTopicReassignment],
+    topic: TopicState,
+    states: Iterable[PartitionState | None],
+) -> Work[None]:
+    partitions: list[OngoingPartitionReassignment] = []
+    for each in states:
+        if each is not None and each.is_reassigned:
+            partitions.append(
+                shape(
+                    "OngoingPartitionReassignment",
+                    partition_index=each.index,
+                    replicas=each.replicas,
+                    adding_replicas=each.adding,
+                    removing_replicas=each.removing,
+                )
+            )
+        yield
+    if partitions:
+        ongoing = shape("OngoingTopicReassignment", name=topic.name, partitions=tuple(partitions))
+        told.append(ongoing)

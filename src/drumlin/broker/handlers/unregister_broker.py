@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64), version 0: forget a broker that is gone for good.
+
+A live one is refused: it would be back at once. Its replicas are not moved, see
+AlterPartitionReassignments; its configuration stays, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+    from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+
+
+async def handle(
+    context: RequestContext, request: UnregisterBrokerRequest, shape: Shape
+) -> UnregisterBrokerResponse:
+    code, message = ErrorCode.none, None
+    try:
+        await context.broker.metadata.unregister_broker(request.broker_id)
+    except KafkaError as error:
+        code, message = error.code, error.message
+    return shape(
+        "UnregisterBrokerResponse", throttle_time=ZERO, error_code=code, error_message=message
+    )

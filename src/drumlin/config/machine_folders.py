@@ -1,0 +1,20 @@
+"""The folders of the brokers of one machine inside its log dirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+#: In each log dir: the folders of all brokers but the first, by their ids.
+FOLDER: Final = ".brokers"
+
+
+def folder_of(log_dir: str, index: int, node_id: int) -> str:
+    """What one broker has for a log dir; `index` counts the brokers of the machine from 0."""
+    return log_dir if index == 0 else f"{log_dir}/{FOLDER}/{node_id}"
+
+
+def log_dir_of(folder: str) -> str:
+    """The log dir that a broker's folder is in, or is."""
+    path = Path(folder)
+    return str(path.parents[1]) if path.parent.name == FOLDER else folder

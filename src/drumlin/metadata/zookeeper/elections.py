@@ -1,0 +1,52 @@
+"""Elections that somebody asks for: made by any broker, on what is stored."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from drumlin.metadata.elections import elected
+from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.states import Place
+
+_log = logging.getLogger(__name__)
+
+_Outcomes = dict[PartitionId, PartitionState | KafkaError]
+
+
+async def elect_leaders(
+    parts: Parts, partitions: Collection[PartitionId], *, is_unclean: bool
+) -> _Outcomes:
+    """See `store.MetadataStore.elect_leaders`."""
+    outcomes: _Outcomes = dict.fromkeys(partitions, KafkaError(ErrorCode.unknown_topic_id))
+    places, pace = [], Pace()
+    for partition in partitions:
+        place = place_of(parts.image, partition)
+        if place is not None:
+            places.append(place)
+        await pace.give_way()
+
+    def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+        wanted = elected(state, alive, is_unclean=is_unclean)
+        if wanted.leader not in state.isr:
+            _log.error(
+                "%s-%d: none of its in-sync replicas %s is alive, and broker %d is elected as was "
+                "asked for: acknowledged records may be lost",
+                place.topic,
+                state.index,
+                list(state.isr),
+                wanted.leader,
+            )
+        return wanted
+
+    written = await rewrite_in_parts(parts.commits, places, decide, parts.writer)
+    for telling in await parts.states.take(written.stored):
+        await telling
+    return outcomes | written.stored | written.errors

@@ -1,0 +1,111 @@
+"""Folders of logs that a crash has caught on their way to another log dir.
+
+A folder with the marker counts, and any other one of its partition does not. A `-future` folder
+without it is a copy that was not completed: the log is where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.storage.partition_names import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    deleted_directory_name,
+    parse_directory_name,
+)
+
+if TYPE_CHECKING:
+    from drumlin.storage.files import Files
+    from drumlin.storage.log_directory import LogDirectory
+
+_logger = logging.getLogger(__name__)
+
+#: Holds the name that the folder is to have.
+MARKER: Final = "drumlin-moved"
+
+
+def mark(path: str, topic: str, partition: int, files: Files) -> None:
+    """From now on this folder counts, durably."""
+    files.sync_directory(path)
+    files.replace_file(f"{path}/{MARKER}", f"{topic}-{partition}".encode())
+
+
+def unmark(path: str, files: Files) -> None:
+    """There is no other folder of the partition any more."""
+    marker = f"{path}/{MARKER}"
+    if files.exists(marker):
+        files.remove(marker)
+        files.sync_directory(path)
+
+
+def complete_moves(directories: Sequence[LogDirectory]) -> None:
+    """At a start: complete what was left to do. A dir that fails meanwhile goes offline.
+
+    Markers stay while a dir is offline, as an old folder may be there.
+    """
+    for step in (_rename_futures, _drop_old_ones, _remove_markers):
+        for directory in directories:
+            online = [each for each in directories if each.is_online]
+            if directory not in online or (step is _remove_markers and online != [*directories]):
+                continue
+            try:
+                step(directory, online)
+            except OSError as error:
+                directory.fail(error, f"complete moves of logs in {directory.path}")
+
+
+def _rename_futures(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
+    files = directory.files
+    for name in files.list_directory(directory.path):
+        if not name.endswith(FUTURE_SUFFIX):
+            continue
+        path = f"{directory.path}/{name}"
+        final = _marked(path, files)
+        if final is None:
+            _logger.info("%s is removed: the log was not moved in whole", path)
+            files.rename(path, path.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX)
+            continue
+        files.rename(path, f"{directory.path}/{final}")
+        files.sync_directory(directory.path)
+        _logger.info("%s/%s has been moved there", directory.path, final)
+
+
+def _drop_old_ones(directory: LogDirectory, directories: Sequence[LogDirectory]) -> None:
+    """Of a partition with several folders, the one with the marker counts."""
+    files = directory.files
+    names = files.list_directory(directory.path)
+    others = [each for each in directories if each is not directory]
+    elsewhere = Counter(name for each in others for name in files.list_directory(each.path))
+    for name in names:
+        if not elsewhere[name] or parse_directory_name(name) is None:
+            continue
+        if any(_marked(f"{each.path}/{name}", files) for each in others):
+            _delete(directory, name)
+
+
+def _remove_markers(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
+    for name in directory.files.list_directory(directory.path):
+        if parse_directory_name(name) is not None:
+            unmark(f"{directory.path}/{name}", directory.files)
+
+
+def _delete(directory: LogDirectory, name: str) -> None:
+    found = parse_directory_name(name)
+    assert found is not None
+    path = f"{directory.path}/{name}"
+    _logger.info("%s is removed: the log was moved to another log dir", path)
+    directory.files.rename(path, f"{directory.path}/{deleted_directory_name(*found)}")
+    directory.files.sync_directory(directory.path)
+
+
+def _marked(path: str, files: Files) -> str | None:
+    """The name that a folder is to have, if it counts."""
+    marker = f"{path}/{MARKER}"
+    if not files.exists(marker):
+        return None
+    name = files.read_file(marker).decode(errors="replace")
+    return name if parse_directory_name(name) is not None else None

@@ -1,0 +1,218 @@
+"""Messages between two processes: in order, whole, and an end that both sides notice."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin.metadata.image import (
+    BrokerState,
+    ClusterImage,
+    Endpoint,
+    PartitionId,
+    PartitionState,
+    Resource,
+    ResourceType,
+    TopicState,
+)
+from drumlin.metadata.shared import codec
+from drumlin.metadata.shared.channel import Channel, ChannelEnded, encode, encode_tale
+from drumlin.metadata.store import IsrWish
+from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.waiting import eventually
+
+
+def run(scenario: Callable[[Channel, Channel], Awaitable[None]]) -> list[str]:
+    """Run a scenario with both ends; the names of those that were told of an end."""
+    ended: list[str] = []
+
+    async def with_channels() -> None:
+        sockets = socket.socketpair()
+        one, other = [await Channel.open(each) for each in sockets]
+        one.start(lambda: ended.append("one"))
+        other.start(lambda: ended.append("other"))
+        try:
+            await scenario(one, other)
+        finally:
+            await one.close()
+            await other.close()
+
+    asyncio.run(with_channels())
+    return ended
+
+
+def test_questions_are_answered_or_refused() -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        async def double(body: Any) -> Any:
+            if body < 0:
+                raise KafkaError(ErrorCode.invalid_request, "no")
+            return 2 * body
+
+        other.handle({"double": double})
+        assert await asyncio.gather(*(one.ask("double", each) for each in range(5))) == [
+            *range(0, 10, 2)
+        ]
+        with pytest.raises(KafkaError, match="invalid_request: no") as caught:
+            await one.ask("double", -1)
+        assert caught.value.code is ErrorCode.invalid_request
+
+    run(scenario)
+
+
+def test_an_answer_comes_after_what_was_told_before() -> None:
+    """However large that is: it is read elsewhere, and what follows waits for it."""
+
+    async def scenario(one: Channel, other: Channel) -> None:
+        told: list[Any] = []
+        one.take("news", lambda body: told.append(len(body)), reader=lambda body: body * 2)
+
+        async def tell(count: int) -> None:
+            for each in range(count):
+                other.tell("news", "x" * (each % 3 * 100_000))
+
+        other.handle({"tell": tell})
+        await one.ask("tell", 30)
+        assert told == [each % 3 * 200_000 for each in range(30)]
+
+    run(scenario)
+
+
+def test_whoever_waits_is_told_of_the_end() -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        async def never(_: Any) -> None:
+            await asyncio.Event().wait()
+
+        other.handle({"never": never})
+        waiting = asyncio.ensure_future(one.ask("never"))
+        await eventually(lambda: other._at_work)
+        await other.close()
+        with pytest.raises(ChannelEnded):
+            await waiting
+        with pytest.raises(ChannelEnded):
+            await one.ask("never")
+
+    assert run(scenario) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [b"\x00\x00\x00\x04{{{{", b"\x00\x00\x00\x02[]", encode_tale("unknown", 1), encode([9, 9])],
+)
+def test_what_is_not_understood_ends_it(frame: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        other.send(frame)
+        await eventually(lambda: "not understood" in caplog.text)
+
+    assert run(scenario) == ["one"]
+
+
+def test_a_caller_that_is_cancelled_leaves_the_others_alone() -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        gate = asyncio.Event()
+
+        async def wait(body: Any) -> Any:
+            await gate.wait()
+            return body
+
+        other.handle({"wait": wait})
+        first, second = (asyncio.ensure_future(one.ask("wait", each)) for each in (1, 2))
+        await eventually(lambda: len(other._at_work) == 2)
+        first.cancel()
+        gate.set()
+        assert await second == 2
+
+    run(scenario)
+
+
+# -- what the messages hold ------------------------------------------------------------------
+
+_names = st.text(min_size=1, max_size=9)
+_ids = st.integers(0, 2**31 - 1)
+_tuples = st.lists(_ids, max_size=4).map(tuple)
+_topic_ids = st.uuids()
+_configs = st.dictionaries(_names, st.text(max_size=9), max_size=3)
+_states = st.builds(
+    PartitionState, _ids, st.integers(-1, 99), st.integers(-1, 99), _tuples, _tuples, _ids
+)
+_brokers = st.builds(
+    BrokerState,
+    _ids,
+    st.none() | _names,
+    st.lists(st.builds(Endpoint, _names, _names, st.integers(1, 65535)), max_size=2).map(tuple),
+    _ids,
+)
+_topics = st.builds(TopicState, _names, _topic_ids, st.lists(_states, max_size=3).map(tuple))
+_resources = st.builds(Resource, st.sampled_from(ResourceType), _names)
+_folders = st.dictionaries(_topic_ids, st.none() | st.lists(_names, max_size=2).map(tuple))
+
+
+def through(body: Any) -> Any:
+    """What the other side gets."""
+    return Channel._decode(_Deaf(), encode([1, 0, body])[4:])[2]  # type: ignore[arg-type]
+
+
+class _Deaf:
+    def __init__(self) -> None:
+        self._readers: dict[str, Any] = {}
+
+
+@st.composite
+def images(draw: st.DrawFn) -> ClusterImage:
+    image = ClusterImage(draw(_names), draw(st.integers(-1, 9)))
+    for broker in draw(st.lists(_brokers, max_size=3)):
+        image.put_broker(broker)
+    topics = draw(st.lists(_topics, max_size=3, unique_by=(lambda t: t.name, lambda t: t.topic_id)))
+    for topic in topics:
+        image.put_topic(topic)
+    for resource, configs in draw(st.dictionaries(_resources, _configs, max_size=3)).items():
+        image.put_configs(resource, configs)
+    return image
+
+
+@given(images(), _folders, st.frozensets(_topic_ids, max_size=3), st.booleans())
+def test_a_snapshot_arrives_as_it_is(
+    image: ClusterImage,
+    folders: dict[UUID, tuple[str, ...] | None],
+    deleted: frozenset[UUID],
+    is_new: bool,
+) -> None:
+    snapshot = codec.Snapshot(image, folders, deleted, is_new)
+    assert codec.read_snapshot(through(codec.write_snapshot(snapshot))) == snapshot
+
+
+@given(st.builds(codec.States, _topic_ids, st.lists(_states).map(tuple), st.none() | _ids))
+def test_states_arrive_as_they_are(states: codec.States) -> None:
+    assert codec.read_states(through(codec.write_states(states))) == states
+
+
+@given(_topics, _configs)
+def test_a_topic_arrives_as_it_is(topic: TopicState, configs: dict[str, str]) -> None:
+    assert codec.read_created(through(codec.write_created(topic, configs))) == (topic, configs)
+
+
+@given(
+    st.dictionaries(
+        st.builds(PartitionId, _topic_ids, _ids),
+        st.builds(IsrWish, _ids, _ids, st.lists(st.tuples(_ids, st.integers(-1, 9))).map(tuple)),
+        max_size=3,
+    )
+)
+def test_wishes_arrive_as_they_are(wishes: dict[PartitionId, IsrWish]) -> None:
+    assert codec.read_wishes(through(codec.write_wishes(wishes))) == wishes
+    assert codec.read_partition_ids(through(codec.write_partition_ids(wishes))) == [*wishes]
+
+
+@given(_states)
+def test_outcomes_arrive_as_they_are(state: PartitionState) -> None:
+    error = KafkaError(ErrorCode.ineligible_replica, "why")
+    granted, refused = map(codec.read_outcome, through(codec.write_outcomes([state, error])))
+    assert granted == state
+    assert isinstance(refused, KafkaError)
+    assert (refused.code, refused.message) == (error.code, error.message)
