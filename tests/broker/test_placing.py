@@ -90,6 +90,21 @@ def test_the_one_in_sync_is_moved_rather_than_another() -> None:
     assert placement == Placement(PartitionState(0, NO_LEADER, 5, (1,), (1,)), ((4, 1),), (3,))
 
 
+def test_a_reassignment_goes_on_with_other_brokers() -> None:
+    state = PartitionState(0, 1, 5, (4, 1), (1,), 0, (4,), (1,))
+    topics = [TopicState("t", UUID(int=1), (state,))]
+    (placement,) = place(topics, [1, 2], []).values()
+    assert placement.state == PartitionState(0, 1, 5, (2, 1), (1,), 0, (2,), (1,))
+    assert placement.moves == ((4, 2),)
+
+
+def test_a_reassignment_ends_without_the_broker_that_it_is_for() -> None:
+    state = PartitionState(0, 1, 5, (4, 1), (1,), 0, (4,), (1,))
+    topics = [TopicState("t", UUID(int=1), (state,))]
+    (placement,) = place(topics, [1], []).values()
+    assert placement == Placement(PartitionState(0, 1, 5, (1,), (1,)), (), (4,))
+
+
 def test_an_unclean_replica_goes_out_of_sync() -> None:
     topics = [topic(0, (3, 1))]
     (placement,) = place(topics, [1, 2], [3]).values()
@@ -101,7 +116,12 @@ def states(draw: st.DrawFn, index: int) -> PartitionState:
     assigned = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4, unique=True))
     isr = draw(st.lists(st.sampled_from(assigned), min_size=1, unique=True))
     leader = draw(st.sampled_from([*isr, NO_LEADER]))
-    return PartitionState(index, leader, 5, tuple(assigned), tuple(isr))
+    roles = [draw(st.sampled_from(["adding", "removing", "neither"])) for _ in assigned[1:]]
+    ways = {
+        role: tuple(each for each, its in zip(assigned[1:], roles, strict=True) if its == role)
+        for role in ("adding", "removing")
+    }
+    return PartitionState(index, leader, 5, tuple(assigned), tuple(isr), **ways)
 
 
 @st.composite
@@ -132,6 +152,10 @@ def test_every_partition_keeps_its_records(
             assert not set(placement.dropped) & (set(new.replicas) - come_from.keys())
             assert (new.leader == NO_LEADER) == (old.leader == NO_LEADER)
             assert new.leader in (*new.isr, NO_LEADER)
+            target = set(new.replicas) - set(new.removing)
+            assert set(new.removing) <= set(new.replicas)
+            assert set(new.adding) <= target
+            assert target
             assert new.leader_epoch - old.leader_epoch == (new.leader != old.leader)
         singles = [each.replicas[0] for each in now.partitions if len(each.replicas) == 1]
         kept = [each for each in before.partitions if len(each.replicas) == 1]

@@ -27,9 +27,7 @@ def test_a_broker_that_is_killed_is_back_with_all_that_was_acknowledged(
     create(server, "t", 4)
     acknowledged = produce(server, "t", VALUES)
     for node_id in (1, 2):
-        victims = {node_id: server.workers()[node_id]}
-        victims[node_id].kill()
-        server.await_workers(victims)
+        server.kill_workers([node_id])()
         wait_until(lambda: sorted(leaders(server, "t")) == [1, 1, 2, 2], "all leaders to be back")
         acknowledged += produce(server, "t", [f"{node_id}-{each}" for each in VALUES])
     assert len(acknowledged) == 3 * len(VALUES)

@@ -51,3 +51,22 @@ def test_partitions_go_along(make_server: MakeServer, is_killed: bool) -> None:
         else:
             server.stop()
     assert not (server.data / ".brokers").exists()
+
+
+def test_old_logs_without_metadata_are_taken_over_and_spread_next(make_server: MakeServer) -> None:
+    server = make_server()
+    server.start_brokers(1)
+    create(server, "t", 4)
+    values = [str(each) for each in range(_PER_START)]
+    produce(server, "t", values)
+    server.stop()
+    for path in server.data.glob("drumlin-metadata.sqlite*"):
+        path.unlink()
+    server.start_brokers(2)
+    assert leaders(server, "t") == [1, 1, 1, 1]
+    assert sorted(read(server, "t", values)) == sorted(values)
+    server.stop()
+    server.start_brokers(2)
+    assert sorted(leaders(server, "t")) == [1, 1, 2, 2]
+    assert sorted(read(server, "t", values, "others")) == sorted(values)
+    server.stop()

@@ -58,10 +58,9 @@ def test_a_topic_may_have_replicas(make_server: MakeServer) -> None:
     server.start_brokers(2)
     create(server, "t", 2, replicas=2)
     assert sorted(produce(server, "t", VALUES)) == sorted(VALUES)
-    victims = {2: server.workers()[2]}
-    victims[2].kill()
+    await_it = server.kill_workers([2])
     wait_until(lambda: leaders(server, "t") == [1, 1], "the other replica to lead")
-    server.await_workers(victims)
+    await_it()
 
     def are_in_sync() -> bool:
         partitions = described(server, "t").partitions.values()

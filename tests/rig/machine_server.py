@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import psutil
@@ -53,20 +53,25 @@ class MachineServer(DrumlinServer):
                 found[int(line[line.index(_WORKER) + 1])] = process
         return found
 
-    def await_workers(self, other_than: Mapping[int, psutil.Process]) -> None:
-        """Wait until other processes have the ids that these had, and are ready."""
+    def kill_workers(self, node_ids: Iterable[int]) -> Callable[[], None]:
+        """`kill -9` for some brokers; what is returned waits until they are ready again."""
+        before = {each: self._times_ready(each) for each in node_ids}
+        workers = self.workers()
+        for node_id in before:
+            workers[node_id].kill()
 
-        def are_back() -> bool:
-            now = self.workers()
-            return all(each in now and now[each].pid != other_than[each].pid for each in other_than)
+        def await_them() -> None:
+            for node_id, times in before.items():
+                wait_until(
+                    lambda node_id=node_id, times=times: self._times_ready(node_id) > times,  # type: ignore[misc]
+                    f"broker {node_id} to be ready again",
+                    60.0,
+                )
 
-        wait_until(are_back, "brokers to be started again")
-        for node_id in other_than:
-            wait_until(
-                lambda node_id=node_id: f"broker {node_id} is ready again" in self.said(),  # type: ignore[misc]
-                f"broker {node_id} to be ready again",
-                60.0,
-            )
+        return await_them
+
+    def _times_ready(self, node_id: int) -> int:
+        return self.said().count(f"broker {node_id} is ready again")
 
 
 def await_end(processes: Mapping[int, psutil.Process], timeout_s: float = 20.0) -> float:

@@ -56,7 +56,7 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     cycles.every(
         max(config.replica_lag_time_max_ms // 2, 1),
         "in-sync replicas",
-        broker.replicas.review_followers,
+        broker.replicas.review_in_sync,
     )
     cycles.every(
         1000 * config.leader_imbalance_check_interval_seconds,

@@ -73,11 +73,21 @@ class Replicas:
             ),
         )
 
-    async def review_followers(self) -> None:
-        """Have leaders look for followers that have fallen behind, or caught up."""
-        pace = Pace()
-        for partition in self._broker.partitions:
-            partition.review_followers()
+    async def review_in_sync(self) -> None:
+        """Have leaders look for followers that lag, and followers say that they have caught up.
+
+        Who has asked to be in sync may have been refused, as the news of its broker was not there.
+        Where no records come, as too few are in sync, it would not fetch again by itself.
+        """
+        partitions, pace = self._broker.partitions, Pace()
+        for partition in partitions:
+            partition.drop_laggards()
+            await pace.give_way()
+        for followed in partitions.followed():
+            topic = self._image.topics_by_id.get(followed.topic_id)
+            state = None if topic is None else topic.partition(followed.index)
+            if state is not None and self._broker.node_id not in state.isr:
+                self._fetchers.name_again(followed.topic, followed.index)
             await pace.give_way()
 
     async def balance_leaders(self) -> None:

@@ -47,9 +47,7 @@ class Cluster:
         self.znodes.on_broker_epoch = self._broker_epoch_begins
         self.znodes.on_state = self._state_changed
         self.znodes.on_live = self._live_changed
-        self.world = World(
-            schedule, self.network, self.zookeeper, self.ledger, self._at_moment
-        )
+        self.world = World(schedule, self.network, self.zookeeper, self.ledger, self._at_moment)
         #: Faults that wait for the worst moment.
         self._traps: dict[str, Fault] = {}
         self._numbers = dict.fromkeys(self.disks, 0)

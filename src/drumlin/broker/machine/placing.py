@@ -152,4 +152,17 @@ def _with(
         leader = next((each for each in replicas if each in isr), NO_LEADER)
     leader_epoch = state.leader_epoch + (leader != state.leader)
     after = replace(state, leader=leader, leader_epoch=leader_epoch, isr=isr)
-    return after.with_assignment(ReplicaAssignment(replicas))
+    return after.with_assignment(_reassignment(state, replicas, moves))
+
+
+def _reassignment(
+    state: PartitionState, replicas: tuple[int, ...], moves: Mapping[int, int]
+) -> ReplicaAssignment:
+    """The replicas on their way, if they are; not if what they are on the way to is no more."""
+    adding = tuple(moves.get(each, each) for each in state.adding)
+    removing = tuple(moves.get(each, each) for each in state.removing)
+    removing = tuple(each for each in removing if each in replicas)
+    target = set(replicas) - set(removing)
+    if not set(adding) <= target or not target:
+        return ReplicaAssignment(replicas)
+    return ReplicaAssignment(replicas, adding, removing)

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -134,8 +135,10 @@ class Channel:
             on_end()
 
     async def _read(self) -> None:
+        pace = Pace()
         try:
             while True:
+                await pace.give_way()  # reading does not, as long as there is something to read
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 frame = await self._reader.readexactly(length)
                 if length > _LARGE_BYTES:
