@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,19 +13,29 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.conftest import MakeBroker
+from cluster.moves import (
+    Brokers,
+    await_replicas,
+    configure,
+    create,
+    described,
+    elect,
+    frozen,
+    reassign,
+    servers_of,
+    traffic,
+    under_way,
+    write,
+)
 from drumlin.config.machine_folders import folder_of
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.jars import Unavailable
-from rig.messages import render
 from rig.ports import free_ports
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
-
-Brokers = dict[int, DrumlinServer]
-Replicas = tuple[int, ...]
 
 
 @pytest.fixture
@@ -50,171 +57,6 @@ def brokers(make_broker: MakeBroker) -> Brokers:
     return made
 
 
-def servers_of(brokers: Brokers) -> str:
-    return ",".join(each.address for each in brokers.values())
-
-
-def create(brokers: Brokers, name: str, *assignment: Sequence[int]) -> None:
-    given = [
-        {"partition_index": index, "broker_ids": list(each)}
-        for index, each in enumerate(assignment)
-    ]
-    topic = {
-        "name": name,
-        "num_partitions": -1,
-        "replication_factor": -1,
-        "assignments": given,
-        "configs": [],
-    }
-    answer = ask(brokers[1], "create_topics", 4, topics=[topic], timeout=30_000)
-    assert [each["error_code"] for each in answer["topics"]] == ["none"]
-
-
-def ask(broker: DrumlinServer, api: str, version: int, **fields: Any) -> Any:
-    with broker.connect() as client:
-        return render(client.ask(api, version, **fields))
-
-
-def reassign(
-    broker: DrumlinServer, topic: str, targets: Mapping[int, Sequence[int] | None]
-) -> dict[int, str]:
-    """The code for each partition."""
-    partitions = [
-        {"partition_index": index, "replicas": None if target is None else list(target)}
-        for index, target in targets.items()
-    ]
-    wanted = [{"name": topic, "partitions": partitions}]
-    answer = ask(broker, "alter_partition_reassignments", 0, topics=wanted, timeout=30_000)
-    (told,) = answer["responses"]
-    return {each["partition_index"]: each["error_code"] for each in told["partitions"]}
-
-
-def under_way(broker: DrumlinServer) -> dict[tuple[str, int], tuple[Replicas, Replicas, Replicas]]:
-    answer = ask(broker, "list_partition_reassignments", 0, topics=None, timeout=30_000)
-    return {
-        (topic["name"], each["partition_index"]): (
-            tuple(each["replicas"]),
-            tuple(each["adding_replicas"]),
-            tuple(each["removing_replicas"]),
-        )
-        for topic in answer["topics"]
-        for each in topic["partitions"]
-    }
-
-
-def described(broker: DrumlinServer, topic: str) -> dict[int, tuple[int, Replicas, set[int]]]:
-    """Leader, replicas and ISR of each partition, as one broker knows them."""
-    answer = ask(broker, "metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False)
-    (known,) = answer["topics"]
-    return {
-        each["partition_index"]: (
-            each["leader_id"],
-            tuple(each["replica_nodes"]),
-            set(each["isr_nodes"]),
-        )
-        for each in known["partitions"]
-    }
-
-
-def folders(broker: DrumlinServer, topic: str) -> set[str]:
-    return {each.name for each in Path(broker.data).glob(f"{topic}-*")}
-
-
-def await_replicas(brokers: Brokers, topic: str, wanted: Mapping[int, Replicas]) -> None:
-    """All brokers know these replicas, in sync and led by one of them; others have no folders."""
-
-    def is_so() -> bool:
-        for node_id, broker in brokers.items():
-            if any(name == topic for name, _ in under_way(broker)):
-                return False
-            for index, (leader, replicas, isr) in described(broker, topic).items():
-                if replicas != wanted[index] or isr != set(replicas) or leader not in isr:
-                    return False
-            ours = {f"{topic}-{index}" for index, each in wanted.items() if node_id in each}
-            if folders(broker, topic) != ours:
-                return False
-        return True
-
-    wait_until(is_so, f"{topic} to be on {dict(wanted)}", 60)
-
-
-class Traffic:
-    """Writes numbers and reads them, from start to end."""
-
-    def __init__(self, servers: str, topic: str, partitions: int) -> None:
-        self._topic, self._partitions = topic, partitions
-        self._producer = Producer(
-            {
-                "bootstrap.servers": servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "log_level": 0,
-            }
-        )
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": "readers",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
-        self._consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
-        self._is_ending = threading.Event()
-        self.failures: list[str] = []
-        self.written = 0
-        self.seen: dict[int, list[int]] = {each: [] for each in range(partitions)}
-        self._threads = [threading.Thread(target=each) for each in (self._write, self._read)]
-
-    def start(self) -> None:
-        for each in self._threads:
-            each.start()
-
-    def _write(self) -> None:
-        def on_delivery(error: object, _: object) -> None:
-            if error is not None:
-                self.failures.append(str(error))
-
-        while not self._is_ending.is_set():
-            value = str(self.written).encode()
-            partition = self.written % self._partitions
-            self._producer.produce(self._topic, value, partition=partition, on_delivery=on_delivery)
-            self.written += 1
-            self._producer.poll(0.002)
-        assert self._producer.flush(60) == 0
-
-    def _read(self) -> None:
-        while not self._is_ending.is_set() or self._threads[0].is_alive() or not self._is_all():
-            for message in self._consumer.consume(500, 0.2):
-                if message.error() is None:
-                    self.seen[message.partition()].append(int(message.value()))
-
-    def _is_all(self) -> bool:
-        return sum(map(len, self.seen.values())) >= self.written
-
-    def end(self) -> None:
-        """All that was written has been read, once and in order."""
-        self._is_ending.set()
-        for each in self._threads:
-            each.join(90)
-        assert not any(each.is_alive() for each in self._threads), (self.written, self.seen)
-        self._consumer.close()
-        assert self.failures == []
-        for index, values in self.seen.items():
-            assert values == list(range(index, self.written, self._partitions))
-
-
-@contextmanager
-def traffic(brokers: Brokers, topic: str, partitions: int) -> Iterator[Traffic]:
-    found = Traffic(servers_of(brokers), topic, partitions)
-    found.start()
-    try:
-        yield found
-    finally:
-        found.end()
-
-
 def test_partitions_move_under_the_feet_of_clients(brokers: Brokers) -> None:
     create(brokers, "t", (1, 2), (2, 1), (1, 2))
     with traffic(brokers, "t", 3) as clients:
@@ -228,24 +70,6 @@ def test_partitions_move_under_the_feet_of_clients(brokers: Brokers) -> None:
             assert set(codes.values()) == {"none"}
             await_replicas(brokers, "t", targets)
             wait_until(lambda at=before: clients.written > at + 100, "records to go on", 30)
-
-
-@contextmanager
-def frozen(broker: DrumlinServer) -> Iterator[None]:
-    """It holds its connections and answers nothing."""
-    assert broker.process is not None
-    broker.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        broker.process.send_signal(signal.SIGCONT)
-
-
-def write(brokers: Brokers, topic: str, count: int) -> None:
-    producer = Producer({"bootstrap.servers": servers_of(brokers), "acks": "all", "log_level": 0})
-    for each in range(count):
-        producer.produce(topic, str(each), partition=0)
-    assert producer.flush(60) == 0
 
 
 class _OnOneMachine(DrumlinServer):
@@ -345,26 +169,6 @@ def test_it_outlives_brokers_and_controllers(brokers: Brokers) -> None:
     await_replicas(brokers, "t", {0: (3, 2), 1: (3,)})
 
 
-def elect(
-    broker: DrumlinServer, election_type: int, topic: str | None, *indexes: int
-) -> dict[tuple[str, int], str]:
-    wanted = None if topic is None else [{"topic": topic, "partitions": indexes}]
-    answer = ask(
-        broker,
-        "elect_leaders",
-        2,
-        election_type=election_type,
-        topic_partitions=wanted,
-        timeout=30_000,
-    )
-    assert answer["error_code"] == "none"
-    return {
-        (each["topic"], result["partition_id"]): result["error_code"]
-        for each in answer["replica_election_results"]
-        for result in each["partition_result"]
-    }
-
-
 def test_elections(brokers: Brokers) -> None:
     create(brokers, "t", (2, 1), (2, 1), (2, 3), (1, 3))
     assert reassign(brokers[1], "t", {2: (2,)}) == {2: "none"}
@@ -426,18 +230,6 @@ def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
         "LeaderElectionCommand", *election
     )
     assert described(brokers[1], "t")[1][0] == 3
-
-
-def configure(brokers: Brokers, kind: int, name: str, **configs: str) -> None:
-    changes = [
-        {"name": key.replace("_", "."), "value": value, "config_operation": 0}
-        for key, value in configs.items()
-    ]
-    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
-    (answer,) = ask(
-        brokers[1], "incremental_alter_configs", 1, resources=[resource], validate_only=False
-    )["responses"]
-    assert answer["error_code"] == "none", answer
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])

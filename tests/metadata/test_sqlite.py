@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
-from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.image import PartitionState, Resource, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -120,6 +120,44 @@ def test_a_later_schema_is_refused(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(UnreadableMetadata, match="99"):
         SqliteMetadata.open(tmp_path)
+
+
+def test_a_store_of_before_reassignments_is_brought_up_to_date(tmp_path: Path) -> None:
+    topic_id = b"\0" * 15 + b"\7"
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+            CREATE TABLE topics (
+                topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE
+            ) WITHOUT ROWID;
+            CREATE TABLE partitions (
+                topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
+                partition INTEGER NOT NULL, leader INTEGER NOT NULL, leader_epoch INTEGER NOT NULL,
+                replicas TEXT NOT NULL, isr TEXT NOT NULL, PRIMARY KEY (topic_id, partition)
+            ) WITHOUT ROWID;
+            CREATE TABLE configs (
+                resource_type INTEGER NOT NULL, resource_name TEXT NOT NULL, key TEXT NOT NULL,
+                value TEXT NOT NULL, PRIMARY KEY (resource_type, resource_name, key)
+            ) WITHOUT ROWID;
+            PRAGMA user_version = 1;
+            """
+        )
+        connection.execute("INSERT INTO topics VALUES (?, 't')", (topic_id,))
+        connection.execute(
+            "INSERT INTO partitions VALUES (?, 0, 1, 4, '[1, 2]', '[1]')", (topic_id,)
+        )
+
+    async def look(store: SqliteMetadata) -> None:
+        assert store.image.topics["t"].partitions == (PartitionState(0, 1, 4, (1, 2), (1,)),)
+        await store.add_partitions("t", 1, [ONE_REPLICA])
+
+    with_store(tmp_path, look)
+
+    async def look_again(store: SqliteMetadata) -> None:
+        assert len(store.image.topics["t"].partitions) == 2
+
+    with_store(tmp_path, look_again)
 
 
 def test_what_is_stored_of_many_partitions_is_made_in_a_thread(
