@@ -25,6 +25,7 @@ from guarantees.cluster.group_member import GroupMember
 from guarantees.cluster.groups import check_groups, count_resumptions
 from guarantees.cluster.keys import KeyWriter, check_keys
 from guarantees.cluster.ledger import Ledger
+from guarantees.cluster.members import NODES, rack
 from guarantees.cluster.plain_writer import PlainWriter
 from guarantees.cluster.sharing import Deliveries, Sharer
 from guarantees.history import History, Outcome, Recorder
@@ -47,6 +48,7 @@ _SHARE_GROUP: Final = "sharers"
 #: What there may be, besides readers of all partitions; and `java`, for transactions.
 KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
 _SETTLE_S: Final = 60.0
+_BACK_MAX: Final = 2000
 
 
 class Client(Protocol):
@@ -74,6 +76,14 @@ def create_topics(bootstrap: str) -> None:
     )
     resource = ConfigResource(ResourceType.GROUP, _SHARE_GROUP, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(20)
+
+
+class Reader(AssignedReader):
+    """One that goes back by some records only."""
+
+    def _earlier(self) -> dict[tuple[str, int], int]:
+        back = self._random.randrange(_BACK_MAX)
+        return {at: max(0, offset - back) for at, offset in self._positions.items()}
 
 
 class Clients:
@@ -110,8 +120,9 @@ class Clients:
         if "keys" in self._kinds:
             writers.append(self._keys)
         readers += [
-            AssignedReader("assigned", *common),
-            AssignedReader("uncommitted", *common, isolation="read_uncommitted"),
+            Reader("assigned", *common),
+            Reader("uncommitted", *common, isolation="read_uncommitted"),
+            *(Reader(f"near-{each}", *common, client_rack=rack(each)) for each in NODES[:2]),
         ]
         if "groups" in self._kinds:
             readers += self._members()

@@ -53,6 +53,11 @@ _SETTINGS: Final = {
 }
 
 
+def rack(node_id: int) -> str:
+    """Each broker is in one of its own; consumers in it read there, whoever leads."""
+    return f"rack-{node_id}"
+
+
 class State(NamedTuple):
     """A partition, as ZooKeeper has it."""
 
@@ -86,6 +91,8 @@ class Member(DrumlinServer):
             ),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PEERS:PLAINTEXT",
             "inter.broker.listener.name": "PEERS",
+            "broker.rack": rack(self.node_id),
+            "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
         deadline = time.monotonic() + timeout_s
         while True:

@@ -75,16 +75,18 @@ class AssignedReader(_Reader):
         recorder: Recorder,
         seed: str,
         isolation: str = "read_committed",
+        **settings: str,
     ) -> None:
+        """More settings are those of the consumer, with underscores for dots."""
         super().__init__(name, recorder, seed)
         self._address = bootstrap
-        self._isolation = isolation
+        self._settings = {"isolation_level": isolation, **settings}
         self._positions = dict.fromkeys(partitions, 0)
         if isolation == "read_uncommitted":
             recorder.uncommitted(name)
 
     def _read(self) -> None:
-        consumer = make_consumer(self._address, self.name, isolation_level=self._isolation)
+        consumer = make_consumer(self._address, self.name, **self._settings)
         try:
             self._go_to(consumer, self._positions)
             for _ in range(self._random.randint(50, 200)):
@@ -92,12 +94,16 @@ class AssignedReader(_Reader):
                     break
                 self._poll(consumer)
                 if self._random.random() < 0.01:
-                    self._go_to(consumer, dict.fromkeys(self._positions, 0))
+                    self._go_to(consumer, self._earlier())
             for each in consumer.position([TopicPartition(*at) for at in self._positions]):
                 if each.offset >= 0:
                     self._positions[each.topic, each.partition] = each.offset
         finally:
             consumer.close()
+
+    def _earlier(self) -> dict[tuple[str, int], int]:
+        """Where to go back to."""
+        return dict.fromkeys(self._positions, 0)
 
     def _go_to(self, consumer: Consumer, positions: dict[tuple[str, int], int]) -> None:
         named = {partition_name(*at): offset for at, offset in positions.items()}
