@@ -18,11 +18,11 @@ from .clients import Consumer, Producer
 from .disk import Disk
 from .faults import Fault, draw
 from .ledger import Ledger
-from .network import Network
 from .log import SimulatedTruncation
+from .network import Network
 from .process import MIN_ISR, BrokerProcess, World
 from .schedule import Schedule, Violation
-from .znodes import ZOOKEEPER, Session, ZooKeeper, Znodes
+from .znodes import ZOOKEEPER, Session, Znodes, ZooKeeper
 
 FAULTS_END_MS = 9_000
 #: By then everything must be well again.
@@ -30,9 +30,7 @@ LIMIT_MS = 24_000
 
 
 class Cluster:
-    def __init__(
-        self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False
-    ) -> None:
+    def __init__(self, seed: int, faults: Sequence[Fault], *, is_traced: bool = False) -> None:
         self.schedule = schedule = Schedule(f"run {seed}", is_traced=is_traced)
         source = schedule.random
         count = source.choice((3, 3, 4, 5))
@@ -49,10 +47,11 @@ class Cluster:
         self.znodes.on_broker_epoch = self._broker_epoch_begins
         self.znodes.on_state = self._state_changed
         self.znodes.on_live = self._live_changed
-        self.world = World(schedule, self.network, self.zookeeper, self.ledger)
+        self.world = World(schedule, self.network, self.zookeeper, self.ledger, self._at_moment)
+        #: Faults that wait for the worst moment.
+        self._traps: dict[str, Fault] = {}
         self._numbers = dict.fromkeys(self.disks, 0)
         self.are_faults_over = False
-        self._was_settled_at: int | None = None
         self.producers = [Producer(self.world, self._all, 60) for _ in range(2)]
         self.network.loss = source.choice((0.0, 0.0, 0.02, 0.1))
         self.network.doubling = source.choice((0.0, 0.02, 0.3))
@@ -78,8 +77,8 @@ class Cluster:
         Raises:
             Violation: a promise was broken.
         """
-        self.schedule.run(LIMIT_MS, self._is_well)
-        if self._was_settled_at is None:
+        self.schedule.run(LIMIT_MS)
+        if not self.schedule.is_over:
             why = self._unsettled() or "..."
             self.schedule.note("BROKEN: not well again: {}", why)
             raise Violation(f"not well again: {why}")
@@ -91,9 +90,6 @@ class Cluster:
             return None if process is None else process.log.high_watermark
 
         return self.ledger.unsettled(high_watermark)
-
-    def _is_well(self) -> bool:
-        return self._was_settled_at is not None
 
     # -- news --------------------------------------------------------------------------------
 
@@ -150,13 +146,40 @@ class Cluster:
         """Producing goes on for a while, then all replicas must come to the same end."""
         is_quiet = not self.producers[0].is_producing
         if is_quiet and self._unsettled() is None:
-            self._was_settled_at = self.schedule.now_ms
+            self.schedule.is_over = True
         elif not is_quiet and sorted(self.znodes.state.isr) == sorted(self.znodes.state.replicas):
             for producer in self.producers:
                 producer.is_producing = False
         self.schedule.after(100, self._look)
 
     # -- faults ------------------------------------------------------------------------------
+
+    def _at_moment(self, moment: str, process: BrokerProcess, others: tuple[int, ...]) -> None:
+        fault = self._traps.pop(moment, None)
+        session = process.session
+        if fault is None or session is None or self.are_faults_over:
+            return
+        if fault.other < 0.4:
+            self.schedule.note("... whose answer is lost")
+            session.answers_to_lose += 1
+            if fault.other < 0.2:
+                self._expire_session(process, fault)
+            return
+        self.schedule.note("... which takes long")
+        session.last_request_ms = self.schedule.now_ms + int(1200 * fault.extent)
+        victims = [each for each in self._all() if each.is_running and each.node_id in others]
+        quick = fault._replace(other=fault.victim, extent=fault.extent / 4)
+        if moment == "start":
+            self.schedule.after(1, partial(self._kill, process, quick))
+        elif victims:
+            victim = victims[int(fault.victim * len(victims))]
+            self.schedule.after(1, partial(self._kill_and_lose_tail, victim, quick))
+
+    def _strike_at_start(self, process: BrokerProcess, fault: Fault) -> None:
+        self._traps["start"] = fault
+
+    def _strike_at_wish(self, process: BrokerProcess, fault: Fault) -> None:
+        self._traps["wish"] = fault
 
     def _victim(self, fault: Fault) -> BrokerProcess | None:
         """Often the leader or the controller."""
@@ -168,7 +191,9 @@ class Cluster:
             running = [each for each in running if each.leader is not None] or running
             choice /= 0.35
         elif choice < 0.5:
-            running = [each for each in running if each.membership.office_epoch is not None] or running
+            running = [
+                each for each in running if each.membership.office_epoch is not None
+            ] or running
             choice = (choice - 0.35) / 0.15
         else:
             choice = (choice - 0.5) / 0.5
@@ -335,7 +360,9 @@ class _Loop:
         loop: Any = self
         return asyncio.Future(loop=loop)
 
-    def call_soon(self, callback: Callable[..., None], *arguments: Any, context: Any = None) -> None:
+    def call_soon(
+        self, callback: Callable[..., None], *arguments: Any, context: Any = None
+    ) -> None:
         self.schedule.after(0, lambda: callback(*arguments))
 
     def get_debug(self) -> bool:

@@ -23,6 +23,8 @@ class Disk:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
+        #: Where the first segment begins.
+        self.base_offset = 0
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.leader_epochs = LeaderEpochs()
@@ -55,19 +57,23 @@ class Disk:
         self.batches[:] = kept + may_go[: int(choice * (len(may_go) + 1))]
         if len(self.batches) < len(kept) + len(may_go):
             last = self.batches[-1].last_offset + 1 if self.batches else 0
-            self.log_end_offset = max(last, self.recovery_point)
+            self.log_end_offset = max(last, self.recovery_point, self.base_offset)
 
     def recover(self) -> None:
         """A process starts, and finds the log as the last one has left it.
 
         After an unclean stop the batches from the recovery point on tell the leader epochs again.
         """
-        self.log_start_offset = min(self.log_start_checkpoint, self.log_end_offset)
+        if self.batches and self.batches[0].offset < self.base_offset:
+            self.base_offset = self.batches[0].offset  # what was removed is there again
+        self.log_start_offset = max(
+            min(self.log_start_checkpoint, self.log_end_offset), self.base_offset
+        )
         if self.was_clean:
             return
         epochs = LeaderEpochs(self._flushed.entries)
         epochs.truncate_from_end(self.recovery_point)
-        end_offset = min(self.recovery_point, self.log_end_offset)
+        end_offset = max(min(self.recovery_point, self.log_end_offset), self.base_offset)
         for batch in self.batches:
             if batch.offset >= self.recovery_point:
                 if batch.epoch > epochs.latest_epoch:

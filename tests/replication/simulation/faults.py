@@ -21,6 +21,8 @@ KINDS = {
     "expire session": 4,
     "lose answers of ZooKeeper": 3,
     "pause": 3,
+    "strike at wish": 3,
+    "strike at start": 2,
     "clock": 2,
     "move leader": 3,
     "swing leader": 3,

@@ -6,6 +6,7 @@ What is to be decided is in the real `FollowedPartition`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumlin.replication.followed_partition import FollowedPartition
@@ -43,7 +44,9 @@ class Fetcher:
         if followed is not None:
             followed.interrupt()
 
-    def _later(self, followed: FollowedPartition, delay_ms: int, action: Callable[[], None]) -> None:
+    def _later(
+        self, followed: FollowedPartition, delay_ms: int, action: Callable[[], None]
+    ) -> None:
         self._process.after(delay_ms, lambda: action() if followed is self._followed else None)
 
     def _go_on(
@@ -122,7 +125,8 @@ class Fetcher:
                 return
             truncation = None
             if isinstance(offsets, tuple):
-                truncation = followed.reset(asked, *offsets)
+                with suppress(KafkaError):
+                    truncation = followed.reset(asked, *offsets)
             self._go_on(followed, truncation, _BACKOFF_MS)
 
         self._process.world.network.send(

@@ -41,6 +41,8 @@ class IsrRequests:
             return
         partition, wish = self._wishes.popitem()
         process, node_id = self._process, self._process.node_id
+        added = tuple(each for each, epoch in wish.isr if epoch >= 0)
+        process.world.at_moment("wish", process, added)
         membership = process.membership
 
         def decide(state: PartitionState, alive: Mapping[int, int]) -> PartitionState:

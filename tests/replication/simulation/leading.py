@@ -36,7 +36,7 @@ def answer_fetch(partition: Partition, request: FetchRequest) -> PartitionFetch:
     """Note how far a follower has come, and what it gets."""
     asked = request.position
     wanted: Any = (0, *asked, _MOST_BYTES)
-    read = PartitionRead(_MOST_BYTES, 0, request.replica_id, request.broker_epoch)
+    read = PartitionRead(_MOST_BYTES, 0, request.replica_id, request.broker_epoch, None)
     answer = read.follow(partition, wanted) or read.look(partition, wanted, may_block=False)
     code, high_watermark, stable, start, _, records, diverging = answer
     return PartitionFetch(

@@ -98,7 +98,9 @@ class Ledger:
         """A follower's high watermark has advanced."""
         if now > self.committed_end:
             self._broken("{} follows to {}, not committed yet", process, now)
-        batches = [each for each in self._between(before, now) if each.last_offset < now]
+        # What was deleted in the leader's log is about to go here.
+        batches = self._between(max(before, self.deleted_to), now)
+        batches = [each for each in batches if each.last_offset < now]
         # What has superseded others in the leader's log may be still to come.
         missing = self.first_missing(process.disk, batches, self._latest)
         if missing is not None:

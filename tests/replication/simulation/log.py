@@ -188,6 +188,7 @@ class SimulatedLog(PartitionLog):
         if gone:
             del self.disk.batches[:gone]
             first = self.disk.batches[0].offset if self.disk.batches else self.log_end_offset
+            self.disk.base_offset = first
             self.leader_epochs.truncate_from_start(first)
 
 
@@ -229,7 +230,7 @@ class SimulatedTruncation:
         self.is_cut = True
         if self._is_anew:
             log.disk.batches.clear()
-            log.log_start_offset = offset
+            log.log_start_offset = log.disk.base_offset = offset
             log.disk.log_start_checkpoint = min(log.disk.log_start_checkpoint, offset)
             log.leader_epochs.clear()
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.metadata.zookeeper.leadership import in_next_epoch, settled, without_unclean
+from drumlin.metadata.leadership import in_next_epoch, settled, without_unclean
 
 from .rewriting import rewrite
 from .znodes import Fenced, Lost
@@ -37,11 +37,19 @@ class Membership:
 
     # -- registering -------------------------------------------------------------------------
 
-    def _step(self, transaction: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+    def _step(
+        self,
+        transaction: Callable[[], Any],
+        answered: Callable[[Any], None],
+        *,
+        is_write: bool = True,
+    ) -> None:
         """What is begun in one session does not go on in the next, which begins anew."""
         process, session = self._process, self._process.session
         process.submit(
-            transaction, lambda answer: answered(answer) if process.session is session else None
+            transaction,
+            lambda answer: answered(answer) if process.session is session else None,
+            is_write=is_write,
         )
 
     def _retry(self, action: Callable[[], None]) -> None:
@@ -69,6 +77,7 @@ class Membership:
                 return
             epoch, registered = answer
             if registered is None:
+                process.world.at_moment("start", process, ())
                 self._step(lambda: znodes.begin_broker_epoch(node_id, epoch), begun)
             elif registered is process.session:
                 self._step(lambda: znodes.withdraw(node_id), lambda _: again())
@@ -82,7 +91,7 @@ class Membership:
             self.broker_epoch = answer
             self.prepare(is_clean)
 
-        self._step(look, looked)
+        self._step(look, looked, is_write=False)
 
     def prepare(self, is_clean: bool) -> None:
         """Records may be gone that this broker had: it is not in sync, unless nobody else is."""
@@ -123,9 +132,7 @@ class Membership:
             process.note("is registered, broker epoch {}", self.broker_epoch)
             self.advance(is_clean)
 
-        self._step(
-            lambda: znodes.register(session, process.node_id, self.broker_epoch), answered
-        )
+        self._step(lambda: znodes.register(session, process.node_id, self.broker_epoch), answered)
 
     def advance(self, is_clean: bool) -> None:
         """Where this broker leads all the same, it does so in a new leader epoch."""
@@ -165,7 +172,7 @@ class Membership:
                 self.broker_epoch = answer
             done(isinstance(answer, int))
 
-        self._process.submit(bump, answered)
+        self._process.submit(bump, answered, is_write=True)
 
     # -- the office ----------------------------------------------------------------------------
 
@@ -180,7 +187,7 @@ class Membership:
                 self.office_epoch = answer
                 process.read_all()
 
-        process.submit(lambda: self._znodes.take_office(session), answered)
+        process.submit(lambda: self._znodes.take_office(session), answered, is_write=True)
 
     def settle(self) -> None:
         """As the controller, see that the partition is led by a broker that is alive."""

@@ -17,8 +17,8 @@ from drumlin.broker.fetching import partition_read
 from drumlin.broker.fetching.partition_read import PartitionRead
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish
+from drumlin.metadata.leadership import settled
 from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.leadership import settled
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition
@@ -170,8 +170,13 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),
     "a reborn broker stays in the ISR": ((Membership, "prepare", _register_at_once),),
     "a reborn leader keeps its epoch": ((Membership, "advance", _join_at_once),),
-    "a new session makes a broker clean": ((BrokerProcess, "_begin_session", _begin_session_cleanly),),
-    "old news count": ((process, "_is_newer", _yes), (InSyncReplicas, "agreed", _agree_to_anything)),
+    "a new session makes a broker clean": (
+        (BrokerProcess, "_begin_session", _begin_session_cleanly),
+    ),
+    "old news count": (
+        (process, "_is_newer", _yes),
+        (InSyncReplicas, "agreed", _agree_to_anything),
+    ),
     "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),
 }
 

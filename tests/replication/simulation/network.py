@@ -70,11 +70,11 @@ class Network:
         target: int,
         request: Request,
         answered: Callable[[Any], None],
-        timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
         """Send a request; `answered` gets None where there is no answer in time."""
         schedule = self._schedule
-        is_open = True
+        deadline_ms = schedule.now_ms + REQUEST_TIMEOUT_MS
+        is_open, answers_ms = True, deadline_ms + 1
 
         def finish(answer: Any) -> None:
             nonlocal is_open
@@ -83,19 +83,29 @@ class Network:
                 answered(answer)
 
         def reply(answer: Any) -> None:
-            arrives = self._arrival(target, sender.node_id, connection.last_answer_ms)
-            if arrives is not None:
-                connection.last_answer_ms = arrives
-                schedule.at(arrives, lambda: sender.happens(lambda: finish(answer)))
+            nonlocal answers_ms
+            arrives_ms = self._arrival(target, sender.node_id, connection.last_answer_ms)
+            if arrives_ms is not None:
+                connection.last_answer_ms = answers_ms = arrives_ms
+                schedule.at(arrives_ms, lambda: sender.happens(lambda: finish(answer)))
 
-        arrives = self._arrival(sender.node_id, target, connection.last_request_ms)
-        if arrives is not None:
-            connection.last_request_ms = arrives
-            schedule.at(arrives, lambda: self._deliver(target, request, reply))
-            if schedule.chance(self.doubling):
-                again = arrives + int(2500 * schedule.random.random() ** 3)
-                schedule.at(again, lambda: self._deliver(target, request, lambda _: None))
-        schedule.after(timeout_ms, lambda: is_open and sender.happens(lambda: finish(None)))
+        def arrive() -> None:
+            self._deliver(target, request, reply)
+            if answers_ms > deadline_ms:
+                give_up_later()
+
+        def give_up_later() -> None:
+            schedule.at(deadline_ms, lambda: sender.happens(lambda: finish(None)))
+
+        arrives_ms = self._arrival(sender.node_id, target, connection.last_request_ms)
+        if arrives_ms is None:
+            give_up_later()
+            return
+        connection.last_request_ms = arrives_ms
+        schedule.at(arrives_ms, arrive)
+        if self.doubling and schedule.chance(self.doubling):
+            again_ms = arrives_ms + int(2500 * schedule.random.random() ** 3)
+            schedule.at(again_ms, lambda: self._deliver(target, request, lambda _: None))
 
     def _deliver(self, target: int, request: Request, reply: Reply) -> None:
         process = self._process_of(target)
@@ -110,6 +120,6 @@ class Network:
             if schedule.chance(0.6):
                 return None
             return max(not_before_ms, cut_until_ms + schedule.delay_ms(20, 600))
-        if schedule.chance(self.loss):
+        if self.loss and schedule.chance(self.loss):
             return None
         return max(not_before_ms, schedule.now_ms + schedule.delay_ms(8, 150))

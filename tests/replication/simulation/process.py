@@ -12,7 +12,7 @@ from typing import Any
 from drumlin.broker.followers import Followers
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionState, TopicState
-from drumlin.metadata.zookeeper.leadership import handed_over
+from drumlin.metadata.leadership import handed_over
 from drumlin.metadata.zookeeper.partition_states import _is_newer
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
@@ -45,6 +45,8 @@ class World:
     network: Network
     zookeeper: ZooKeeper
     ledger: Ledger
+    #: Called at moments that are the worst for something to go wrong.
+    at_moment: Callable[[str, BrokerProcess, tuple[int, ...]], None]
 
 
 class BrokerProcess:
@@ -70,7 +72,12 @@ class BrokerProcess:
         self.followers = Followers(self.partitions, fetcher)
         self.isr_requests = IsrRequests(self)
         self._context = LeaderContext(
-            node_id, self._is_alive, lambda: LAG_MAX_MS, self.isr_requests.ask_for
+            node_id,
+            self._is_alive,
+            lambda _: None,
+            lambda: LAG_MAX_MS,
+            self.isr_requests.ask_for,
+            self._is_certain,
         )
         self._untold: list[PartitionState] = []
 
@@ -105,7 +112,13 @@ class BrokerProcess:
     def note(self, text: str, *values: object) -> None:
         self.world.schedule.note("{}: " + text, self, *values)
 
-    def submit(self, transaction: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+    def submit(
+        self,
+        transaction: Callable[[], Any],
+        answered: Callable[[Any], None],
+        *,
+        is_write: bool = False,
+    ) -> None:
         """Have a transaction made; where the session is over, a new one begins."""
         session = self.session
         assert session is not None
@@ -118,7 +131,7 @@ class BrokerProcess:
                 answer = Lost()
             answered(answer)
 
-        self.world.zookeeper.submit(session, transaction, come_back)
+        self.world.zookeeper.submit(session, transaction, come_back, is_write=is_write)
 
     # -- its life ----------------------------------------------------------------------------
 
@@ -142,7 +155,7 @@ class BrokerProcess:
 
     def _tick(self) -> None:
         for partition in self.partitions:
-            partition.drop_laggards()
+            partition.review_followers()
         self.membership.seek_office()
         self.membership.settle()
         if self.session is not None:
@@ -205,6 +218,14 @@ class BrokerProcess:
     def _is_alive(self, node_id: int, broker_epoch: int) -> bool:
         epoch = self.live.epochs.get(node_id)
         return epoch is not None and broker_epoch in (-1, epoch)
+
+    def _is_certain(self, partition: Partition) -> bool:
+        """Whether no other broker can lead by now, as far as this process hears of it."""
+        state = self.state
+        return state is not None and (state.leader, state.leader_epoch) == (
+            self.node_id,
+            partition.leader_epoch,
+        )
 
     def take_live(self, live: Live) -> None:
         if live.version > self.live.version:

@@ -56,7 +56,7 @@ def rewrite(
             fence()
             return znodes.write_state(after, before.partition_epoch, relied_on, who)
 
-        process.submit(write, written)
+        process.submit(write, written, is_write=True)
 
     def written(answer: Any) -> None:
         if isinstance(answer, PartitionState):

@@ -25,22 +25,25 @@ class Schedule:
         self.random = random.Random(seed)
         self.trace: list[str] = []
         self.steps = 0
+        self.is_over = False
         self._is_traced = is_traced
         self._queue: list[tuple[int, int, Action]] = []
         self._number = 0
 
     def at(self, time_ms: int, action: Action) -> None:
         self._number += 1
-        heapq.heappush(self._queue, (max(time_ms, self.now_ms), self._number, action))
+        if time_ms < self.now_ms:
+            time_ms = self.now_ms
+        heapq.heappush(self._queue, (time_ms, self._number, action))
 
     def after(self, delay_ms: int, action: Action) -> None:
         self.at(self.now_ms + delay_ms, action)
 
-    def run(self, until_ms: int, is_over: Callable[[], bool]) -> None:
-        """Let events happen, in the order of their times, until one of both is reached."""
-        queue = self._queue
-        while queue and queue[0][0] <= until_ms and not is_over():
-            self.now_ms, _, action = heapq.heappop(queue)
+    def run(self, until_ms: int) -> None:
+        """Let events happen, in the order of their times, until `is_over`, or that time."""
+        queue, pop = self._queue, heapq.heappop
+        while not self.is_over and queue and queue[0][0] <= until_ms:
+            self.now_ms, _, action = pop(queue)
             self.steps += 1
             action()
 

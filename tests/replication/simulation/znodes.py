@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper.leadership import never_led
+from drumlin.metadata.leadership import never_led
 
 from .network import Network
 from .schedule import Schedule
@@ -56,6 +56,7 @@ class Session:
         self.last_answer_ms = 0
         #: When a process that is silent since then is given up.
         self.heard_ms = 0
+        #: Of the next ones to transactions that change something.
         self.answers_to_lose = 0
 
 
@@ -192,7 +193,12 @@ class ZooKeeper:
         self._schedule.after(100, lambda: self._watch(session))
 
     def submit(
-        self, session: Session, transaction: Callable[[], Any], answered: Callable[[Any], None]
+        self,
+        session: Session,
+        transaction: Callable[[], Any],
+        answered: Callable[[Any], None],
+        *,
+        is_write: bool = False,
     ) -> None:
         """Have a transaction made; its result, a `Conflict`, `Lost` or `Expired` comes back."""
         schedule, process = self._schedule, session.process
@@ -212,7 +218,7 @@ class ZooKeeper:
                     answer = transaction()
                 except Conflict as conflict:
                     answer = conflict
-            if session.answers_to_lose and not isinstance(answer, Expired):
+            if is_write and session.answers_to_lose and not isinstance(answer, Expired):
                 session.answers_to_lose -= 1
                 answer = Lost()
             back = max(session.last_answer_ms, schedule.now_ms + self._delay_ms())
