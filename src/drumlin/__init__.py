@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from drumlin.client.errors import NoCommittedOffset as NoCommittedOffset
     from drumlin.client.errors import NotAuthorized as NotAuthorized
     from drumlin.client.errors import OffsetOutOfRange as OffsetOutOfRange
+    from drumlin.client.errors import OffsetStoreFailed as OffsetStoreFailed
+    from drumlin.client.errors import OffsetStoreUnreachable as OffsetStoreUnreachable
     from drumlin.client.errors import RequestRefused as RequestRefused
     from drumlin.client.errors import RequestTimedOut as RequestTimedOut
     from drumlin.client.errors import TopicExists as TopicExists
@@ -71,6 +73,8 @@ _DEFINED_IN: Final = {
         "NoCommittedOffset",
         "NotAuthorized",
         "OffsetOutOfRange",
+        "OffsetStoreFailed",
+        "OffsetStoreUnreachable",
         "RequestRefused",
         "RequestTimedOut",
         "TopicExists",

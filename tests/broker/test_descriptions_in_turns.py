@@ -25,7 +25,7 @@ _DESCRIBE = "describe_transactions"
 
 
 def _context(api_key: int, version: int) -> RequestContext:
-    broker: Any = SimpleNamespace()
+    broker: Any = SimpleNamespace(log_moves=())
     connection: Any = None
     return RequestContext(broker, connection, RequestHeader(api_key, version, 1, "c", 0))
 

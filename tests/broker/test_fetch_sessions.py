@@ -79,6 +79,16 @@ def test_no_two_collections_of_a_large_session_grow_in_one_step(clock: ManualClo
     assert [each.wanted[0] for each in session.dirty] == list(range(count))
 
 
+def test_what_a_follower_names_is_looked_at(sessions: FetchSessions) -> None:
+    """As it has caught up, and nothing is new: it asks to be in sync."""
+    for is_follower in (False, True):
+        session = start(sessions, 0, 1)
+        session.is_follower = is_follower
+        session.dirty.clear()
+        name(session, 1)
+        assert len(session.dirty) == is_follower
+
+
 def test_wrong_epochs_and_ids(sessions: FetchSessions) -> None:
     session = start(sessions, 0)
     assert session.id != 0

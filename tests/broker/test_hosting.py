@@ -317,7 +317,7 @@ def test_a_crash_in_a_deletion_leaves_no_folder_for_good(
         async with running(tmp_path / "data") as broker:
             topic = await create(broker, "t", 2)
             shutil.copytree(tmp_path / "data" / "t-1", backup)
-            await broker.metadata._commit(delete_topic(topic))
+            await broker.metadata.commit(delete_topic(topic))
         async with running(tmp_path / "data") as broker:
             assert folders(tmp_path / "data") == []
             assert not broker.metadata.deleted_topics

@@ -418,7 +418,7 @@ def test_very_many_partitions_are_told_in_turns(tmp_path: Path) -> None:
     async def scenario(world: World) -> None:
         await world.initialize()
         member = world.join("m")
-        context: Any = SimpleNamespace(broker=world.broker, version=1)
+        context: Any = SimpleNamespace(broker=world.broker, version=1, listener="PLAINTEXT")
         request = SimpleNamespace(share_session_epoch=0)
         shape = response_shape("share_fetch", 1)
         for count, steps in ((300, 600), (3, 0)):

@@ -102,6 +102,27 @@ def producer_id(server: DrumlinServer) -> int:
     return int(answer["producer_id"])
 
 
+def check_adopting(
+    single: DrumlinServer, chroot: str, capsys: pytest.CaptureFixture[str], topics: int
+) -> None:
+    """Stop it, and have it moved."""
+    assert adopt(single.data, chroot, "--yes") == 1
+    assert f"log dir {single.data} is in use" in capsys.readouterr().err
+    single.stop()
+    assert adopt(single.data, chroot, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "where there is no cluster yet" in said
+    assert f"{topics} topics with" in said
+    assert adopt(single.data, chroot) == 2  # a script has to say --yes
+    assert (single.data / FILE_NAME).exists()
+    assert adopt(single.data, chroot, "--yes") == 0
+    assert not (single.data / FILE_NAME).exists()
+    assert (single.data / SET_ASIDE).exists()
+    assert (single.data / IN_ZOOKEEPER).read_text() == f"{chroot}\n"
+    assert adopt(single.data, chroot, "--yes") == 0
+    assert "is there already" in capsys.readouterr().out
+
+
 def test_everything_goes_on(
     single: DrumlinServer,
     make_broker: MakeBroker,
@@ -125,22 +146,7 @@ def test_everything_goes_on(
     assert open_one.send("t", 0)["error_code"] == "none"
     ids, given = ids_of(single), producer_id(single)
 
-    assert adopt(single.data, chroot, "--yes") == 1
-    assert f"log dir {single.data} is in use" in capsys.readouterr().err
-    single.stop()
-    assert adopt(single.data, chroot, "--dry-run") == 0
-    said = capsys.readouterr().out
-    assert "where there is no cluster yet" in said
-    assert f"{len(ids)} topics with" in said
-    assert adopt(single.data, chroot) == 2  # a script has to say --yes
-    assert (single.data / FILE_NAME).exists()
-    assert adopt(single.data, chroot, "--yes") == 0
-    assert not (single.data / FILE_NAME).exists()
-    assert (single.data / SET_ASIDE).exists()
-    assert (single.data / IN_ZOOKEEPER).read_text() == f"{chroot}\n"
-    assert adopt(single.data, chroot, "--yes") == 0
-    assert "is there already" in capsys.readouterr().out
-
+    check_adopting(single, chroot, capsys, len(ids))
     single.settings["zookeeper.connect"] = chroot
     single.start()
     now = ids_of(single)

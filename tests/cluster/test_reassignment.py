@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from cluster.conftest import MakeBroker
-from drumlin.config.machine import folder_of
+from drumlin.config.machine_folders import folder_of
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.jars import Unavailable
@@ -40,6 +40,8 @@ def brokers(make_broker: MakeBroker) -> Brokers:
             "node.id": str(node_id),
             "offsets.topic.replication.factor": "3",
             "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": "3",
             "log.segment.delete.delay.ms": "0",
         }
         made[node_id] = make_broker(settings, str(node_id))
@@ -458,3 +460,52 @@ def test_a_throttle_holds_back_those_that_catch_up(brokers: Brokers, side: str) 
     assert time.monotonic() - began_s > 4  # 6 MB, of which 1 MB may come at once
     producer.produce("t", b"last", partition=0)
     assert producer.flush(30) == 0
+
+
+def test_groups_and_transactions_go_on_while_their_topics_move(brokers: Brokers) -> None:
+    create(brokers, "t", (1, 2, 3))
+    servers = servers_of(brokers)
+    settings = {"bootstrap.servers": servers, "log_level": 0}
+    producer = Producer({**settings, "transactional.id": "x", "transaction.timeout.ms": 60_000})
+    consumer = Consumer(
+        {
+            **settings,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe(["t"])
+    producer.init_transactions(30)
+    found: list[int] = []
+
+    def go_on(first: int, end: int) -> None:
+        for number in range(first, end):
+            producer.begin_transaction()
+            producer.produce("t", str(number))
+            if number % 5 == 0:
+                producer.abort_transaction(60)
+            else:
+                producer.commit_transaction(60)
+        deadline = time.monotonic() + 60
+        wanted = [each for each in range(end) if each % 5]
+        while found != wanted:
+            assert time.monotonic() < deadline, (found, wanted)
+            for message in consumer.consume(100, 0.5):
+                assert message.error() is None, message.error()
+                found.append(int(message.value()))
+                consumer.commit(message, asynchronous=False)
+
+    go_on(0, 20)
+    for round_number, target in enumerate(((3,), (1, 2), (2, 3, 1)), 1):
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            targets = dict.fromkeys(described(brokers[1], topic), target)
+            assert set(reassign(brokers[1], topic, targets).values()) == {"none"}
+            await_replicas(brokers, topic, targets)
+        go_on(20 * round_number, 20 * round_number + 20)
+    consumer.close()
+    again = Consumer({**settings, "group.id": "g"})
+    (committed,) = again.committed([TopicPartition("t", 0)], 30)
+    again.close()
+    assert committed.offset > max(found)

@@ -300,9 +300,8 @@ def test_who_is_alone_hands_nothing_over(stores: Stores) -> None:
 def test_preferred_leaders_are_there_already_or_not_at_all(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
         topic = await store.create_topic("t", [[1], [2, 1]], {})
-        assert await store.elect_preferred(None) == {}
         asked = [PartitionId(topic.topic_id, index) for index in range(3)]
-        outcomes = await store.elect_preferred(asked)
+        outcomes = await store.elect_leaders(asked, is_unclean=False)
         codes = [each.code for each in outcomes.values() if isinstance(each, KafkaError)]
         assert list(outcomes) == asked
         assert codes == [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.changes import BrokersChanged
 from drumlin.metadata.image import (
     NO_LEADER,
@@ -18,6 +19,7 @@ from drumlin.metadata.image import (
 from drumlin.metadata.store import UnusableMetadata
 from drumlin.metadata.zookeeper import layout, topic_news
 from drumlin.metadata.zookeeper.reading import read_topics
+from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
 from metadata.stores import stores_at
@@ -294,13 +296,13 @@ def test_leaders_go_back_to_where_they_are_preferred(run_brokers: RunBrokers) ->
         state, where = partition(third, "t", 1), id_of(third, "t", 1)
         await third.alter_isrs({where: wish(state, (3, -1), (2, 1))})
         await brokers.all_see("t", 1, isr=(3, 2))
-        with pytest.raises(KafkaError) as caught:
-            await third.elect_preferred(None)
-        assert caught.value.code is ErrorCode.not_controller
-        # The first is not in sync there yet.
-        assert list(await first.elect_preferred(None)) == [where]
+        uneven = to_be_led_as_preferred(first.image.topics.values(), first.image.brokers, 10)
+        assert to_end(uneven) == [where]  # the first is not in sync there yet
+        assert list(await third.elect_leaders([where], is_unclean=False)) == [where]
         await brokers.all_see("t", 1, leader=2, isr=(3, 2), leader_epoch=2)
-        outcomes = await first.elect_preferred([id_of(first, "t", index) for index in range(3)])
+        outcomes = await first.elect_leaders(
+            [id_of(first, "t", index) for index in range(3)], is_unclean=False
+        )
         assert [each.code for each in outcomes.values()] == [
             ErrorCode.preferred_leader_not_available,
             ErrorCode.election_not_needed,

@@ -73,11 +73,9 @@ def test_a_leader_reads_what_was_meant(version: int) -> None:
     request = read_fetch_request(version, memoryview(frame), header.size)
     assert request.replica_id == 7
     assert {
-        (topic, index): (epoch, offset, last_epoch, max_bytes)
+        (topic, index): (Position(*position), max_bytes)
         for topic, partitions in request.topics
-        for index, epoch, offset, last_epoch, max_bytes, *_ in partitions
-    } == {
-        key: (each.leader_epoch, each.offset, each.last_fetched_epoch, 100) for key, each in wanted
-    }
+        for index, *position, max_bytes in partitions
+    } == {key: (each, 100) for key, each in wanted}
     named = [(topic, index) for topic, indexes in request.forgotten for index in indexes]
     assert sorted(named) == sorted(forgotten)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from uuid import UUID
 
@@ -127,6 +128,32 @@ def test_a_partition_with_an_error_holds_up_no_other(cluster: Cluster, code: Err
     cluster.run(use)
 
 
+@pytest.mark.parametrize("has_news", [True, False])
+def test_nothing_is_fetched_for_a_disk_that_is_full(cluster: Cluster, *, has_news: bool) -> None:
+    """Its leader would take it for a follower that has caught up."""
+    led = cluster.create("t")
+    partition = cluster.follow(led)
+    directory = partition.log.log_directory
+
+    def times_named() -> int:
+        return sum(len(request.topics) for request in cluster.broker.asked("fetch"))
+
+    async def use(fetchers: Fetchers) -> None:
+        fetchers.follow(partition)
+        await eventually(lambda: times_named() == 1)
+        directory.fail(OSError(errno.ENOSPC, "no space left"), "append")
+        if has_news:
+            append(led.log, 3)
+        fetchers.hold_back("t", 0)
+        await asyncio.sleep(0.3)  # several of its pauses are over
+        assert times_named() == 1
+        directory.failure = None
+        await eventually(lambda: times_named() > 1)
+        await eventually(lambda: are_equal(led.log, partition.log))
+
+    cluster.run(use)
+
+
 # -- sessions ----------------------------------------------------------------------------------
 
 
@@ -167,6 +194,22 @@ def test_a_session_that_is_gone_is_begun_anew(cluster: Cluster, code: ErrorCode)
     cluster.run(use)
     assert cluster.broker.connection_count == 1
     assert len(cluster.leader.ended) >= 2
+
+
+def test_a_partition_that_is_to_be_named_again(cluster: Cluster) -> None:
+    many = [cluster.create(f"topic-{number}") for number in range(3)]
+    followers = [cluster.follow(each) for each in many]
+
+    async def use(fetchers: Fetchers) -> None:
+        for each in followers:
+            fetchers.follow(each)
+        await eventually(lambda: len(cluster.broker.asked("fetch")) > 1)
+        fetchers.name_again("topic-1", 0)
+        await eventually(lambda: any(each.topics for each in cluster.broker.asked("fetch")[1:]))
+
+    cluster.run(use)
+    (named,) = [each.topics for each in cluster.broker.asked("fetch")[1:] if each.topics]
+    assert [each.topic_id for each in named] == [many[1].log.topic_id]
 
 
 def test_a_leader_without_sessions_is_followed(cluster: Cluster) -> None:

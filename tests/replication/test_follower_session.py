@@ -54,6 +54,17 @@ def test_later_ones_name_what_has_moved() -> None:
     assert session.next()[1:] == (7, 2, [], (), True)
 
 
+def test_what_is_to_be_said_again_is_named_once_more() -> None:
+    session = begun(A, B)
+    held = session.next()
+    session.say_again(A)
+    session.say_again(C)  # which is not fetched
+    request = session.next()
+    assert named(request) == {A: at(0)}
+    assert session.asked(A, held) is None
+    assert session.asked(A, request) == at(0)
+
+
 def test_a_partition_that_is_dropped_is_forgotten_once() -> None:
     session = begun(A, B)
     session.drop(A)

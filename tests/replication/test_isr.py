@@ -46,18 +46,3 @@ def test_one_that_lacks_records_lags_though_there_are_no_more() -> None:
     replicas.fetched(FOLLOWER, 9, 10, 0)
     assert replicas.isr.shrinkage(10, 900) is None
     assert replicas.isr.shrinkage(10, 1100) is not None
-
-
-def test_growth_is_asked_for_again_without_a_fetch() -> None:
-    replicas = Replicas((LEADER,))
-    replicas.fetched(FOLLOWER, 10, 10, 0)
-    replicas.fetched(OTHER, 10, 10, 0)
-    wish = replicas.isr.growth(10)
-    assert wish is not None
-    replicas.isr.asked(wish)
-    assert replicas.isr.growth(10) is None
-    replicas.isr.refused()
-    replicas.epochs[OTHER] = 1  # which was why: it has registered again meanwhile
-    wish = replicas.isr.growth(10)
-    assert wish is not None
-    assert wish.isr == ((LEADER, -1), (FOLLOWER, 0))

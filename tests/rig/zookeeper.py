@@ -28,6 +28,15 @@ def _classpath() -> str:
     return f"{jar_folder('zookeeper-jars')}/*"
 
 
+def check_available() -> None:
+    """
+    Raises:
+        Unavailable: this machine cannot have one.
+    """
+    java()
+    jar_folder("zookeeper-jars")
+
+
 class ZooKeeper(BrokerProcess):
     """One server on loopback; it keeps its port and its data when it is started again.
 

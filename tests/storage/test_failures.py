@@ -129,6 +129,24 @@ def test_a_refused_producer_may_send_again(files: FailingFiles, logs: LogDirecto
     assert log.append_as_leader(from_producer(0), 0, NOW_MS).base_offset == 0
 
 
+def test_what_follows_a_refused_batch_is_refused_for_the_same_reason(
+    files: FailingFiles, logs: LogDirectories
+) -> None:
+    """A producer with several on their way sends all of them again, with their sequences.
+
+    To be out of order would have librdkafka begin a new epoch, in which what other partitions
+    have already is written once more.
+    """
+    log = create(logs, CONFIG)
+    log.append_as_leader(from_producer(0), 0, NOW_MS)
+    files.fail("write_at", code=errno.ENOSPC)
+    for sequence in (1, 2):
+        with pytest.raises(KafkaError) as refusal:
+            log.append_as_leader(from_producer(sequence), 0, NOW_MS)
+        assert refusal.value.code is ErrorCode.kafka_storage_error
+    assert log.append_as_leader(from_producer(0), 0, NOW_MS).is_duplicate
+
+
 def test_room_can_be_made_on_a_full_disk(files: FailingFiles, logs: LogDirectories) -> None:
     config = LogConfig(segment_bytes=300, retention_bytes=500, file_delete_delay_ms=0)
     log = create(logs, config)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumlin.config.topic import LogConfig
 from drumlin.storage.checkpoints import Checkpoint, decode_checkpoint, encode_checkpoint
 from drumlin.storage.files import Files
 from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
@@ -19,6 +20,7 @@ from drumlin.storage.partition_metadata import (
     encode_partition_metadata,
 )
 from drumlin.storage.partition_names import deleted_directory_name, parse_directory_name
+from storage.samples import append, create, open_logs
 
 # -- leader epochs -----------------------------------------------------------------------------
 
@@ -190,3 +192,25 @@ def test_names_of_deleted_folders_differ() -> None:
     assert len(names) == 10
     assert all(parse_directory_name(name) is None for name in names)
     assert len(deleted_directory_name("x" * 249, 100)) == 255
+
+
+@pytest.mark.parametrize("content", [None, b"garbage"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_leader_epochs_are_found_in_the_batches_where_their_file_is_missing(
+    tmp_path: Path, content: bytes | None, is_clean: bool
+) -> None:
+    config = LogConfig(segment_bytes=300)
+    logs = open_logs(tmp_path, config=config)
+    log = create(logs, config)
+    for epoch in (0, 0, 2, 5, 5):
+        append(log, 2, leader_epoch=epoch)
+    log.flush()
+    entries = log.leader_epochs.entries
+    logs.close() if is_clean else logs.abandon()
+    path = tmp_path / "t-0" / "leader-epoch-checkpoint"
+    path.unlink() if content is None else path.write_bytes(content)
+    logs = open_logs(tmp_path, config=config)
+    again = logs.get("t", 0)
+    assert again is not None
+    assert again.leader_epochs.entries == entries == ((0, 0), (2, 4), (5, 6))
+    logs.abandon()

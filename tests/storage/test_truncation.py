@@ -122,7 +122,8 @@ def test_the_recovery_point_stays_below_the_cut_until_the_end(log: PartitionLog)
 
 def test_checkpoints_are_lowered_before_the_cut(logs: LogDirectories, log: PartitionLog) -> None:
     log.flush()
-    logs.write_checkpoints({("t", 0): 30})
+    log.expect_replicas()
+    logs.write_checkpoints()
     directory = log.log_directory
     directory.cleaner_offsets.set(("t", 0), 25, only_if=lambda: True)
     truncation = Truncation(log, 13)
@@ -189,7 +190,7 @@ def test_below_its_start_a_log_begins_anew(
     logs: LogDirectories, log: PartitionLog, tmp_path: Path, offset: int
 ) -> None:
     log.delete_records_before(9)
-    logs.write_checkpoints({})
+    logs.write_checkpoints()
     log.truncate_to(offset)
     assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
     append(log, 2)
@@ -229,7 +230,7 @@ def test_a_preparation_that_fails_leaves_the_log_as_it_was(tmp_path: Path) -> No
     logs = open_logs(tmp_path, config=CONFIG, files=files)
     log = filled(logs)
     log.flush()
-    logs.write_checkpoints({})
+    logs.write_checkpoints()
     files.fail("write_at", "sync", "create", code=errno.ENOSPC)
     truncation = Truncation(log, 12)
     with pytest.raises(KafkaError) as failed:
@@ -359,4 +360,21 @@ def test_readers_in_its_midst_take_no_log_dir_offline(tmp_path: Path, is_anew: b
     files.look = None
     assert log.log_directory.is_online
     assert set(refused) <= {ErrorCode.offset_out_of_range}
+    logs.abandon()
+
+
+def test_without_replicas_the_high_watermark_follows_a_log_that_was_loaded_again(
+    tmp_path: Path,
+) -> None:
+    files = FailingFiles()
+    logs = open_logs(tmp_path, config=CONFIG, files=files)
+    log = create(logs, CONFIG)
+    append(log, 3)
+    files.fail("write_at")
+    with pytest.raises(KafkaError):
+        append(log)
+    files.heal()
+    assert revive(logs, log.log_directory)
+    append(log, 2)
+    assert log.high_watermark == log.log_end_offset == 5
     logs.abandon()

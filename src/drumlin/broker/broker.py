@@ -124,8 +124,7 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
-        self.replicas = Replicas(self, self.peers)
-        self.log_moves = LogMoves(self)
+        self.replicas, self.log_moves = Replicas(self, self.peers), LogMoves(self)
         self.hosting = HostedPartitions(
             config,
             metadata,

@@ -56,7 +56,12 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
     cycles.every(
         max(config.replica_lag_time_max_ms // 2, 1),
         "in-sync replicas",
-        broker.replicas.review_followers,
+        broker.replicas.review_in_sync,
+    )
+    cycles.every(
+        1000 * config.leader_imbalance_check_interval_seconds,
+        "preferred leaders",
+        broker.replicas.balance_leaders,
     )
     cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
     cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))

@@ -6,10 +6,12 @@ Puts the parts together, starts and ends them. Which partition has which role is
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
+from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from drumlin.broker.peers import Peers
     from drumlin.peer.connection import BrokerConnection
     from drumlin.replication.followed_partition import FollowedPartition
+
+_log = logging.getLogger(__name__)
 
 _ANY_EPOCH = -1
 
@@ -69,12 +73,34 @@ class Replicas:
             ),
         )
 
-    async def review_followers(self) -> None:
-        """Have leaders look for followers that have fallen behind, or caught up."""
-        pace = Pace()
-        for partition in self._broker.partitions:
-            partition.review_followers()
+    async def review_in_sync(self) -> None:
+        """Have leaders look for followers that lag, and followers say that they have caught up.
+
+        Who has asked to be in sync may have been refused, as the news of its broker was not there.
+        Where no records come, as too few are in sync, it would not fetch again by itself.
+        """
+        partitions, pace = self._broker.partitions, Pace()
+        for partition in partitions:
+            partition.drop_laggards()
             await pace.give_way()
+        for followed in partitions.followed():
+            topic = self._image.topics_by_id.get(followed.topic_id)
+            state = None if topic is None else topic.partition(followed.index)
+            if state is not None and self._broker.node_id not in state.isr:
+                self._fetchers.name_again(followed.topic, followed.index)
+            await pace.give_way()
+
+    async def balance_leaders(self) -> None:
+        """As the controller, have preferred replicas lead where leaders have become uneven."""
+        broker, image = self._broker, self._image
+        if not broker.config.auto_leader_rebalance_enable or image.controller_id != broker.node_id:
+            return
+        percentage = broker.config.leader_imbalance_per_broker_percentage
+        uneven = to_be_led_as_preferred(list(image.topics.values()), image.brokers, percentage)
+        partitions = await broker.turns.run(uneven)
+        if partitions:
+            _log.info("%d partitions go back to their preferred leaders", len(partitions))
+            await broker.metadata.elect_leaders(partitions, is_unclean=False)
 
     def on_change(self, change: Change) -> None:
         """Follow the configuration: there may be more fetchers now, or fewer."""

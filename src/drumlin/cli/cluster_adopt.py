@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -71,24 +72,34 @@ def adopt(
     paths = [Path(each.strip()) for each in data.split(",") if each.strip()]
     if not paths:
         raise click.BadParameter("--data names no directory")
-    try:
-        from drumlin.metadata.moving import carry_out, plan
-    except ImportError:
-        raise output.Failure(NO_KAZOO) from None
+    if find_spec("kazoo") is None:
+        raise output.Failure(NO_KAZOO)
     try:
         with (
             EmbeddedData(paths, node_id) as embedded,
             _session(zookeeper, zookeeper_config) as session,
         ):
-            move = plan(embedded, session)
-            if not as_json and (dry_run or not yes):
-                print(_explanation(move, embedded, session))
-            if not dry_run and not move.is_done:
-                confirm(f"Move broker {embedded.node_id} into ZooKeeper?", yes)
-                carry_out(move, embedded, session)
-            _say_end(move, embedded, session, is_dry=dry_run, as_json=as_json)
+            _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
     except (AdoptionRefused, UnreadableNode, ZooKeeperFailure) as error:
         raise output.Failure(str(error)) from None
+
+
+def _adopt(
+    data: EmbeddedData, session: Session, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    from drumlin.metadata.moving import carry_out, plan
+    from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+
+    move = plan(data, session)
+    if not as_json and (dry_run or not yes):
+        print(_explanation(move, data, session))
+    if not dry_run and not move.is_done:
+        confirm(f"Move broker {data.node_id} into ZooKeeper?", yes)
+        try:
+            carry_out(move, data, session)
+        except ZooKeeperFailure as error:
+            raise output.Failure(f"{error}; run this again, it does the rest") from None
+    _say_end(move, data, session, is_dry=dry_run, as_json=as_json)
 
 
 @contextlib.contextmanager

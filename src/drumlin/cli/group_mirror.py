@@ -237,7 +237,7 @@ class _Running:
 
     def _known_groups(self) -> list[str]:
         """The groups that can be in both stores."""
-        from drumlin.migration.zookeeper import can_have_group
+        from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
 
         return [*self._follower.groups(), *filter(can_have_group, self._broker.groups())]
 

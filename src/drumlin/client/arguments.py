@@ -42,6 +42,7 @@ _KAFKAS_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "buffer_memory": ("buffer_bytes",),
     "client_rack": ("client_rack", "rack"),
     "compression_type": ("compression",),
+    "dual_commit_enabled": ("dual_commit",),
     "enable_auto_commit": ("commit_interval_ms=None",),
     "fetch_max_wait_ms": ("max_wait_ms",),
     "group_id": ("group",),
@@ -55,6 +56,7 @@ _KAFKAS_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "sasl_mechanism": ("security",),
     "security_protocol": ("security",),
     "value_deserializer": ("decode",),
+    "zookeeper_connect": ("zookeeper",),
     "value_serializer": ("encode",),
 }
 _SHOWN_MAX: Final = 80

@@ -96,6 +96,24 @@ class CommitFailed(ClientError):
         self.code = code
 
 
+class OffsetStoreFailed(ClientError):
+    """ZooKeeper, where the group's offsets are, refuses, or has what is no offset.
+
+    `may_pass`: the same may succeed later. The text names ZooKeeper and the node.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+class OffsetStoreUnreachable(OffsetStoreFailed, ConnectionError):
+    """ZooKeeper does not answer. What was to be committed may be there, or not."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, may_pass=True)
+
+
 class MembershipEnded(RequestRefused):
     """The group refuses this consumer for good, for example as another has its instance id."""
 

@@ -164,6 +164,9 @@ class ReadingCalls(Calls):
             delivery: "at_least_once" commits a batch when the next one is asked for;
                 "at_most_once" commits it before it is returned.
             commit_interval_ms: how often, and on `close` (5,000); None: only `commit` does.
+            offsets_storage, dual_commit: "kafka", or "zookeeper" as high-level consumers had it;
+                True keeps offsets in both, and begins at the greater.
+            zookeeper, zookeeper_config: "host:port,.../chroot"; properties of TLS and digest.
             start: without a committed offset: "earliest", "latest", an aware datetime, or
                 "committed": then `poll` raises `NoCommittedOffset`.
             out_of_range: where the log does not hold the position: "raise", "earliest", "latest".
@@ -184,6 +187,7 @@ class ReadingCalls(Calls):
             TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         chosen, subscription = _consumer_options(topics, assign, options)
+        chosen.check_group(group)
         record_kernels.load_in_background()
         with translated():
             return Consumer(

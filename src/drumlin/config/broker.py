@@ -63,6 +63,7 @@ class BrokerConfig:
     add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: tuple[Listener, ...]
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     broker_rack: str | None
     connections_max_idle_ms: int
     controlled_shutdown_enable: bool
@@ -89,6 +90,8 @@ class BrokerConfig:
     group_share_record_lock_duration_ms: int
     inter_broker_listener_name: str
     leader_replication_throttled_rate: int
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     listeners: tuple[Listener, ...]
     log_cleaner_backoff_ms: int
     log_cleaner_dedupe_buffer_size: int

@@ -148,10 +148,8 @@ class EmbeddedData:
     @property
     def moved_to(self) -> str | None:
         """The ZooKeeper that has all of it, as the log dirs say; None: they do not."""
-        try:
-            return (self.first / IN_ZOOKEEPER).read_text().strip()
-        except FileNotFoundError:
-            return None
+        said = _text_of(self.first / IN_ZOOKEEPER)
+        return None if said is None else said.strip()
 
     def read(self) -> EmbeddedStore:
         """
@@ -190,13 +188,22 @@ class EmbeddedData:
 
         The first log dir says so last: if it does, all do.
         """
+        said = f"{hosts}\n"
         for path in reversed(self._log_dirs):
-            Files().replace_file(str(path / IN_ZOOKEEPER), f"{hosts}\n".encode())
+            if _text_of(path / IN_ZOOKEEPER) != said:
+                Files().replace_file(str(path / IN_ZOOKEEPER), said.encode())
 
     def set_aside(self) -> None:
         """Rename the store's file: a broker starts with ZooKeeper from now on."""
         (self.first / FILE_NAME).replace(self.first / SET_ASIDE)
         Files().sync_directory(str(self.first))
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
 
 
 def _several_brokers(path: Path) -> AdoptionRefused:

@@ -87,13 +87,13 @@ def carry_out(move: Move, data: EmbeddedData, session: Session) -> None:
     """Do what is left.
 
     Raises:
-        AdoptionRefused: others change the chroot.
+        AdoptionRefused: others have changed the chroot since it was planned.
         UnreadableNode: a node is of no use.
         ZooKeeperFailure: ZooKeeper is away; doing it again completes it.
         OSError: a log dir cannot be written.
     """
-    if move.store is not None and move.chroot is not None:
-        write(session, move.store, data.node_id, move.chroot)
+    if move.store is not None:
+        write(session, move.store, data.node_id)
         data.note_moved(session.hosts)
         complete(session, move.store, data.node_id)
     if not move.is_done:

@@ -258,22 +258,6 @@ class SqliteMetadata:
             return KafkaError(ErrorCode.invalid_replica_assignment, "there is one broker")
         return state
 
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        """There is nobody else who could lead."""
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        for topic_id, index in partitions or ():
-            topic = self.image.topics_by_id.get(topic_id)
-            state = None if topic is None else topic.partition(index)
-            code = ErrorCode.preferred_leader_not_available
-            if state is None:
-                code = ErrorCode.unknown_topic_id
-            elif state.leader == state.replicas[0]:
-                code = ErrorCode.election_not_needed
-            outcomes[PartitionId(topic_id, index)] = KafkaError(code)
-        return outcomes
-
     async def unregister_broker(self, node_id: int) -> None:
         if node_id == self._node_id:
             raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")

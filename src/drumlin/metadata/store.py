@@ -205,21 +205,6 @@ class MetadataStore(Protocol):
             made. One that was made is granted again.
         """
 
-    def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
-        """As the controller, have these partitions be led by the first of their replicas.
-
-        Or all that can be and are not, if none are named. Changes are reported before this returns.
-
-        Returns:
-            The new state of each partition, or why there is none: UNKNOWN_TOPIC_ID,
-            ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
-
-        Raises:
-            KafkaError: NOT_CONTROLLER.
-        """
-
     def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:

@@ -14,12 +14,12 @@ from typing import Any, Final, Protocol
 from drumlin.client import group_admin
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
 from drumlin.migration.commit_times import FindCommits
 from drumlin.migration.mirror_state import MirrorState
 from drumlin.migration.reconcile import Agreement, Decision, Node, decide, later
 from drumlin.migration.stores import ConnectedCluster, Refusals
 from drumlin.migration.transfer import is_chosen
-from drumlin.migration.zookeeper import ABSENT, ZooKeeperOffset
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
 from drumlin.wire.errors import ErrorCode
 

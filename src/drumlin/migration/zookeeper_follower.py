@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drumlin.client.offsets import TopicPartition
+from drumlin.metadata.zookeeper.consumer_offsets import ZooKeeperOffset, group_path
 from drumlin.metadata.zookeeper.layout import parse_partition
-from drumlin.migration.errors import StoreUnavailable
 from drumlin.migration.stores import Refusals
-from drumlin.migration.zookeeper import (
-    ZooKeeperOffset,
-    ZooKeeperStore,
-    group_path,
-)
+from drumlin.migration.zookeeper import ZooKeeperStore
 
 
 @dataclass(slots=True)
@@ -53,7 +49,7 @@ class ZooKeeperFollower:
             StoreUnavailable: ZooKeeper cannot be asked; ask again later.
         """
         self._take_events()
-        self._check_connected()
+        self._store.check_connected()
         picture = self._pictures.setdefault(group, _Picture())
         if not picture.is_listed:
             places = self._store.partitions(group, self._changed)
@@ -74,7 +70,7 @@ class ZooKeeperFollower:
 
     def write(self, group: str, offsets: Mapping[TopicPartition, tuple[int, int]]) -> Refusals:
         """Write offsets into nodes that have the version given; see `write_nodes`."""
-        self._check_connected()
+        self._store.check_connected()
         refused = self._store.write_nodes(group, offsets)
         picture = self._pictures[group]
         picture.unread |= offsets.keys()
@@ -86,11 +82,6 @@ class ZooKeeperFollower:
         for picture in self._pictures.values():
             picture.is_listed = False
             picture.unread.update(picture.places)
-
-    def _check_connected(self) -> None:
-        # kazoo keeps requests for when it is connected again: then they would come too late.
-        if not self._store.client.connected:
-            raise StoreUnavailable(f"ZooKeeper {self._store.name} is not connected")
 
     def _changed(self, event: Any) -> None:
         """A watch has fired, in kazoo's thread; None for the path: all watches are gone."""

@@ -78,6 +78,14 @@ class LeaderFetcher:
         """Fetch a partition no more. What is under way for it changes nothing any more."""
         self._followed.remove(partition)
 
+    def name_again(self, partition: FollowedPartition) -> None:
+        """Tell the leader once more where a partition stands."""
+        self._followed.name_again(partition)
+
+    def hold_back(self, partition: FollowedPartition) -> None:
+        """Fetch a partition only once its log dir, which is offline, works again."""
+        self._followed.hold_back(partition)
+
     # -- the loop ----------------------------------------------------------------------
 
     async def _run(self) -> None:

@@ -55,6 +55,20 @@ class Fetchers:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
+    def name_again(self, topic: str, index: int) -> None:
+        """Have its leader hear that this replica has all, though there is nothing new."""
+        known = self._followed.get((topic, index))
+        if known is not None:
+            partition, fetcher = known
+            fetcher.name_again(partition)
+
+    def hold_back(self, topic: str, index: int) -> None:
+        """Fetch nothing of it until its log dir, which is offline, works again."""
+        known = self._followed.get((topic, index))
+        if known is not None:
+            partition, fetcher = known
+            fetcher.hold_back(partition)
+
     def rearrange(self) -> None:
         """`num.replica.fetchers` has changed."""
         for partition, _ in list(self._followed.values()):

@@ -125,6 +125,19 @@ class FollowedPartitions:
             self.session.drop(followed.key)
         partition.interrupt()
 
+    def name_again(self, partition: FollowedPartition) -> None:
+        """Tell the leader once more where it stands."""
+        followed = self._followed.get((partition.topic_id.bytes, partition.index))
+        if followed is not None:
+            self.session.say_again(followed.key)
+            self._on_news()
+
+    def hold_back(self, partition: FollowedPartition) -> None:
+        """Fetch a partition only once its log dir, which is offline, works again."""
+        followed = self._followed.get((partition.topic_id.bytes, partition.index))
+        if followed is not None and followed.pause is None:
+            self._resume(followed)
+
     async def close(self) -> None:
         """Fetch none any more."""
         for partition in self:
@@ -253,8 +266,14 @@ class FollowedPartitions:
             self._around.on_fenced(partition)
 
     def _resume(self, followed: Followed) -> None:
+        """A leader takes whoever fetches for one that can be in sync."""
         followed.pause = None
-        self._go_on(followed)
+        try:
+            followed.partition.log.log_directory.check_writable()
+        except KafkaError as error:
+            self._pause(followed, error)
+        else:
+            self._go_on(followed)
 
 
 def _refusal(answer: PartitionFetch) -> str:

@@ -57,6 +57,12 @@ class FollowerSession:
             self._said_in.pop(key, None)
         self._forgotten.pop(key, None)
 
+    def say_again(self, key: Key) -> None:
+        """Name a partition, if it is fetched, though the leader knows where it stands."""
+        if key in self._positions:
+            self._unsaid[key] = None
+            self._said_in.pop(key, None)
+
     def drop(self, key: Key) -> None:
         """Fetch a partition no more."""
         if self._positions.pop(key, None) is None:

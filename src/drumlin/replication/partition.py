@@ -238,15 +238,11 @@ class Partition(Replica):
         ]
         return max(there)[1] if there else None
 
-    def review_followers(self) -> None:
-        """Ask for an ISR without those that lag, or with those that have caught up.
-
-        Called now and then: who has been refused may not fetch again before there are records.
-        """
+    def drop_laggards(self) -> None:
+        """Ask for an ISR without those who have not had all for too long. Called now and then."""
         isr = self.isr
         if self.is_led and isr is not None:
             self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
-            self._ask_for(isr, isr.growth(self.log.high_watermark))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 

@@ -55,6 +55,10 @@ class PartitionRegistry:
     def find_followed(self, topic: str, index: int) -> FollowedPartition | None:
         return self._followed.get((topic, index))
 
+    def followed(self) -> list[FollowedPartition]:
+        """Those whose leader is another broker."""
+        return list(self._followed.values())
+
     @property
     def followed_count(self) -> int:
         return len(self._followed)

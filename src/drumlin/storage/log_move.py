@@ -41,6 +41,7 @@ class LogMove:
 
     def __init__(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.log = log
+        self.topic, self.partition = log.topic, log.partition
         self.directory = directory
         self.path = f"{directory.path}/{future_directory_name(log.topic, log.partition)}"
         #: The old folder, once the log has left it.

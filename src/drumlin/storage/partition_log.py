@@ -121,7 +121,13 @@ class PartitionLog(LogState):
         has_producer = header.producer_id >= 0
         base_offset = self.log_end_offset
         if has_producer:
-            duplicate = self.producer_state.check_client_batch(header, base_offset, verification)
+            try:
+                state = self.producer_state
+                duplicate = state.check_client_batch(header, base_offset, verification)
+            except KafkaError:
+                # Out of order as those before it could not be written: they will come again.
+                self.log_directory.check_writable()
+                raise
             if duplicate is not None:
                 return AppendResult.of_duplicate(duplicate, self.log_start_offset)
         log_append_time_ms = batch.log_append_time_ms

@@ -133,7 +133,6 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.producer_state = fresh.producer_state
     log.durability = fresh.durability
     log.awaits_flush |= fresh.awaits_flush
-    log.high_watermark = max(min(log.high_watermark, log.log_end_offset), log.log_start_offset)
     log.is_being_cut = False
     for segment in before:
         segment.discard()

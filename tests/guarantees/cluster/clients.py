@@ -44,7 +44,8 @@ CONFIGS: Final = {
 PARTITIONS: Final = [(topic, number) for topic in "ab" for number in range(TOPICS[topic])]
 _SHARED: Final = [("shared", number) for number in range(TOPICS["shared"])]
 _SHARE_GROUP: Final = "sharers"
-_KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
+#: What there may be, besides readers of all partitions; and `java`, for transactions.
+KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
 _SETTLE_S: Final = 60.0
 
 
@@ -85,7 +86,7 @@ class Clients:
         recorder: Recorder,
         commit_asked: threading.Event,
         directory: Path,
-        kinds: Iterable[str] = _KINDS,
+        kinds: Iterable[str] = KINDS,
     ) -> None:
         self._seed, self._bootstrap, self._recorder = seed, bootstrap, recorder
         self._kinds = frozenset(kinds)

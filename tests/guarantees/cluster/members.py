@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import time
@@ -107,7 +108,11 @@ class Member(DrumlinServer):
         """Leave no room on its disk, a small one; the file that takes it all."""
         filler = self.data.parent / "filler"
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(_FILLED_BYTES)):
+            left = shutil.disk_usage(filler.parent).free
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, left)
+            file.seek(0, os.SEEK_END)
+            while file.write(bytes(_FILLED_BYTES)):  # the broker may have removed something
                 pass
         return filler
 

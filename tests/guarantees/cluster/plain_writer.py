@@ -42,6 +42,9 @@ class PlainWriter(threading.Thread):
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
+                # With more librdkafka (2.16) sends again, in a new epoch, what other partitions may
+                # have, if a broker refuses one batch and takes the next for out of order.
+                "max.in.flight.requests.per.connection": 1,
                 "message.timeout.ms": 600_000,
                 "socket.timeout.ms": self._random.choice((2000, 10_000)),
                 "linger.ms": self._random.choice((0, 5, 50)),

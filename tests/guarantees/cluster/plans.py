@@ -76,3 +76,9 @@ def plan(
 
 #: Those that may happen at once: they concern one broker, or a network.
 TOGETHER: Final = {each for each in FAULTS if each not in ("kill_all", "roll", "kill_zookeeper")}
+
+#: For short runs: a leader dies, and another one is cut from ZooKeeper until its session has ended.
+FIRST: Final = (
+    Step("kill", "leader", 1.0, 1.0),
+    Step("cut_zookeeper", "leader", 1.0, 5.0, breaks=True),
+)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from guarantees.checker import check, summary
 from guarantees.clients import make_consumer
-from guarantees.cluster.clients import PARTITIONS, TOPICS, Clients, create_topics
+from guarantees.cluster.clients import KINDS, PARTITIONS, TOPICS, Clients, create_topics
 from guarantees.cluster.faults import Faults
 from guarantees.cluster.members import Cluster, elections, tracebacks
 from guarantees.cluster.plans import FAULTS, Step
@@ -32,7 +32,6 @@ _COMPACTED: Final = {
     "__transaction_state",
     "__share_group_state",
 }
-_KINDS: Final = ("plain", "transactions", "groups", "ledgers", "keys", "shares")
 _HEAL_S: Final = 60.0
 _DISK_MIB: Final = 1024
 
@@ -47,16 +46,17 @@ class Plan:
     #: What happens first, whatever the seed says.
     first: tuple[Step, ...] = ()
     faults: tuple[str, ...] = tuple(FAULTS)
-    clients: tuple[str, ...] = _KINDS
+    clients: tuple[str, ...] = KINDS
+    #: Whether there is a writer with transactions of the second generation (KIP-890).
+    has_java: bool = False
     faults_min: int = 1
     elections_min: int = 1
 
 
 @dataclass
 class Result:
-    """What came of a run; without complaints and shortfall it counts and proves."""
+    """What came of a run: it counts and proves, if nothing is complained of, and it is not void."""
 
-    plan: Plan
     faults: dict[str, int] = field(default_factory=dict)
     #: Each fault, and when it was done.
     done: list[str] = field(default_factory=list)
@@ -67,9 +67,10 @@ class Result:
     healed_s: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
-    #: Why it does not count: too little has happened.
-    shortfall: str = ""
-    directory: Path | None = None
+    #: Why it does not count, if it does not: too little has happened.
+    void: str = ""
+    directory: str = ""
+    seconds: float = 0.0
 
 
 def run(plan: Plan, directory: Path) -> Result:
@@ -77,7 +78,7 @@ def run(plan: Plan, directory: Path) -> Result:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     recorder = Recorder(directory / "history.jsonl")
-    result = Result(plan)
+    result = Result()
     with Network() as network:
         cluster = Cluster(directory, network)
         try:
@@ -96,11 +97,11 @@ def run(plan: Plan, directory: Path) -> Result:
             cluster.close()
             recorder.close()
     result.complaints += tracebacks(cluster.members.values())
-    _judge(result)
+    _judge(plan, result)
     if not result.complaints:
         shutil.rmtree(directory)
     else:
-        result.directory = directory
+        result.directory = str(directory)
         text = "\n".join([*result.complaints, "", "what was done:", *result.done])
         (directory / "complaints.txt").write_text(text)
     return result
@@ -116,9 +117,8 @@ def _torture(
 ) -> None:
     before, controller_epoch = cluster.states(), cluster.controller_epoch()
     faults = Faults(cluster, plan_of(plan.seed, plan.gap_s, plan.first, plan.faults), PARTITIONS)
-    clients = Clients(
-        plan.seed, cluster.bootstrap, recorder, faults.commit_asked, directory, plan.clients
-    )
+    kinds = (*plan.clients, "java") if plan.has_java else plan.clients
+    clients = Clients(plan.seed, cluster.bootstrap, recorder, faults.commit_asked, directory, kinds)
     clients.start()
     faults.start()
     try:
@@ -179,10 +179,10 @@ def _high_watermarks(cluster: Cluster) -> Iterator[tuple[tuple[str, int], int]]:
         consumer.close()
 
 
-def _judge(result: Result) -> None:
-    plan, faults = result.plan, sum(result.faults.values())
+def _judge(plan: Plan, result: Result) -> None:
+    faults = sum(result.faults.values())
     if faults < plan.faults_min or result.elections < plan.elections_min:
-        result.shortfall = f"{faults} faults and {result.elections} elections are too few"
+        result.void = f"{faults} faults and {result.elections} elections are too few"
     idle = [name for name, count in result.counts.items() if not count]
-    if idle and set(plan.clients) >= set(_KINDS):
-        result.shortfall = f"there are no {', '.join(idle)}"
+    if idle and set(plan.clients) >= set(KINDS):
+        result.void = f"there are no {', '.join(idle)}"

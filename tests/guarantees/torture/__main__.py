@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from pathlib import Path
 from typing import NoReturn
 
+from guarantees.apart import report
 from guarantees.copying.series import copy_all
 from guarantees.torture.run import Plan, run
 from guarantees.torture.separate import Outcome, run_apart
@@ -67,7 +67,7 @@ def _plan(arguments: argparse.Namespace, seed: str) -> Plan:
 def _one(arguments: argparse.Namespace, directory: Path) -> NoReturn:
     """One run in this process, and its outcome as JSON in the last line."""
     result = run(_plan(arguments, arguments.one), directory)
-    print(json.dumps(Outcome.of(result).as_json()), flush=True)
+    report(Outcome.of(result).as_json())
     os._exit(0)  # clients that were given up would hold it
 
 

@@ -159,7 +159,8 @@ class Session:
                     watched = known[wanted[0]] = Watched(self, topic, wanted)
                     self._size += 1
                     changed.append(watched)
-                elif watched.wanted != wanted:
+                # A follower that names one wants it to be known where it stands.
+                elif watched.wanted != wanted or self.is_follower:
                     watched.wanted = wanted
                     changed.append(watched)
                 steps += 1

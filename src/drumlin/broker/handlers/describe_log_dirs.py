@@ -86,12 +86,11 @@ def _respond(
             )
         )
     for move in context.broker.log_moves:
-        log = move.log
-        if wanted is None or log.partition in wanted.get(log.topic, ()):
-            found[move.directory].setdefault(log.topic, []).append(
+        if wanted is None or move.partition in wanted.get(move.topic, ()):
+            found[move.directory].setdefault(move.topic, []).append(
                 shape(
                     "DescribeLogDirsPartition",
-                    partition_index=log.partition,
+                    partition_index=move.partition,
                     partition_size=move.copied_bytes,
                     offset_lag=move.offset_lag,
                     is_future_key=True,

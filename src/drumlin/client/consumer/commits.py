@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.offset_requests import commit_offsets
+from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
 from drumlin.client.consumer.positions import Positions
 from drumlin.client.consumer.tasks import Tasks
-from drumlin.client.errors import ClientError, CommitFailed
+from drumlin.client.errors import ClientError, CommitFailed, OffsetStoreFailed
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
-
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 #: The group has moved on, or is about to: other members may have the partitions.
 _NOT_OURS: Final = frozenset(
@@ -43,6 +42,7 @@ class Committer:
     def __init__(
         self,
         link: CoordinatorLink,
+        storage: OffsetStorage,
         positions: Positions,
         credentials: Callable[[], GroupMetadata | None],
         disowned: Callable[[ErrorCode], None],
@@ -51,6 +51,7 @@ class Committer:
         tasks: Tasks,
     ) -> None:
         self._link = link
+        self._storage = storage
         self._positions = positions
         self._credentials = credentials
         self._disowned = disowned
@@ -78,7 +79,8 @@ class Committer:
         Raises:
             CommitFailed: this consumer is no member of the group any more, or has lost one of
                 these partitions since.
-            KafkaError, PeerError: refused, or not answered, until the request's time was up.
+            KafkaError, PeerError, OffsetStoreFailed: refused, or not answered, until the
+                request's time was up.
         """
         deadline = Deadline(self._timeout_ms)
         losses = self._losses
@@ -91,9 +93,13 @@ class Committer:
                     raise CommitFailed("not committed: this consumer is no member of its group now")
                 self._check_kept(offsets, losses)
                 try:
-                    await commit_offsets(self._link, credentials, offsets)
+                    await self._storage.commit(
+                        credentials,
+                        offsets,
+                        partial(self._check_owned, credentials, offsets, losses),
+                    )
                     break
-                except (KafkaError, PeerError) as error:
+                except (KafkaError, PeerError, OffsetStoreFailed) as error:
                     self._judge(error, credentials)
                     if deadline.is_over:
                         raise
@@ -105,13 +111,28 @@ class Committer:
             where = f"topic {topic!r} partition {partition}"
             raise CommitFailed(f"not committed: {where} went to others meanwhile")
 
+    def _check_owned(self, who: GroupMetadata, offsets: Offsets, losses: int) -> None:
+        """For a store that knows nothing of members."""
+        self._check_kept(offsets, losses)
+        if not who.member_id:
+            return
+        for topic, partition in offsets.keys() - self._positions.places:
+            where = f"topic {topic!r} partition {partition}"
+            raise CommitFailed(f"not committed: {where} is not assigned to this consumer")
+
     def _kept(self, offsets: Offsets, losses: int) -> Offsets:
         """`offsets` without partitions that were lost after that many losses."""
         lost_at = self._lost_at
         return {place: each for place, each in offsets.items() if lost_at.get(place, 0) <= losses}
 
-    def _judge(self, error: KafkaError | PeerError, credentials: GroupMetadata) -> None:
+    def _judge(
+        self, error: KafkaError | PeerError | OffsetStoreFailed, credentials: GroupMetadata
+    ) -> None:
         """Return if the commit may be tried again; raise otherwise."""
+        if isinstance(error, OffsetStoreFailed):
+            if not error.may_pass:
+                raise error
+            return
         if isinstance(error, KafkaError):
             if error.code is ErrorCode.stale_member_epoch:
                 self._disowned(error.code)  # the next heartbeat brings the epoch

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from drumlin.client.committed_offsets import NO_EPOCH, GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.commits import Committer
@@ -18,19 +18,27 @@ from drumlin.client.consumer.driver import Driver, GroupProtocolDriver
 from drumlin.client.consumer.fetch_buffer import FetchBuffer, Piece
 from drumlin.client.consumer.fetcher import Fetcher
 from drumlin.client.consumer.membership import Duty, DutyKind
-from drumlin.client.consumer.offset_requests import fetch_offsets
+from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.consumer.positions import NO_OFFSET, Positions, Stage
 from drumlin.client.consumer.protocol_choice import make_protocol
-from drumlin.client.consumer.start_offsets import Reset, Starter
+from drumlin.client.consumer.start_offsets import Reset, Starter, passes
+from drumlin.client.consumer.storage_choice import make_storage
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
-from drumlin.client.errors import ClientError, MembershipEnded, RequestTimedOut
+from drumlin.client.errors import (
+    ClientError,
+    MembershipEnded,
+    OffsetStoreFailed,
+    RequestTimedOut,
+)
 from drumlin.client.offsets import OffsetSpec, TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -70,11 +78,13 @@ class ConsumerEngine:
         self._protocol: GroupProtocolDriver | None = None
         self._driver: Driver | None = None
         self._link: CoordinatorLink | None = None
+        self._storage: OffsetStorage | None = None
         self._committer: Committer | None = None
         self._buffer = FetchBuffer(options.buffer_bytes, connections.memory)
         if group_id is not None:
             self._link = CoordinatorLink(group_id, self._prompt, membership)
-            self._committer = self._make_committer(self._link)
+            self._storage = make_storage(options, self._link, is_member=subscription is not None)
+            self._committer = self._make_committer(self._link, self._storage)
         committed = None if group_id is None else self._committed_at_start
         self._starter = Starter(
             self.positions,
@@ -103,9 +113,10 @@ class ConsumerEngine:
         else:
             self._begin(frozenset(assigned))
 
-    def _make_committer(self, link: CoordinatorLink) -> Committer:
+    def _make_committer(self, link: CoordinatorLink, storage: OffsetStorage) -> Committer:
         return Committer(
             link,
+            storage,
             self.positions,
             self._credentials,
             self._disowned,
@@ -238,16 +249,18 @@ class ConsumerEngine:
         self, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; partitions without one are left out."""
-        if self._link is None:
-            raise ClientError("this consumer has no group")
+        storage = self._group_storage()
+        return dict(await self._insist(lambda: storage.fetch(self._reader(), places)))
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """`ask` until there is an answer, or the request's time is up."""
         self._check_not_shut()
-        link = self._link
         deadline = Deadline(self._prompt.options.request_timeout_ms)
         for pause_s in backoff_s(self._prompt.options):
             try:
-                return await fetch_offsets(link, self._reader(), places)
-            except (KafkaError, PeerError) as error:
-                if deadline.is_over or not (_is_stale(error) or is_retriable(error)):
+                return await ask()
+            except (KafkaError, PeerError, OffsetStoreFailed) as error:
+                if deadline.is_over or not (_is_stale(error) or passes(error)):
                     raise
                 self._wake()
             await asyncio.sleep(min(pause_s, deadline.remaining_s))
@@ -257,12 +270,11 @@ class ConsumerEngine:
         if self._is_shut:
             raise ClientError("this consumer is closed")
 
-    async def _committed_at_start(
-        self, places: Collection[TopicPartition]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        found = await self.committed(places)
-        self._group_committer().start_known(found)
-        return found
+    async def _committed_at_start(self, places: Collection[TopicPartition]) -> Offsets:
+        storage = self._group_storage()
+        found = await self._insist(lambda: storage.take_over(self._reader(), places))
+        self._group_committer().start_known(found.settled)
+        return found.offsets
 
     def _reader(self) -> GroupMetadata:
         # Members of classic groups fetch offsets without naming their member id.
@@ -319,12 +331,19 @@ class ConsumerEngine:
         """This member's ids and generation; generation -1 while it is no member."""
         if self._group_id is None:
             raise ClientError("this consumer has no group")
+        if self._options.offsets_storage == "zookeeper" and not self._options.dual_commit:
+            raise ClientError("a transaction commits at the brokers; offsets are in ZooKeeper only")
         return self._credentials() or GroupMetadata(self._group_id)
 
     def _group_committer(self) -> Committer:
         if self._committer is None:
             raise ClientError("this consumer has no group to commit for")
         return self._committer
+
+    def _group_storage(self) -> OffsetStorage:
+        if self._storage is None:
+            raise ClientError("this consumer has no group")
+        return self._storage
 
     def _credentials(self) -> GroupMetadata | None:
         if self._protocol is None:
@@ -359,6 +378,8 @@ class ConsumerEngine:
         try:
             await self._leave(leaves, timeout_ms)
         finally:
+            if self._storage is not None:
+                await self._storage.close()
             for each in self._siblings:
                 await each.close()
 

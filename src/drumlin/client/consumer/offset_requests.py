@@ -1,4 +1,4 @@
-"""A consumer's OffsetCommit and OffsetFetch, each sent once."""
+"""A consumer's OffsetCommit and OffsetFetch, and its membership confirmed; each sent once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from drumlin.client.committed_offsets import (
     refused_commits,
 )
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.options import GroupProtocol
 from drumlin.client.offsets import TopicPartition
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import Shape
 
 
 async def commit_offsets(
@@ -47,3 +50,39 @@ async def fetch_offsets(
     build = fetch_request(who, places, require_stable=True)
     response = await link.request("offset_fetch", build, version_max=NAMES_UP_TO)
     return fetched_offsets(response, who.group_id, link.check)
+
+
+async def confirm_membership(
+    link: CoordinatorLink,
+    protocol: GroupProtocol,
+    who: GroupMetadata,
+    places: Collection[TopicPartition],
+) -> None:
+    """See that the coordinator would take a commit of this member.
+
+    A rebalance that goes on takes nothing from a member until it has joined again.
+
+    Raises:
+        KafkaError: the group has moved on.
+        PeerError: not answered.
+    """
+    if protocol == "consumer":
+        # Since version 9 an OffsetFetch with a member's epoch is refused as its commit would be.
+        response = await link.request(
+            "offset_fetch", fetch_request(who, places), version_max=NAMES_UP_TO
+        )
+        fetched_offsets(response, who.group_id, link.check)
+        return
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "HeartbeatRequest",
+            group_id=who.group_id,
+            generation_id=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+        )
+
+    answer = await link.request("heartbeat", build)
+    if answer.error_code is not ErrorCode.rebalance_in_progress:
+        link.check(answer.error_code, f"heartbeat in group {who.group_id!r}")

@@ -5,8 +5,9 @@ Names and defaults follow Kafka's consumer where it has the same thing; units co
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, TypedDict
@@ -16,10 +17,14 @@ from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.offsets import TopicPartition, timestamp_of
 from drumlin.client.reader import ReadOptions, schema_of
 from drumlin.client.tables import Decode, check_decode
+from drumlin.metadata.zookeeper.connection import NO_KAZOO
+from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
 from drumlin.peer.options import Isolation
 
 #: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]
+#: Where a group's offsets are kept, as high-level consumers of old had it.
+OffsetsStorage = Literal["kafka", "zookeeper"]
 Delivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
 Start = Literal["earliest", "latest", "committed"] | datetime
@@ -43,6 +48,10 @@ class ConsumerKeywords(TypedDict, total=False):
     max_poll_interval_ms: int
     delivery: Delivery
     commit_interval_ms: int | None
+    offsets_storage: OffsetsStorage
+    dual_commit: bool
+    zookeeper: str | None
+    zookeeper_config: Mapping[str, str] | None
     start: Start
     out_of_range: OutOfRange
     isolation: Isolation
@@ -75,6 +84,10 @@ class ConsumerOptions:
     max_poll_interval_ms: int = 300_000
     delivery: Delivery = "at_least_once"
     commit_interval_ms: int | None = 5_000
+    offsets_storage: OffsetsStorage = "kafka"
+    dual_commit: bool = False
+    zookeeper: str | None = None
+    zookeeper_config: Mapping[str, str] | None = None
     start: Start = "earliest"
     out_of_range: OutOfRange = "raise"
     isolation: Isolation = "read_uncommitted"
@@ -116,6 +129,33 @@ class ConsumerOptions:
             arguments.callable_or_none(name, getattr(self, name))
         check_decode(self.decode)
         schema_of(self.read_options)
+        self._check_storage()
+
+    def _check_storage(self) -> None:
+        if self.offsets_storage not in ("kafka", "zookeeper"):
+            raise ValueError(f"offsets_storage {self.offsets_storage!r}: kafka or zookeeper")
+        if not isinstance(self.dual_commit, bool):
+            raise TypeError(f"dual_commit {self.dual_commit!r}: expected True or False")
+        if self.uses_zookeeper and not self.zookeeper:
+            raise ValueError("offsets in ZooKeeper: zookeeper='host:port/chroot' says where it is")
+
+    @property
+    def uses_zookeeper(self) -> bool:
+        """Whether offsets are kept in ZooKeeper, perhaps not only there."""
+        return self.dual_commit or self.offsets_storage == "zookeeper"
+
+    def check_group(self, group: str | None) -> None:
+        """
+        Raises:
+            ValueError: its offsets cannot be in ZooKeeper, where they are to be.
+            ModuleNotFoundError: kazoo is not installed.
+        """
+        if not self.uses_zookeeper:
+            return
+        if group is None or not can_have_group(group):
+            raise ValueError(f"offsets in ZooKeeper: group {group!r} can have none there")
+        if importlib.util.find_spec("kazoo") is None:
+            raise ModuleNotFoundError(NO_KAZOO, name="kazoo")
 
     @property
     def read_options(self) -> ReadOptions:

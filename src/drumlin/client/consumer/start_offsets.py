@@ -25,6 +25,7 @@ from drumlin.client.errors import (
     LogTruncated,
     NoCommittedOffset,
     OffsetOutOfRange,
+    OffsetStoreFailed,
     as_client_error,
 )
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets_or_ends
@@ -195,7 +196,7 @@ class Starter:
                 await attempt(noted)
                 break
             except (KafkaError, PeerError, ClientError) as error:
-                if not isinstance(error, ClientError) and is_retriable(error):
+                if passes(error):
                     await asyncio.sleep(pause_s)
                     continue
                 failure = error if isinstance(error, ClientError) else as_client_error(error)
@@ -257,6 +258,13 @@ class Starter:
                     raise KafkaError(each.error_code, where)
                 ends[place] = (each.end_offset, getattr(each, "leader_epoch", -1), epochs[place])
         return ends
+
+
+def passes(error: KafkaError | PeerError | ClientError) -> bool:
+    """Whether the same may succeed later."""
+    if isinstance(error, ClientError):
+        return isinstance(error, OffsetStoreFailed) and error.may_pass
+    return is_retriable(error)
 
 
 def _noted(states: Iterable[PartitionState]) -> Noted:

@@ -88,7 +88,6 @@ class Authority:
         handlers: dict[str, Callable[[int, Any], Any]] = {
             messages.REGISTER: self._register,
             messages.LEAVE_ISRS: self._leave_isrs,
-            messages.ELECT_PREFERRED: self._elect_preferred,
             messages.ELECT_LEADERS: self._elect_leaders,
             messages.REASSIGN: self._reassign,
             messages.HAND_OVER: self._hand_over,
@@ -241,14 +240,6 @@ class Authority:
         outcomes = await self._states.rewrite(decide, wishes)
         await self._complete_moves(wishes)
         return codec.write_outcomes([outcomes[each] for each in wishes])
-
-    async def _elect_preferred(self, _: int, body: Any) -> list[Any]:
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            return preferred(state, self.image.brokers)
-
-        wanted = codec.read_partition_ids(body)
-        outcomes = await self._states.rewrite(decide, wanted)
-        return codec.write_outcomes([outcomes[each] for each in wanted])
 
     async def _elect_leaders(self, _: int, body: Any) -> list[Any]:
         rows, is_unclean = body

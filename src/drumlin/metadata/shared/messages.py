@@ -10,7 +10,6 @@ from typing import Final
 from drumlin.metadata.image import Resource, ResourceType
 
 REGISTER: Final = "register"
-ELECT_PREFERRED: Final = "elect preferred"
 ELECT_LEADERS: Final = "elect leaders"
 REASSIGN: Final = "reassign"
 LEAVE_ISRS: Final = "leave isrs"

@@ -7,7 +7,6 @@ in the image, in its order; the answer to a mutation comes after the changes tha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -30,7 +29,6 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
-from drumlin.metadata.leadership import preferred
 from drumlin.metadata.mutations import Listeners, Locks, uncancelled
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
@@ -43,7 +41,6 @@ from drumlin.metadata.store import (
     ProducerIdBlock,
     Target,
 )
-from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partitions that are asked for at once: other requests have their turn in between.
@@ -182,32 +179,6 @@ class SharedMetadata:
     ) -> None:
         rows = None if lacking is None else codec.write_partition_ids(lacking)
         await self._ask(messages.REGISTER, [codec.write_broker(broker), rows])
-
-    @uncancelled
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        if partitions is None:
-            body = await self._not_led_as_preferred()
-        else:
-            body = list(partitions)
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        for first in range(0, len(body), _TOGETHER):
-            some = body[first : first + _TOGETHER]
-            asked = codec.write_partition_ids(some)
-            rows = await self._change(messages.ELECT_PREFERRED, asked)
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
-
-    async def _not_led_as_preferred(self) -> list[PartitionId]:
-        found, pace = [], Pace()
-        for topic in list(self.image.topics.values()):
-            for each in topic.partitions:
-                with contextlib.suppress(KafkaError):
-                    preferred(each, self.image.brokers)
-                    found.append(PartitionId(topic.topic_id, each.index))
-                await pace.give_way()
-        return found
 
     @uncancelled
     async def reassign(

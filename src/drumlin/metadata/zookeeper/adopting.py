@@ -29,7 +29,7 @@ from drumlin.metadata.zookeeper.session import Conflict
 
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.operations import Operation, Transaction
-    from drumlin.metadata.zookeeper.session import Session
+    from drumlin.metadata.zookeeper.session import Node, Session
 
 _CONFIGS = tuple(layout.config_kinds())
 
@@ -131,19 +131,22 @@ def _check_adoption(
 
 def _check_topics(session: Session, store: EmbeddedStore, names: list[str]) -> None:
     paths = [layout.topic_path(name) for name in names]
-    for name, path, node in zip(names, paths, session.read(paths), strict=True):
-        topic = store.image.topics[name]
-        if node is None:
-            continue
-        there = layout.decode_topic(path, node.data)
-        if there.topic_id != topic.topic_id:
-            raise AdoptionRefused(
-                f"there is another topic {name} in ZooKeeper on {session.hosts}, with another id"
-            )
-        if there.replicas != tuple(each.replicas for each in topic.partitions):
-            raise AdoptionRefused(
-                f"topic {name} has other partitions or replicas in ZooKeeper on {session.hosts}"
-            )
+    for name, node in zip(names, session.read(paths), strict=True):
+        if node is not None:
+            _check_topic(session, store.image.topics[name], node)
+
+
+def _check_topic(session: Session, topic: TopicState, node: Node) -> None:
+    name = topic.name
+    there = layout.decode_topic(layout.topic_path(name), node.data)
+    if there.topic_id != topic.topic_id:
+        raise AdoptionRefused(
+            f"there is another topic {name} in ZooKeeper on {session.hosts}, with another id"
+        )
+    if there.replicas != tuple(each.replicas for each in topic.partitions):
+        raise AdoptionRefused(
+            f"topic {name} has other partitions or replicas in ZooKeeper on {session.hosts}"
+        )
 
 
 def _check_deletions(session: Session, store: EmbeddedStore) -> None:
@@ -158,15 +161,15 @@ def _check_deletions(session: Session, store: EmbeddedStore) -> None:
 # -- doing it --------------------------------------------------------------------------------
 
 
-def write(session: Session, store: EmbeddedStore, node_id: int, chroot: Chroot) -> None:
-    """Write all that is missing. What was found is how it still is.
+def write(session: Session, store: EmbeddedStore, node_id: int) -> None:
+    """Write all that is missing.
 
     Raises:
-        AdoptionRefused: others change it.
+        AdoptionRefused: it must not be done, or others change what is there.
         UnreadableNode: a node is of no use.
         ZooKeeperFailure: ZooKeeper is away: what was done is unknown.
     """
-    _begin(session, store, node_id, chroot)
+    _begin(session, store, node_id, look_at(session, store, node_id))
     check_is_deserted(session)
     (node,) = session.read([ADOPTION])
     if node is None:
@@ -178,7 +181,7 @@ def write(session: Session, store: EmbeddedStore, node_id: int, chroot: Chroot) 
         _deleted_topics(session, store, node_id),
         _other_configs(session, store),
     ):
-        _commit(session, transactions(wanted, first))
+        _commit(session, _grouped(wanted, first))
     _commit(session, _topics(session, store, epoch, first))
 
 
@@ -276,10 +279,14 @@ def _topics(
             ours = store.image.topic_configs(topic.name)
             made = _new_topic(topic, epoch, has_configs=config is not None, configs=ours)
         else:
+            _check_topic(session, topic, node)
             made = _rest_of(session, topic, epoch)
-        for each in transactions(made, first):
-            if len(each) > len(first):
-                yield each
+        yield from _grouped(made, first)
+
+
+def _grouped(wanted: Iterable[Operation], first: list[Check]) -> Iterator[Transaction]:
+    """In transactions that begin with `first`; none where nothing is wanted."""
+    return (each for each in transactions(wanted, first) if len(each) > len(first))
 
 
 def _new_topic(

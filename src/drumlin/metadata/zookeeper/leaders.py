@@ -5,22 +5,20 @@ It is done whenever brokers come or go, and whenever a state is seen that is not
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionState, TopicState
-from drumlin.metadata.leadership import is_unclean, preferred, settled
-from drumlin.metadata.zookeeper.errors import not_controller
+from drumlin.metadata.leadership import is_unclean, settled
 from drumlin.metadata.zookeeper.reassignments import Reassignments
-from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
+from drumlin.metadata.zookeeper.rewriting import rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionId
@@ -94,39 +92,6 @@ class Leaders:
             raise written.failure
         stored = {index: state for (_, index), state in written.stored.items()}
         return tuple(stored.get(each.index, each) for each in partitions)
-
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """See `store.MetadataStore.elect_preferred`."""
-        fence = self._parts.controllership.fence
-        if fence is None:
-            raise not_controller()
-        if partitions is None:
-            places = await self._not_led_as_preferred()
-            partitions = [each.partition for each in places]
-        else:
-            found = [place_of(self._image, each) for each in partitions]
-            places = [each for each in found if each is not None]
-        unknown = KafkaError(ErrorCode.unknown_topic_id)
-
-        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-            return preferred(state, alive)
-
-        written = await self._rewrite(places, decide, fence)
-        for telling in await self._parts.states.take(written.stored):
-            await telling
-        return dict.fromkeys(partitions, unknown) | written.stored | written.errors
-
-    async def _not_led_as_preferred(self) -> list[Place]:
-        places, pace = [], Pace()
-        for topic in list(self._image.topics.values()):
-            for each in topic.partitions:
-                with contextlib.suppress(KafkaError):
-                    preferred(each, self._image.brokers)
-                    places.append(Place(topic.topic_id, topic.name, each))
-                await pace.give_way()
-        return places
 
     async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
         alive, may_be_unclean = self._image.brokers, self._may_be_unclean(topic.name)

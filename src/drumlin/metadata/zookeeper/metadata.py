@@ -162,12 +162,6 @@ class ZooKeeperMetadata:
         return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
 
     @uncancelled
-    async def elect_preferred(
-        self, partitions: Collection[PartitionId] | None
-    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await self._follower.leaders.elect_preferred(partitions)
-
-    @uncancelled
     async def unregister_broker(self, node_id: int) -> None:
         try:
             await self._commits.run(unregister, node_id, self._registration.held())

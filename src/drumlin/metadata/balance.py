@@ -1,0 +1,41 @@
+"""Which partitions go back to their preferred leaders, as leaders have become uneven. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from drumlin.metadata.image import PartitionId, TopicState
+from drumlin.turns import Work
+
+
+def to_be_led_as_preferred(
+    topics: Iterable[TopicState], alive: Iterable[int], percentage: int
+) -> Work[list[PartitionId]]:
+    """Of each live broker that leads too few of those for which it is the first replica, these.
+
+    Too few: more than `percentage` of them are led elsewhere. A partition counts as led elsewhere
+    only if the broker could lead it.
+    """
+    live = set(alive)
+    preferred: Counter[int] = Counter()
+    elsewhere: dict[int, list[PartitionId]] = {}
+    for topic in topics:
+        for state in topic.partitions:
+            first = state.replicas[0]
+            preferred[first] += 1
+            if (
+                first in live
+                and state.leader != first
+                and first in state.isr
+                and not state.is_reassigned
+            ):
+                where = PartitionId(topic.topic_id, state.index)
+                elsewhere.setdefault(first, []).append(where)
+        yield
+    return [
+        where
+        for broker, partitions in elsewhere.items()
+        if 100 * len(partitions) > percentage * preferred[broker]
+        for where in partitions
+    ]
