@@ -112,6 +112,14 @@ def test_zookeeper_is_for_servers_of_one_broker(make_server: MakeServer) -> None
     assert "--brokers" in line
 
 
+def taken(port: int) -> socket.socket | None:
+    """The port, taken; None as long as somebody else has it."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+
 def failed_start(server: MachineServer, brokers: int) -> list[str]:
     """What it says of a start that fails."""
     done = subprocess.run(
@@ -119,3 +127,19 @@ def failed_start(server: MachineServer, brokers: int) -> list[str]:
     )
     assert done.returncode == 1
     return [line for line in done.stderr.splitlines() if line.startswith("drumlin server")]
+
+
+def test_a_broker_that_cannot_come_back_is_tried_again(make_server: MakeServer) -> None:
+    server = make_server()
+    server.start_brokers(2)
+    create(server, "t", 2)
+    values = produce(server, "t", VALUES)
+    await_it = server.kill_workers([2])
+    # Before the next process has it.
+    with wait_until(lambda: taken(server.port + 1), "the port to be free"):
+        line = f"broker 2: cannot listen on 127.0.0.1:{server.port + 1}"
+        wait_until(lambda: server.said().count(line) >= 2, "it to be tried twice")
+        assert sorted(leaders(server, "t")) == [-1, 1]  # the other one serves on
+    await_it()
+    assert sorted(read(server, "t", values)) == sorted(values)
+    server.stop()

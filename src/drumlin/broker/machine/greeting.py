@@ -37,7 +37,11 @@ class Greeting:
 
 
 def greet(sock: socket.socket, greeting: Greeting) -> None:
-    """Send it, into a buffer that is empty: what does not fit waits for the other side."""
+    """Send it. Blocks, if there is a lot of it, until the other side has received it.
+
+    Raises:
+        OSError: the other side is gone.
+    """
     text = json.dumps(asdict(greeting)).encode()
     sock.sendall(_LENGTH.pack(len(text)) + text)
 

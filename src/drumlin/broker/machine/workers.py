@@ -55,7 +55,7 @@ class Worker:
         self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
         self._authority = authority
         self._process: asyncio.subprocess.Process | None = None
-        self._is_stopping = False
+        self._stop = asyncio.Event()
         #: Where it is reached; there is no result before it is ready for the first time.
         self.addresses: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         #: To the process that is ready now.
@@ -69,25 +69,34 @@ class Worker:
         """
         pause_s = _FIRST_PAUSE_S
         while True:
-            began = time.monotonic()
-            code = await self._run_once()
-            if self._is_stopping:
+            began, code = time.monotonic(), EXIT_FAILED
+            try:
+                code = await self._run_once()
+                ended = _ended(self.node_id, code)
+            except OSError as error:
+                ended = f"broker {self.node_id}: no process can be started: {error}"
+            if self._stop.is_set():
                 return code
             if not self.addresses.done():
                 # A broker that gives up says so itself.
-                raise NotStarted("" if code == EXIT_FAILED else _ended(self.node_id, code))
+                has_said = ended == _ended(self.node_id, EXIT_FAILED)
+                raise NotStarted("" if has_said else ended)
             if time.monotonic() - began > _GOOD_S:
                 pause_s = _FIRST_PAUSE_S
-            _log.error("%s; it is started again", _ended(self.node_id, code))
-            await asyncio.sleep(pause_s)
-            if self._is_stopping:
-                return code
+            _log.error("%s; it is started again", ended)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
+                    return code
             pause_s = min(2 * pause_s, _LAST_PAUSE_S)
 
     async def _run_once(self) -> int:
+        """
+        Raises:
+            OSError: there can be no process now.
+        """
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            greet(ours, self._greeting)
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *_isolation(),
@@ -99,8 +108,10 @@ class Worker:
                 pass_fds=(theirs.fileno(), *self._greeting.locks.values()),
             )
             theirs.close()
+            with contextlib.suppress(OSError):  # it has ended, as is seen next
+                await asyncio.to_thread(greet, ours, self._greeting)
             channel = await Channel.open(ours.dup())
-        if self._is_stopping:
+        if self._stop.is_set():
             self.terminate()
         channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
         self._authority.connect(self.node_id, channel)
@@ -135,7 +146,7 @@ class Worker:
 
     def stop(self) -> None:
         """Have it stop cleanly, and not start again."""
-        self._is_stopping = True
+        self._stop.set()
         self.terminate()
 
     def terminate(self) -> None:

@@ -43,6 +43,8 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
+#: Within so long it is known whether one broker is stopped, or all are, by signals to each of them.
+_TOGETHER_S: Final = 0.3
 #: A broker that leaves more of what it is told does not follow any more.
 _WAITING_BYTES_MAX: Final = 64 << 20
 
@@ -120,7 +122,10 @@ class Authority:
         self.image.remove_broker(node_id)
         self._brokers_changed()
         if not self._is_stopping:
-            await self._settle()
+            try:
+                await self._settle()
+            except KafkaError as error:  # it is tried again when a broker comes or goes
+                _log.error("what broker %d has led has no new leaders: %s", node_id, error)
 
     def stop(self) -> None:
         """All brokers are about to stop: nobody is to take over what they lead."""
@@ -162,6 +167,7 @@ class Authority:
             await self._rewrite(decide, lacking)
 
     async def _hand_over(self, node_id: int, _: Any) -> None:
+        await asyncio.sleep(_TOGETHER_S)
         broker = self.image.brokers.get(node_id)
         if self._is_stopping or broker is None:
             return
