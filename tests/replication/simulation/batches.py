@@ -1,4 +1,4 @@
-"""The batches of the simulation: bytes as any other, and what is in them, known without reading them.
+"""The batches of the simulation: bytes as any other, and what is in them, known without reading.
 
 A batch has one key and one value; it may take several offsets.
 """

@@ -1,4 +1,4 @@
-"""One run: brokers on a ZooKeeper, with clients, while faults happen and after they have stopped."""
+"""One run: brokers on a ZooKeeper, with clients, while faults happen and after they have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a leader's wishes reach the metadata: what `broker/isr_changes.py` does, for one partition."""
+"""How a leader's wishes reach the metadata, as `broker/isr_changes.py` does, for a partition."""
 
 from __future__ import annotations
 

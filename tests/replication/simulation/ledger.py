@@ -1,4 +1,4 @@
-"""What was promised, and by whom: it sees everything at once, and calls out as soon as one is broken.
+"""What was promised, and by whom: it sees everything at once, and says so when one is broken.
 
 No process asks it anything.
 """
@@ -36,7 +36,7 @@ class Ledger:
         self.acknowledged = 0
         #: DeleteRecords was asked for up to here.
         self.deleted_to = 0
-        #: The power failed under them and took records with it, and they may be in the ISR still, or
+        #: The power failed under them and took records along, and they may be in the ISR still, or
         #: get there for what they had before.
         self.tainted: list[int] = []
         self._values = 0
@@ -152,8 +152,11 @@ class Ledger:
         disk = self._disks[node_id]
         missing = self.first_missing(disk, batches)
         if missing is not None:
-            there = [str(each) for each in disk.batches
-                     if each.offset <= missing.last_offset and missing.offset <= each.last_offset]  # fmt: skip
+            there = [
+                str(each)
+                for each in disk.batches
+                if each.offset <= missing.last_offset and missing.offset <= each.last_offset
+            ]
             self._broken("B{}, {}, has not {} but {}", node_id, role, missing, there)
 
     def first_missing(

@@ -1,7 +1,7 @@
 """The real `PartitionLog` over batches in memory, in place of segments.
 
-Appending, leader epochs, producers and the high watermark are the log's own. Reading, truncating and
-cleaning are simple here: what they do counts, not how.
+Appending, leader epochs, producers and the high watermark are the log's own. Reading, truncating
+and cleaning are simple here: what they do counts, not how.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class SimulatedTruncation:
         disk.high_watermark_checkpoint = min(disk.high_watermark_checkpoint, self._cut_at())
 
     def _cut_at(self) -> int:
-        """Where the batch begins that has the offset; all goes if that is before the log's start."""
+        """Where the batch begins that has the offset; all goes if that is before the start."""
         if self._is_anew:
             return self._offset
         batches = self.log.disk.batches

@@ -1,4 +1,4 @@
-"""A process as a broker of the cluster: in a session, in a broker epoch, registered; the controller.
+"""A process as a broker of the cluster: its session, broker epoch, registration; the controller.
 
 It does what `registering.py`, `registration.py` and `electing.py` do, step by step; each step is a
 transaction whose answer may be lost.

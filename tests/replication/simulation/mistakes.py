@@ -1,4 +1,4 @@
-"""Mistakes that the simulation must find: each breaks one rule of replication in a part of a broker.
+"""Mistakes that the simulation must find: each breaks one rule of replication in one part.
 
 They show what the simulation is worth. None of them is ever in `src`.
 """

@@ -1,7 +1,7 @@
 """Messages between processes: late, lost, doubled; in order within a connection only.
 
-A request that its sender has given up may still arrive, long after. A link is one way: it may be cut
-while the other direction works.
+A request that its sender has given up may still arrive, long after. A link is one way: it may be
+cut while the other direction works.
 """
 
 from __future__ import annotations

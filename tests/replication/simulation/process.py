@@ -155,7 +155,7 @@ class BrokerProcess:
 
     def _tick(self) -> None:
         for partition in self.partitions:
-            partition.review_followers()
+            partition.drop_laggards()
         self.membership.seek_office()
         self.membership.settle()
         if self.session is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper.states import _relies_on
+from drumlin.metadata.zookeeper.states import relies_on
 from drumlin.wire.errors import KafkaError
 
 from .znodes import Conflict, Fenced, Lost
@@ -50,7 +50,7 @@ def rewrite(
             process.take_state(before)
             done(before)
             return
-        relied_on = {each: alive.get(each, -1) for each in _relies_on(before, after)}
+        relied_on = {each: alive.get(each, -1) for each in relies_on(before, after)}
 
         def write() -> PartitionState:
             fence()
