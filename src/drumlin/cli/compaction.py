@@ -115,7 +115,8 @@ def status(
         output.show_json(report)
         return
     rows = [_status_row(each) for each in report["partitions"]]
-    output.show_rows(rows, _STATUS_COLUMNS, as_json=False, empty="no compacted partitions")
+    columns = _with_broker(_STATUS_COLUMNS, rows)
+    output.show_rows(rows, columns, as_json=False, empty="no compacted partitions")
     for sentence in _about_active_segments(report["partitions"]):
         output.note(sentence)
     if report["is_enabled"] is None:
@@ -200,7 +201,8 @@ def _each(
 ) -> list[Row]:
     """Ask for one partition after the other, so that one can see how far it is."""
     report = broker.get("/compaction", topic=topic, partition=partition)
-    rows = report["partitions"]
+    # Of several brokers each answers for its replica.
+    rows = list({(row["topic"], row["partition"]): row for row in report["partitions"]}.values())
     if not rows and topic is not None:
         return list(act(topic=topic, partition=partition)["results"])  # the broker says why
     results: list[Row] = []
@@ -287,6 +289,13 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
 # -- showing -----------------------------------------------------------------------------------
 
 
+def _with_broker(columns: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:
+    """The columns, with that of the broker where a server of several has answered."""
+    topic, partition, *others = columns
+    has_brokers = any("broker" in row for row in rows)
+    return (topic, partition, *(["broker"] if has_brokers else []), *others)
+
+
 def _status_row(row: Row) -> Row:
     last = row.get("last_cleaning") or {}
     return {
@@ -331,7 +340,8 @@ def _show(
     if as_json:
         output.show_json({"results": results})
     else:
-        output.show_rows(rows, columns, as_json=False, empty="no compacted partitions")
+        shown = _with_broker(columns, rows)
+        output.show_rows(rows, shown, as_json=False, empty="no compacted partitions")
     failed = [f"{each['topic']}-{each['partition']}" for each in results if each["is_failed"]]
     if failed:
         raise output.Failure(f"failed: {', '.join(failed)}")
