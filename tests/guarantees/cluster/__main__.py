@@ -47,6 +47,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="of the first run; they count up")
     parser.add_argument("--faults", nargs="+", choices=ALL_FAULTS, default=ALL_FAULTS)
+    parser.add_argument(
+        "--gap", nargs=2, type=float, default=(0.5, 4.0), help="seconds between faults"
+    )
     parser.add_argument("--least", type=int, help="faults that a run must have to count")
     parser.add_argument("--first", action="store_true", help="begin with what no run may lack")
     parser.add_argument("--java", action="store_true", help="with a writer of Kafka's own client")
@@ -63,6 +66,7 @@ def _plan(arguments: argparse.Namespace, seed: str) -> Plan:
     return Plan(
         seed,
         arguments.seconds,
+        gap_s=tuple(arguments.gap),
         first=FIRST if arguments.first else (),
         faults=tuple(arguments.faults),
         faults_min=least,

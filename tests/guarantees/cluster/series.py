@@ -23,6 +23,7 @@ def run_apart(plan: Plan, directory: Path) -> Result:
     """Run it in a process of its own, and leave nothing of it running."""
     began, said = time.monotonic(), directory.with_suffix(".out")
     arguments = ["--one", plan.seed, "--seconds", str(plan.seconds), "--directory", str(directory)]
+    arguments += ["--gap", *map(str, plan.gap_s)]
     arguments += ["--least", str(plan.faults_min), "--faults", *plan.faults]
     arguments += ["--first"] if plan.first else []
     arguments += ["--java"] if plan.has_java else []
