@@ -20,7 +20,7 @@ from drumlin.records.record import Record, decode_batch
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
-from storage.samples import open_logs
+from storage.samples import open_sole_logs
 
 T = TypeVar("T")
 RETENTION_MS = 5_000
@@ -78,7 +78,7 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int]]:
 
 def reload(world: RandomLog, path: Path, files: Files | None = None) -> None:
     """Open what is there, as a start does."""
-    world.logs = open_logs(path, config=world.log.config, clock=world.clock, files=files)
+    world.logs = open_sole_logs(path, config=world.log.config, clock=world.clock, files=files)
     log = world.logs.get("t", 0)
     assert log is not None
     world.log = log

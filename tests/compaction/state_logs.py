@@ -12,7 +12,7 @@ from compaction.promises import CONFIG, RETENTION_MS, clean
 from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
 from drumlin.storage.partition_log import PartitionLog
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 
 def check_cleanings(
@@ -24,7 +24,7 @@ def check_cleanings(
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         clock = ManualClock(NOW_MS)
-        logs = open_logs(Path(folder), config=CONFIG, clock=clock)
+        logs = open_sole_logs(Path(folder), config=CONFIG, clock=clock)
         world = RandomLog(logs, create(logs, CONFIG), seed)
         log, removed = world.log, 0
         for number in range(300):

@@ -29,7 +29,7 @@ from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentsChanged
 from drumlin.turns import to_end
-from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_sole_logs
 
 T = TypeVar("T")
 Clean = Callable[..., object]
@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 
 def new_world(folder: Path, config: LogConfig = CONFIG, files: Files | None = None) -> RandomLog:
-    logs = open_logs(folder, config=config, clock=ManualClock(NOW_MS), files=files)
+    logs = open_sole_logs(folder, config=config, clock=ManualClock(NOW_MS), files=files)
     return RandomLog(logs, create(logs, config), 1)
 
 

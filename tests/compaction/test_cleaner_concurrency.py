@@ -25,7 +25,7 @@ from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.depth import so_many
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 T = TypeVar("T")
 _STEPS = so_many(150, 300)
@@ -158,7 +158,7 @@ class Scene:
     def __init__(self, path: Path, seed: int) -> None:
         self.owner = Owner()
         self.files = WatchedFiles()
-        self.logs = open_logs(path, config=CONFIG, clock=ManualClock(NOW_MS), files=self.files)
+        self.logs = open_sole_logs(path, config=CONFIG, clock=ManualClock(NOW_MS), files=self.files)
         self.world = RandomLog(self.logs, create(self.logs, CONFIG), seed)
         self.other = RandomLog(self.logs, create(self.logs, CONFIG, topic="other"), seed)
         self.pool = CleanerPool(self.logs, self.owner.call, _SETTINGS, self.world.clock)

@@ -26,7 +26,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files import Files
 from rig.depth import so_many
 from storage.doors import FailingFiles
-from storage.samples import IN_MEMORY, NOW_MS, append, create, open_logs, revive
+from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs, revive
 from storage.unordered_files import Killed, UnorderedFiles
 
 _SEEDS = so_many(1, 4)
@@ -51,7 +51,7 @@ def dirty_log(root: Path, seed: int) -> RandomLog:
 
     Its next cleaning drops values, tombstones, markers and aborted data.
     """
-    logs = open_logs(root, config=_CONFIG, clock=ManualClock(NOW_MS))
+    logs = open_sole_logs(root, config=_CONFIG, clock=ManualClock(NOW_MS))
     world = RandomLog(logs, create(logs, _CONFIG), seed)
     for _ in range(2):
         for _ in range(8):

@@ -23,7 +23,7 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.partition_log import PartitionLog
 from rig.waiting import wait_until
 from storage.doors import FailingFiles
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_failed_log_dir_leaves_the_others_alone(folder: Path, pools: list[Clea
     paths = folder / "a", folder / "b"
     for path in paths:
         path.mkdir()
-    logs = open_logs(*paths, config=CONFIG, clock=ManualClock(NOW_MS))
+    logs = open_sole_logs(*paths, config=CONFIG, clock=ManualClock(NOW_MS))
     worlds = [
         RandomLog(logs, create(logs, CONFIG, topic=topic), 1) for topic in ("first", "second")
     ]

@@ -22,7 +22,7 @@ from compaction.readers import batches, read_uncommitted
 from drumlin.clock import ManualClock
 from drumlin.records.kernels import compaction_kernels
 from rig.depth import so_many
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 _SEEDS = so_many(12, 400)
 
@@ -87,7 +87,7 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
         monkeypatch.setattr("drumlin.compaction.stretches._BATCHES_MAX", 2)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder)
-        logs = open_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))
+        logs = open_sole_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))
         world = RandomLog(logs, create(logs, CONFIG), seed)
         steps = world.random
         deletes_records = steps.random() < 0.3

@@ -27,7 +27,7 @@ from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.partition_log import PartitionLog
 from records.strategies import QUICK
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 _CODECS = [name for name in CODECS if name != "none"]
 
@@ -41,7 +41,7 @@ def folder() -> Iterator[Path]:
 def filled(folder: Path, codecs: Sequence[str], batches: int = 200) -> RandomLog:
     """A log of one sealed segment, of whose records a fifth are the last of their key."""
     config = dataclasses.replace(CONFIG, segment_bytes=64 << 20)
-    logs = open_logs(folder, config=config, clock=ManualClock(NOW_MS))
+    logs = open_sole_logs(folder, config=config, clock=ManualClock(NOW_MS))
     world = RandomLog(logs, create(logs, config), 1)
     chosen = random.Random(1)
     offset = 0

@@ -19,14 +19,14 @@ from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from rig.depth import so_many
-from storage.samples import NOW_MS, create, open_logs
+from storage.samples import NOW_MS, create, open_sole_logs
 
 _CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=400)
 _BITS = (0, 1, 2, 3, 5, 8, 20, 33, 62)[:: so_many(2, 1)]
 
 
 def _filled(path: Path, codec: str) -> tuple[LogDirectories, PartitionLog]:
-    logs = open_logs(path, config=_CONFIG, clock=ManualClock(NOW_MS))
+    logs = open_sole_logs(path, config=_CONFIG, clock=ManualClock(NOW_MS))
     log = create(logs, _CONFIG)
     for number in range(12):
         batch = encode_batch(

@@ -16,7 +16,7 @@ from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files import Files
 from rig.ways import assert_as_told, noted
-from storage.samples import IN_MEMORY, NOW_MS, create, open_logs
+from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 
 def test_a_piece_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_a_piece_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     config = dataclasses.replace(CONFIG, segment_bytes=1 << 20)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         clock = ManualClock(NOW_MS)
-        logs = open_logs(Path(folder), config=config, clock=clock)
+        logs = open_sole_logs(Path(folder), config=config, clock=clock)
         log = create(logs, config)
         for number in range(20):
             put(log, log.log_end_offset, b"%d" % number, b"same")

@@ -94,6 +94,14 @@ def open_logs(
     ).open()
 
 
+def open_sole_logs(*paths: Path, **more: Any) -> LogDirectories:
+    """The same, of a broker that leads them all, without other replicas."""
+    logs = open_logs(*paths, **more)
+    for log in logs:
+        log.forget_replicas()
+    return logs
+
+
 def create(logs: LogDirectories, config: LogConfig | None = None, topic: str = "t") -> PartitionLog:
     return logs.create(topic, 0, TOPIC_ID, config or LogConfig())
 

@@ -178,11 +178,13 @@ def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | No
 
 def _found_epochs(log: PartitionLog) -> LeaderEpochs:
     """The epochs that the batches have. By them, a follower agrees with its leader."""
-    epochs = LeaderEpochs()
+    epochs, end_offset = LeaderEpochs(), log.segments.first.base_offset
     for segment in log.segments:
         for _, header in segment.walk(0):
             if header.magic == MAGIC and header.leader_epoch > epochs.latest_epoch:
-                epochs.assign(header.leader_epoch, header.base_offset)
+                # Its first batches may have been cleaned away: it began where those before end.
+                epochs.assign(header.leader_epoch, end_offset)
+            end_offset = header.end_offset
     return epochs
 
 
