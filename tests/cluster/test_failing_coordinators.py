@@ -30,7 +30,13 @@ from cluster.conftest import MakeBroker
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
+#: The short torture of three brokers has the same at each commit.
+pytestmark = [
+    pytest.mark.zookeeper,
+    pytest.mark.clients,
+    pytest.mark.slow,
+    pytest.mark.deep,
+]
 
 _COUNT = 3
 _PARTITIONS = 4

@@ -154,6 +154,7 @@ def test_one_that_waits_is_seen_and_can_be_taken_back(brokers: Brokers) -> None:
     await_replicas(brokers, "t", {0: (2, 1)})
 
 
+@pytest.mark.deep
 def test_it_outlives_brokers_and_controllers(brokers: Brokers) -> None:
     create(brokers, "t", (1, 2), (2, 1))
     await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
@@ -196,6 +197,7 @@ def test_elections(brokers: Brokers) -> None:
     )
 
 
+@pytest.mark.deep
 def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
     try:
         kafka_classpath()
@@ -232,7 +234,7 @@ def test_kafkas_own_commands(brokers: Brokers, tmp_path: Path) -> None:
     assert described(brokers[1], "t")[1][0] == 3
 
 
-@pytest.mark.parametrize("side", ["leader", "follower"])
+@pytest.mark.parametrize("side", ["leader", pytest.param("follower", marks=pytest.mark.deep)])
 def test_a_throttle_holds_back_those_that_catch_up(brokers: Brokers, side: str) -> None:
     create(brokers, "t", (1, 2), (2, 1))
     await_replicas(brokers, "t", {0: (1, 2), 1: (2, 1)})
@@ -254,6 +256,7 @@ def test_a_throttle_holds_back_those_that_catch_up(brokers: Brokers, side: str) 
     assert producer.flush(30) == 0
 
 
+@pytest.mark.deep
 def test_groups_and_transactions_go_on_while_their_topics_move(brokers: Brokers) -> None:
     create(brokers, "t", (1, 2, 3))
     servers = servers_of(brokers)
