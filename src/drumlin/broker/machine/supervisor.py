@@ -30,6 +30,7 @@ from drumlin.metadata.mutations import ImmediateListeners
 from drumlin.metadata.opening import open_embedded
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.store import UnusableMetadata
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.changes import Change
@@ -49,7 +50,7 @@ def run(properties: Mapping[str, str], brokers: int, log_level: str = "INFO") ->
         each = [properties_of(config, properties, index) for index in range(brokers)]
         configs = [BrokerConfig.load(own, brokers) for own in each]
         return asyncio.run(_Server(config, configs, each, log_level).run())
-    except (ConfigError, StartFailed, NotStarted) as error:
+    except (ConfigError, StartFailed, NotStarted, KafkaError) as error:
         if str(error):  # else the broker has said it
             print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
         return _EXIT_FAILED
