@@ -262,8 +262,3 @@ def test_data_belongs_to_one_store(make_broker: MakeBroker, chroot: str) -> None
     assert "so zookeeper.connect must not be set" in refusal(alone)
     nowhere = make_broker({"zookeeper.connect": f"127.0.0.1:{free_ports(1)[0]}"}, "nowhere")
     assert "no ZooKeeper answers on" in refusal(nowhere)
-    guarded = make_broker({"zookeeper.ssl.client.enable": "true"}, "guarded")
-    guarded.settings["zookeeper.connect"] = at
-    with pytest.raises(AssertionError, match="connections to ZooKeeper are not encrypted here"):
-        guarded.start()
-    guarded.process = None
