@@ -16,7 +16,7 @@ from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-_KILLS = so_many(4, 12)
+_KILLS = so_many(2, 12)
 _TOPICS = {"single": 1, "replicated": 2}
 
 

@@ -22,7 +22,7 @@ _SEEDS_TO_FIND = 600
 
 @pytest.mark.parametrize("block", range(_BLOCKS))
 def test_promises_are_kept_whatever_goes_wrong(block: int) -> None:
-    size = so_many(25, 500)
+    size = so_many(15, 500)
     for seed in range(block * size, (block + 1) * size):
         if run(seed).violation is not None:
             pytest.fail(story(seed))
