@@ -168,7 +168,8 @@ def group(
     topic = f"moving-{request.param}"
     with drumlin.connect(broker.address) as client:
         client.create_topic(topic, 4)
-        store = OldStore.create(zookeeper.address, f"/{topic}")
+        # Each test has a broker of its own, and so a topic of that name; ZooKeeper is the same one.
+        store = OldStore.create(zookeeper.address, f"/{tmp_path.name}")
         group = MovingGroup(client, broker.address, topic, store, tmp_path, protocol=request.param)
         try:
             yield group
