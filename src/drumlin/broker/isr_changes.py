@@ -62,27 +62,33 @@ class IsrChanges:
             asked, self._wishes = self._wishes, {}
             ids = {PartitionId(each.topic_id, each.index): each for each in asked}
             wishes = {key: asked[partition] for key, partition in ids.items()}
+            before = {key: partition.isr_size for key, partition in ids.items()}
             try:
                 answers = await self._metadata.alter_isrs(wishes)
             except KafkaError as error:
                 answers = dict.fromkeys(wishes, error)
             pace, is_refused = Pace(), False
             for key, answer in answers.items():
+                if not isinstance(answer, KafkaError):
+                    self._count(before[key], len(answer.isr))
                 is_refused |= self._take(ids[key], wishes[key], answer)
                 await pace.give_way()
             if is_refused:
                 await asyncio.sleep(_AGAIN_S)
+
+    def _count(self, before: int, now: int) -> None:
+        """The partition knows of the change already: it was told before the answer came."""
+        self.grown += max(now - before, 0)
+        self.shrunk += max(before - now, 0)
 
     def _take(
         self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
     ) -> bool:
         """Whether it was refused."""
         if not isinstance(answer, KafkaError):
-            before, now = partition.isr_size, len(answer.isr)
             if answer.leader_epoch == partition.leader_epoch:
                 partition.agreed(answer)
-            self.grown += max(now - before, 0)
-            self.shrunk += max(before - now, 0)
+                partition.refused(wish)  # unless it was made: then nothing is pending any more
             _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
             return False
         if answer.code in _OUTDATED:
