@@ -46,3 +46,13 @@ def test_one_that_lacks_records_lags_though_there_are_no_more() -> None:
     replicas.fetched(FOLLOWER, 9, 10, 0)
     assert replicas.isr.shrinkage(10, 900) is None
     assert replicas.isr.shrinkage(10, 1100) is not None
+
+
+def test_a_process_that_nobody_knows_counts_for_nothing() -> None:
+    """And does not keep out the one that is registered."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 4, 10, 0)
+    assert replicas.isr.fetched(FOLLOWER, 2**62, 10, 0, 10, 10)
+    assert replicas.isr.high_watermark(0, 10, 20) == 4
+    replicas.fetched(FOLLOWER, 10, 10, 30)
+    assert replicas.isr.high_watermark(4, 10, 40) == 10

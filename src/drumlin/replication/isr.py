@@ -126,6 +126,8 @@ class InSyncReplicas:
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
         if broker_epoch > follower.broker_epoch:
+            if not self._is_alive(replica_id, broker_epoch):
+                return True  # it counts once there is news of that process
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
