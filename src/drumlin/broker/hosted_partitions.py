@@ -95,14 +95,15 @@ class HostedPartitions:
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> list[PartitionId]:
-        """The partitions with in-sync replicas elsewhere of which the log here is not what it was.
+        """The partitions with replicas elsewhere of which the log here is not what it was.
 
-        Before this broker registers: it is not to lead them.
+        Before this broker registers: it is not to lead them. Also where the ISR is not known to
+        have it, as it may have come in since that was read.
         """
         found, pace = [], Pace()
         for topic in list(self._image.topics.values()):
             for state in topic.partitions:
-                if self._config.node_id in state.isr and len(state.isr) > 1:
+                if self._config.node_id in state.replicas and len(state.replicas) > 1:
                     log = self._logs.get(topic.name, state.index)
                     if log is None or log.epoch_due_at is not None:
                         found.append(PartitionId(topic.topic_id, state.index))
@@ -196,13 +197,13 @@ class HostedPartitions:
             partition = self._partitions.find(topic.name, state.index)
             if self._config.node_id not in state.replicas:
                 self._stop(topic.name, state.index)
-                self._give_up(topic, state)
+                self._delete_moved(topic, state)
             elif partition is not None:
                 if state.leader == self._config.node_id:
                     self._lead_on(topic, state, partition)
                 else:
                     self._stop(topic.name, state.index)
-                    self._follow(topic, state, partition.log)
+                    self._assume(topic, state, partition.log)
             else:
                 log = self._find_log(topic, state, is_new)
                 if log is None:
@@ -315,7 +316,7 @@ class HostedPartitions:
         self._followers.forget(topic, index)
         self._partitions.remove(topic, index)
 
-    def _give_up(self, topic: TopicState, state: PartitionState) -> None:
+    def _delete_moved(self, topic: TopicState, state: PartitionState) -> None:
         """Delete the log of a partition of which other brokers have the replicas now.
 
         That ends with a new leader epoch. Metadata that is not later than our log may be an older
