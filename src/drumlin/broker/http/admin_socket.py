@@ -28,7 +28,7 @@ def bind_admin_socket(directory: Path) -> socket.socket:
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        with _short(directory) as short:
+        with short_path(directory / FILE_NAME) as short:
             sock.bind(short)
         path.chmod(0o600)
         sock.setblocking(False)
@@ -47,7 +47,7 @@ def connect_to_admin_socket(directory: Path, timeout_s: float) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout_s)
-        with _short(directory) as short:
+        with short_path(directory / FILE_NAME) as short:
             sock.connect(short)
     except BaseException:
         sock.close()
@@ -62,14 +62,13 @@ def remove_admin_socket(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _short(directory: Path) -> Iterator[str]:
-    """A path to the socket that fits into an address, however deep the directory lies."""
-    path = str(directory / FILE_NAME)
+def short_path(path: Path) -> Iterator[str]:
+    """A path to a socket that fits into an address, however deep its directory lies."""
     if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
-        yield path
+        yield str(path)
         return
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield f"/proc/self/fd/{descriptor}/{FILE_NAME}"
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
     finally:
         os.close(descriptor)

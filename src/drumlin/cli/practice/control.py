@@ -8,18 +8,16 @@ found at start-up was left by one that is gone. Other users cannot connect.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
+from drumlin.broker.http.admin_socket import short_path
 from drumlin.cli.output import Failure
 
 FILE_NAME: Final = "cluster.sock"
-_PATH_BYTES_MAX: Final = 107  # what fits into a socket's address, with the zero at its end
 _LINE_BYTES_MAX: Final = 64 << 10
 
 #: Does something to a member; whether it was done, or was so already. Raises `Failure`.
@@ -44,7 +42,7 @@ class ControlServer:
         path = self._directory / FILE_NAME
         path.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with _short(self._directory) as short:
+        with short_path(self._directory / FILE_NAME) as short:
             sock.bind(short)
         path.chmod(0o600)
         self._server = await asyncio.start_unix_server(
@@ -93,7 +91,7 @@ def ask(directory: Path, what: str, member: str) -> bool:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with sock:
         try:
-            with _short(directory) as short:
+            with short_path(directory / FILE_NAME) as short:
                 sock.connect(short)
             sock.sendall(json.dumps({"do": what, "member": member}).encode() + b"\n")
             with sock.makefile("rb") as answers:
@@ -116,17 +114,3 @@ def not_running(directory: Path) -> Failure:
     return Failure(
         f"no cluster runs in {directory}: 'drumlin cluster up --data {directory}' starts one"
     )
-
-
-@contextlib.contextmanager
-def _short(directory: Path) -> Iterator[str]:
-    """A path to the socket that fits into an address, however deep the directory lies."""
-    path = str(directory / FILE_NAME)
-    if len(os.fsencode(path)) <= _PATH_BYTES_MAX:
-        yield path
-        return
-    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{FILE_NAME}"
-    finally:
-        os.close(descriptor)
