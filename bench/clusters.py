@@ -53,7 +53,8 @@ class Cluster:
         return name
 
     def delete(self, topic: str) -> None:
-        AdminClient({"bootstrap.servers": self.address}).delete_topics([topic])[topic].result(60)
+        admin = AdminClient({"bootstrap.servers": self.address})
+        admin.delete_topics([topic])[topic].result(60)
 
     @contextlib.contextmanager
     def topic(self, partitions: int, **configs: str) -> Iterator[str]:
