@@ -36,6 +36,7 @@ BENCHES = {
     "stalls": "what a steady client sees beside a hostile or heavy one",
     "turns": "the longest turn of our event loop, whatever is asked",
     "cluster": "three brokers, three replicas, beside three Kafkas",
+    "cluster_growth": "three brokers with up to 20,000 partitions of three replicas",
     "real_clients": "the shapes that real clients have: rate and processor time",
 }
 

@@ -2,11 +2,13 @@
 
 Rows: `rate` (Java's producer, acks=all, 12 partitions), `latency` (2,000 records/s), `failover` (a
 leader of 1,000 partitions is killed), `restart` (of a broker that stops in order), `return` (of one
-that was away for 1 GB). All brokers and the load share the machine's cores: their number is told.
+that was away for 1 GB), `crowd` (`--brokers 2`, beside a single Kafka). All brokers and the load
+share the machine's cores: their number is told.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -17,20 +19,24 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Producer
 
-from bench.clusters import Cluster, clusters
+from bench import cluster_crowd
+from bench.catching_up import Growth
+from bench.clusters import SESSION_TIMEOUT_MS, Cluster, clusters
 from bench.harness import Comparison, Metric, Metrics, Options, compare
 from rig.apache_kafka import kafka_classpath
 from rig.jars import java
-from rig.waiting import wait_until
 
 _PARTITIONS = 12
 _MANY = 1000
+_VICTIM = 1
+_FEW = 3
 #: About what to expect: how many records make a round.
 _BYTES_PER_SECOND = 40_000_000
 _STEADY_PER_SECOND = 2000
 _STEADY_S = 15
 _AWAY_BYTES = 1_000_000_000
 _RECORD_BYTES = 1000
+_CROWD = "crowd"
 _LINE = re.compile(r"([\d.]+) records/sec .*?([\d.]+) ms 50th, .*?([\d.]+) ms 99th", re.DOTALL)
 
 
@@ -44,10 +50,12 @@ def run(options: Options) -> list[Comparison]:
         "restart": _restart,
         "return": _return,
     }
-    results: list[Comparison] = []
-    with clusters(options) as both:
-        for name in options.rows or rows:
-            results += rows[name](both, options)
+    wanted = options.rows or (*rows, _CROWD)
+    results = cluster_crowd.run(options) if _CROWD in wanted else []
+    if of_clusters := [each for each in wanted if each != _CROWD]:
+        with clusters(options) as both:
+            for name in of_clusters:
+                results += rows[name](both, options)
     return results
 
 
@@ -120,29 +128,24 @@ def _perform(
 
 
 def _failover(both: Sequence[Cluster], options: Options) -> list[Comparison]:
-    metric = Metric("took", "s until all partitions have leaders", higher_is_better=False)
+    metrics = (
+        Metric("took", "s until all are led", higher_is_better=False),
+        Metric("missed", "s since it was missed", higher_is_better=False, limit=2.0),
+    )
 
     def side(cluster: Cluster) -> Callable[[], Metrics]:
         def measure() -> Metrics:
             with cluster.topic(_MANY) as topic:
-                victim, others = 1, [2, 3]
-                begun = time.monotonic()
-                cluster.brokers[victim].kill()
-
-                def are_led() -> bool:
-                    return set(cluster.leaders(topic, others)) <= set(others)
-
-                wait_until(are_led, "all partitions to be led", 120)
-                took_s = time.monotonic() - begun
-                cluster.brokers[victim].start()
+                failover = cluster.kill(_VICTIM, topic)
+                cluster.brokers[_VICTIM].start()
                 cluster.await_in_sync(topic)
-            return {"took": took_s}
+            return {"took": failover.took_s, "missed": failover.missed_s}
 
         return measure
 
     sides = {each.name: side(each) for each in both}
-    scenario = f"a broker killed, {_MANY} partitions, session 4 s"
-    return compare("cluster", scenario, (metric,), sides, options)
+    scenario = f"a broker killed, {_MANY:,} partitions, session {SESSION_TIMEOUT_MS / 1000:g} s"
+    return compare("cluster", scenario, metrics, sides, _few(options))
 
 
 def _restart(both: Sequence[Cluster], options: Options) -> list[Comparison]:
@@ -153,16 +156,16 @@ def _restart(both: Sequence[Cluster], options: Options) -> list[Comparison]:
             with cluster.topic(_PARTITIONS) as topic:
                 waits = _SteadyProducer(cluster, topic)
                 time.sleep(3)
-                cluster.brokers[1].terminate()
+                cluster.brokers[_VICTIM].terminate()
                 time.sleep(1)
-                cluster.brokers[1].start()
+                cluster.brokers[_VICTIM].start()
                 cluster.await_in_sync(topic)
                 return {"longest": waits.end()}
 
         return measure
 
     sides = {each.name: side(each) for each in both}
-    return compare("cluster", "a broker restarted in order", (metric,), sides, options)
+    return compare("cluster", "a broker restarted in order", (metric,), sides, _few(options))
 
 
 class _SteadyProducer:
@@ -203,22 +206,35 @@ class _SteadyProducer:
 
 
 def _return(both: Sequence[Cluster], options: Options) -> list[Comparison]:
-    metric = Metric("rate", "MB/s", target=None)
+    metrics = (
+        Metric("rate", "MB/s in sync again"),
+        Metric("with_start", "MB/s, its start included"),
+    )
     amount = int(_AWAY_BYTES * options.scale)
 
     def side(cluster: Cluster) -> Callable[[], Metrics]:
         def measure() -> Metrics:
             with cluster.topic(_PARTITIONS) as topic:
-                cluster.brokers[1].terminate()
+                victim = cluster.brokers[_VICTIM]
+                victim.terminate()
                 _perform(cluster, topic, int(amount / 1.2 / _RECORD_BYTES), _RECORD_BYTES, -1)
                 begun = time.monotonic()
-                cluster.brokers[1].start()
-                cluster.await_in_sync(topic)
-                took_s = time.monotonic() - begun
-            return {"rate": amount / 1e6 / took_s}
+                with Growth(victim.data, topic) as growth:
+                    victim.start()
+                    cluster.await_in_sync(topic)
+                    ended = time.monotonic()
+            return {
+                "rate": amount / 1e6 / (ended - growth.began_at),
+                "with_start": amount / 1e6 / (ended - begun),
+            }
 
         return measure
 
     sides = {each.name: side(each) for each in both}
-    scenario = f"a broker back after {amount / 1e9:g} GB, its start included"
-    return compare("cluster", scenario, (metric,), sides, options)
+    scenario = f"a broker back after {amount / 1e9:g} GB"
+    return compare("cluster", scenario, metrics, sides, _few(options))
+
+
+def _few(options: Options) -> Options:
+    """What takes most of a minute a round, and has no use for a warm-up."""
+    return dataclasses.replace(options, rounds=min(options.rounds, _FEW), warmup=0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -16,7 +16,7 @@ from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 from rig.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
-from rig.zookeeper import running_zookeeper
+from rig.zookeeper import ZooKeeper, running_zookeeper
 
 BROKERS = 3
 #: Short, so that a benchmark need not wait for it; what comes after it is measured.
@@ -29,11 +29,25 @@ _REPLICATED = {
 _numbers = itertools.count()
 
 
+class Failover(NamedTuple):
+    """Seconds until all partitions had leaders: since the end of the broker, and since the others
+    missed it. The latter is from before the answer that first lacked it."""
+
+    took_s: float
+    missed_s: float
+
+
 class Cluster:
     """Three running brokers by their ids."""
 
-    def __init__(self, name: str, brokers: dict[int, ApacheKafka] | dict[int, DrumlinServer]):
+    def __init__(
+        self,
+        name: str,
+        brokers: dict[int, ApacheKafka] | dict[int, DrumlinServer],
+        zookeeper: ZooKeeper | None = None,
+    ) -> None:
         self.name = name
+        self._zookeeper = zookeeper
         self.brokers: dict[int, Any] = dict(brokers)
         self.address = ",".join(f"127.0.0.1:{each.port}" for each in brokers.values())
 
@@ -43,18 +57,24 @@ class Cluster:
         running = [each for each in self.brokers.values() if each.process is not None]
         return sum(cpu_seconds(each.pid) for each in running)
 
+    @property
+    def zookeeper_messages(self) -> int:
+        """That were sent to it so far; 0 where there is none."""
+        return self._zookeeper.messages if self._zookeeper is not None else 0
+
     def create(self, partitions: int, **configs: str) -> str:
         """A topic of three replicas, known to all brokers and in sync on them."""
         name = f"bench-{next(_numbers)}"
         settings = {"min.insync.replicas": "2", "file.delete.delay.ms": "1000", **configs}
         admin = AdminClient({"bootstrap.servers": self.address})
-        admin.create_topics([NewTopic(name, partitions, BROKERS, config=settings)])[name].result(60)
-        self.await_in_sync(name)
+        topic = NewTopic(name, partitions, BROKERS, config=settings)
+        admin.create_topics([topic], request_timeout=300)[name].result(300)
+        self.await_in_sync(name, timeout_s=600)
         return name
 
     def delete(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.address})
-        admin.delete_topics([topic])[topic].result(60)
+        admin.delete_topics([topic], request_timeout=300)[topic].result(300)
 
     @contextlib.contextmanager
     def topic(self, partitions: int, **configs: str) -> Iterator[str]:
@@ -76,12 +96,26 @@ class Cluster:
         wait_until(are_in_sync, f"{topic} to be in sync", timeout_s)
         return time.monotonic() - begun
 
-    def leaders(self, topic: str, through: Sequence[int]) -> list[int]:
-        """Of all partitions, as one of these brokers says."""
-        address = ",".join(f"127.0.0.1:{self.brokers[each].port}" for each in through)
+    def kill(self, node_id: int, topic: str) -> Failover:
+        """Kill a broker, and wait until others lead all that it led of the topic."""
+        others = set(self.brokers) - {node_id}
+        address = ",".join(f"127.0.0.1:{self.brokers[each].port}" for each in others)
         admin = AdminClient({"bootstrap.servers": address})
-        known = admin.list_topics(topic, timeout=30).topics[topic].partitions
-        return [each.leader for each in known.values()]
+        admin.list_topics(topic, timeout=30)  # is connected
+        begun, missed_at = time.monotonic(), None
+        self.brokers[node_id].kill()
+
+        def are_led() -> bool:
+            nonlocal missed_at
+            asked_at = time.monotonic()
+            known = admin.list_topics(topic, timeout=30)
+            if missed_at is None and node_id not in known.brokers:
+                missed_at = asked_at
+            return all(each.leader in others for each in known.topics[topic].partitions.values())
+
+        wait_until(are_led, "all partitions to be led", 120)
+        ended = time.monotonic()
+        return Failover(ended - begun, ended - (ended if missed_at is None else missed_at))
 
 
 @contextlib.contextmanager
@@ -110,7 +144,7 @@ def drumlin_cluster(directory: Path) -> Iterator[Cluster]:
             servers[node_id] = DrumlinServer(folder, settings)
             stack.callback(servers[node_id].close)
             servers[node_id].start()
-        yield Cluster("Drumlin", servers)
+        yield Cluster("Drumlin", servers, zookeeper)
 
 
 @contextlib.contextmanager

@@ -15,14 +15,14 @@ from typing import Literal, NamedTuple
 from bench.brokers import Broker, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
-from bench.produce import once_led
+from bench.produce import frame_of, once_led
 from rig.drumlin_server import DrumlinServer
 from rig.machine_server import MachineServer
 from rig.waiting import wait_until
 
 _BROKERS = 2
 _PARTITIONS = 4
-_PRODUCE, _FETCH, _METADATA = 13, 17, 12
+_FETCH, _METADATA = 17, 12
 _LOG_BYTES = 128 << 20
 _BYTES_MAX = 2 << 30  # of one round: it must fit into memory
 
@@ -95,17 +95,22 @@ def run(options: Options) -> list[Comparison]:
 
 @contextlib.contextmanager
 def _machines(options: Options) -> Iterator[tuple[Machine, Machine]]:
-    several, one = options.directory / "several", options.directory / "one"
-    several.mkdir()
-    one.mkdir()
-    with (
-        contextlib.closing(MachineServer(several)) as ours,
-        contextlib.closing(DrumlinServer(one)) as theirs,
-    ):
-        ours.start_brokers(_BROKERS)
+    directory = options.directory / "one"
+    directory.mkdir()
+    with several_brokers(options) as ours, contextlib.closing(DrumlinServer(directory)) as theirs:
         theirs.start()
-        pids = [each.pid for each in ours.workers().values()]
-        yield Machine(f"{_BROKERS} brokers", ours, pids), Machine("one", theirs, [])
+        yield ours, Machine("one", theirs, [])
+
+
+@contextlib.contextmanager
+def several_brokers(options: Options) -> Iterator[Machine]:
+    """`drumlin server --brokers 2`."""
+    directory = options.directory / "several"
+    directory.mkdir()
+    with contextlib.closing(MachineServer(directory)) as server:
+        server.start_brokers(_BROKERS)
+        pids = [each.pid for each in server.workers().values()]
+        yield Machine(f"{_BROKERS} brokers", server, pids)
 
 
 def _round(
@@ -163,14 +168,7 @@ def _produces(machine: Machine, topic: str, batch: bytes) -> list[_Plan]:
     plans = []
     topic_id = machine.broker.topic_id(topic)
     for partition, leader in enumerate(machine.leaders(topic)):
-        data = {"index": partition, "records": batch}
-        frame = request_frame(
-            "produce",
-            _PRODUCE,
-            acks=1,
-            timeout=30_000,
-            topic_data=[{"topic_id": topic_id, "partition_data": [data]}],
-        )
+        frame = frame_of(topic_id, partition, batch)
         plans.append(_Plan(leader.port, [frame], len(once_led(leader, frame))))
     return plans
 

@@ -6,7 +6,7 @@ import itertools
 import select
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _TIMEOUT_S = 60.0
 _RECEIVE_BYTES = 1 << 20
@@ -44,10 +44,11 @@ class _Client:
 
 
 class Crowd:
-    """A client for each list of frames, which it sends one after the other, again and again."""
+    """A client for each port and list of frames, which it sends one after the other, again and
+    again."""
 
-    def __init__(self, port: int, frames: Sequence[Sequence[bytes]]) -> None:
-        self._clients = [_Client(port, each) for each in frames]
+    def __init__(self, clients: Iterable[tuple[int, Sequence[bytes]]]) -> None:
+        self._clients = [_Client(port, frames) for port, frames in clients]
         self._by_descriptor = {each.socket.fileno(): each for each in self._clients}
         self._poll = select.epoll()
         for descriptor in self._by_descriptor:

@@ -184,7 +184,7 @@ def cpu_us(serve: Callable[[socket.socket, Shape], None], shape: Shape) -> float
     frames = _frames(shape)
     with _running(serve, shape) as (port, pid):
         if shape.connections > 1:
-            crowd = Crowd(port, [frames] * shape.connections)
+            crowd = Crowd([(port, frames)] * shape.connections)
             with contextlib.closing(crowd), Stopwatch(pid) as watch:
                 count = crowd.run(SECONDS)
         else:

@@ -40,7 +40,7 @@ def run(options: Options) -> list[Comparison]:
 
 
 def _round(broker: Broker, options: Options) -> Callable[[], Metrics]:
-    empty_bytes, empty_descriptors = _resident_bytes(broker.pid), _descriptors(broker.pid)
+    empty_bytes, empty_descriptors = resident_bytes(broker.pid), _descriptors(broker.pid)
     data = options.directory / broker.name.lower() / "data"
     empty_disk = _allocated_bytes(data)
     topic = broker.create_topic(PARTITIONS)
@@ -54,7 +54,7 @@ def _round(broker: Broker, options: Options) -> Callable[[], Metrics]:
         seconds = time.perf_counter() - started
         return {
             "seconds": seconds,
-            "memory": (_resident_bytes(broker.pid) - empty_bytes) / 1024 / PARTITIONS,
+            "memory": (resident_bytes(broker.pid) - empty_bytes) / 1024 / PARTITIONS,
             "descriptors": (_descriptors(broker.pid) - empty_descriptors) / PARTITIONS,
             "disk": (_allocated_bytes(data) - empty_disk) / 1024 / PARTITIONS,
         }
@@ -90,7 +90,8 @@ def _serves(broker: Broker, topic: str) -> bool:
     return True
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Memory of a process, pages of files included."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

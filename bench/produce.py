@@ -89,11 +89,17 @@ def _round(broker: Broker, scenario: Scenario, options: Options) -> Callable[[],
 
 def produce_frame(broker: Broker, topic: str, batch: bytes) -> bytes:
     """The request that appends `batch` to the only partition of `topic`."""
-    partition = {"index": 0, "records": batch}
+    return frame_of(broker.topic_id(topic), 0, batch)
+
+
+def frame_of(topic_id: object, partition: int, batch: bytes) -> bytes:
+    """The request that appends `batch` to a partition."""
     return request_frame(
         "produce",
         _PRODUCE,
         acks=1,
         timeout=30_000,
-        topic_data=[{"topic_id": broker.topic_id(topic), "partition_data": [partition]}],
+        topic_data=[
+            {"topic_id": topic_id, "partition_data": [{"index": partition, "records": batch}]}
+        ],
     )

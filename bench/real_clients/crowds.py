@@ -95,7 +95,7 @@ def _crowd(clients: int, brokers: Sequence[Broker], options: Options) -> list[Co
                 topic_id = broker.topic_id(topic)
                 _once_all_led(broker, with_topic_id([everywhere], topic_id)[0])
                 own = with_topic_id(frames, topic_id)
-                crowd = Crowd(broker.port, [own[n::clients] for n in range(clients)])
+                crowd = Crowd((broker.port, own[n::clients]) for n in range(clients))
                 with contextlib.closing(crowd), Stopwatch(broker.pid) as watch:
                     count = crowd.run(options.seconds)
             return _per_request(watch, count)

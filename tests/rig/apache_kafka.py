@@ -84,6 +84,7 @@ class ApacheKafka(BrokerProcess):
     ) -> None:
         super().__init__(directory / "kafka.out")
         self.directory = directory
+        self.data = directory / "data"
         self.place = place or places(1)[0]
         self.port = self.place.port
         self._voters = ",".join(
@@ -100,7 +101,7 @@ class ApacheKafka(BrokerProcess):
 
     def begin(self) -> None:
         """Format new storage, and start."""
-        is_new = not (self.directory / "data").exists()
+        is_new = not self.data.exists()
         properties = self._write_properties()
         if is_new:
             what = ["format", "-t", _CLUSTER_ID, "-c", str(properties), *self._format_options]
@@ -133,7 +134,7 @@ class ApacheKafka(BrokerProcess):
             "advertised.listeners": broker,
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "log.dirs": str(self.directory / "data"),
+            "log.dirs": str(self.data),
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "offsets.topic.replication.factor": "1",

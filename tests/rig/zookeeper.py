@@ -6,6 +6,7 @@ Nothing happens on import. `Unavailable` says why a machine cannot have one; tes
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,14 +84,24 @@ class ZooKeeper(BrokerProcess):
         self.launch([java(), *_JVM, "-cp", _classpath(), _MAIN, str(path)], cwd=self.directory)
         wait_until(self._is_ready, "ZooKeeper to be ready", timeout_s)
 
+    @property
+    def messages(self) -> int:
+        """How many it was sent, since its start."""
+        found = re.search(rb"^Received: (\d+)", self._status(), re.MULTILINE)
+        assert found is not None, "ZooKeeper does not say"
+        return int(found[1])
+
     def _is_ready(self) -> bool:
         self.fail_if_ended()
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
-                probe.sendall(b"srvr")
-                return b"Mode: standalone" in probe.recv(4096)
+            return b"Mode: standalone" in self._status()
         except OSError:
             return False
+
+    def _status(self) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+            probe.sendall(b"srvr")
+            return probe.recv(4096)
 
 
 @contextlib.contextmanager
