@@ -8,6 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from kazoo.exceptions import KazooException
 
@@ -17,6 +18,8 @@ from guarantees.cluster.plans import Step
 from rig.network import ZOOKEEPER, Way, both_ways
 
 Undo = Callable[[], None]
+#: Of clocks that were set: two of them together are less than deletions are kept for.
+_SHIFTS_MS: Final = (-1_200_000, -30_000, 30_000, 1_200_000)
 
 
 class Faults(threading.Thread):
@@ -136,6 +139,10 @@ class Faults(threading.Thread):
     def _do_fill_disk(self, victim: Member, _: Step) -> Undo:
         filler = victim.fill_disk()
         return lambda: filler.unlink(missing_ok=True)
+
+    def _do_shift_clock(self, victim: Member, _: Step) -> Undo:
+        victim.shift_clock(self._random.choice(_SHIFTS_MS))
+        return lambda: victim.shift_clock(0)
 
     # -- faults of the network --------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ FAULTS: Final = {
     "kill_all": 1,
     "roll": 1,
     "fill_disk": 1,
+    "shift_clock": 2,
 }
 _LASTS_S: Final = (0.0, 0.5, 2.0, 5.0, 9.0)
 
