@@ -22,8 +22,12 @@ from drumlin.wire.uvarint import uvarint
 #: of that version; in `own-voters` the log says who votes.
 REAL = Path(__file__).with_name("kafka_logs")
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-#: Of the log dir that the partitions of `snapshot` lie in.
-DIRECTORY_ID = UUID("c0b614f5-030a-d6e4-710d-85e20e8a044e")
+#: Of the log dirs that the partitions lie in.
+_DIRECTORY_IDS = {
+    "snapshot": UUID("c0b614f5-030a-d6e4-710d-85e20e8a044e"),
+    "own-voters": UUID("80ce8bff-74aa-4c65-b9b9-dfd813cb095f"),
+    "version-3.3": UUID(int=1 << 70),  # which does not say it
+}
 
 _KINDS: dict[type[Message], tuple[int, int]] = {
     messages.Topic: (2, 0),
@@ -48,6 +52,10 @@ def value(message: Message) -> bytes:
 
 def framed(kind: int, version: int, body: bytes) -> bytes:
     return uvarint(1) + uvarint(kind) + uvarint(version) + body
+
+
+def topic(name: str, topic_id: UUID) -> Message:
+    return messages.Topic(name=name, topic_id=topic_id)
 
 
 def partition(topic_id: UUID, index: int, replicas: Sequence[int], **more: Any) -> Message:
@@ -129,6 +137,6 @@ def log_dir_of(directory: Path, name: str = "snapshot", node_id: int = 1) -> Pat
     """A log dir of a stopped Kafka that has one of the real logs."""
     directory.mkdir()
     shutil.copytree(REAL / name, directory / FOLDER)
-    meta = MetaProperties(CLUSTER_ID, node_id, encode_uuid(DIRECTORY_ID))
+    meta = MetaProperties(CLUSTER_ID, node_id, encode_uuid(_DIRECTORY_IDS[name]))
     (directory / "meta.properties").write_bytes(encode_meta_properties(meta))
     return directory

@@ -24,6 +24,9 @@ from metadata.kafka_log import (
     write_segment,
     write_snapshot,
 )
+from metadata.kafka_log import (
+    topic as topic_record,
+)
 from rig.depth import seeds, so_many
 
 ID, OTHER_ID = UUID(int=1 << 70), UUID(int=2 << 70)
@@ -49,7 +52,7 @@ def after(*said: Message) -> KafkaMetadata:
 
 
 def topic(name: str = "t", topic_id: UUID = ID) -> Message:
-    return messages.Topic(name=name, topic_id=topic_id)
+    return topic_record(name, topic_id)
 
 
 def change(**fields: object) -> Message:

@@ -108,7 +108,7 @@ def _check(topic: str, configs: Mapping[str, str]) -> None:
     try:
         parsed = parse_overrides(configs)
     except KafkaError as error:
-        raise CannotTakeOver(f"topic {topic}: {error}") from error
+        raise CannotTakeOver(f"topic {topic}: {error.message}") from error
     if parsed.get(_REMOTE_STORAGE):
         raise CannotTakeOver(f"topic {topic} has records in remote storage ({_REMOTE_STORAGE})")
 
