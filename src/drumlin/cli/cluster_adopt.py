@@ -71,29 +71,35 @@ def adopt(
     metadata is moved, out of the file drumlin-metadata.sqlite, which is kept as
     drumlin-metadata.sqlite.adopted; logs stay where they are.
 
-    The data of a stopped Apache Kafka in KRaft mode may be given as well, of one of its nodes: the
-    metadata of the whole cluster is written, from the node's metadata log, which stays as it is.
-    Stop all nodes first, and give the one whose log is the longest: --dry-run says how far it goes.
+    It may also be the data of one node of an Apache Kafka in KRaft mode: the metadata of the whole
+    cluster is written, from that node's metadata log, which stays as it is. Stop all nodes first,
+    and give the one whose log goes furthest: --dry-run says how far.
 
     The chroot is empty, or does not exist. If the command fails or is killed, run it again: it
     does what is missing.
     """
-    from drumlin.metadata.embedded import AdoptionRefused
     from drumlin.metadata.kraft.data import data_in
-    from drumlin.metadata.zookeeper.connection import NO_KAZOO, ZooKeeperFailure
-    from drumlin.metadata.zookeeper.nodes import UnreadableNode
+    from drumlin.metadata.zookeeper.connection import NO_KAZOO
 
     paths = [Path(each.strip()) for each in data.split(",") if each.strip()]
     if not paths:
         raise click.BadParameter("--data names no directory")
     if find_spec("kazoo") is None:
         raise output.Failure(NO_KAZOO)
+    embedded = data_in(paths, node_id, metadata_log_dir)
+    with _failures(), embedded, _session(zookeeper, zookeeper_config) as session:
+        _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Each in one line."""
+    from drumlin.metadata.embedded import AdoptionRefused
+    from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+    from drumlin.metadata.zookeeper.nodes import UnreadableNode
+
     try:
-        with (
-            data_in(paths, node_id, metadata_log_dir) as embedded,
-            _session(zookeeper, zookeeper_config) as session,
-        ):
-            _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+        yield
     except (AdoptionRefused, UnreadableNode, ZooKeeperFailure) as error:
         raise output.Failure(str(error)) from None
 
