@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from broker.raw_transactions import RawProducer
 from rig.apache_kafka import ApacheKafka, kafka_classpath
 from rig.drumlin_server import DrumlinServer
+from rig.group_offsets import commit_offset
 from rig.jars import Unavailable
 from rig.messages import render
 from rig.raw import RawClient
@@ -99,11 +100,6 @@ class Running:
         consumer.close()
         return found
 
-    def commit(self, group: str, topic: str, offset: int) -> None:
-        consumer = Consumer({**self.servers, "group.id": group})
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-        consumer.close()
-
     def committed(self, group: str, topic: str) -> int:
         consumer = Consumer({**self.servers, "group.id": group})
         (found,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
@@ -156,7 +152,7 @@ def _use(kafka: Running) -> None:
     kafka.alter(_BROKER, "1", ("log.cleaner.backoff.ms", _SET, "14000"))
     kafka.alter(_GROUP, "readers", ("consumer.session.timeout.ms", _SET, "50000"))
     kafka.produce("plain", *"abc")
-    kafka.commit("readers", "plain", 2)
+    commit_offset(kafka.servers, "readers", "plain", 0, 2)
 
 
 def _lack(path: Path) -> None:
@@ -172,7 +168,9 @@ def _lack(path: Path) -> None:
 
 @pytest.fixture
 def kafka(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ApacheKafka]:
-    kafka = ApacheKafka(tmp_path, {**_SETTINGS, **getattr(request, "param", {})})
+    """With settings, and options of its tool that formats storage."""
+    settings, options = request.param
+    kafka = ApacheKafka(tmp_path, {**_SETTINGS, **settings}, format_options=options)
     try:
         kafka.start()
         yield kafka
@@ -180,11 +178,15 @@ def kafka(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ApacheKafk
         kafka.close()
 
 
-_LOG_ALONE: dict[str, str] = {}
 _SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "600"}
+_KINDS = [
+    pytest.param((_SNAPSHOTS, ()), id="snapshots"),
+    pytest.param(({}, ()), id="log-alone", marks=pytest.mark.deep),
+    pytest.param(({}, ("--release-version", "3.3-IV3")), id="of-3.3", marks=pytest.mark.deep),
+]
 
 
-@pytest.mark.parametrize("kafka", [_LOG_ALONE, _SNAPSHOTS], indirect=True, ids=["log", "snapshots"])
+@pytest.mark.parametrize("kafka", _KINDS, indirect=True)
 def test_everything_goes_on(tmp_path: Path, kafka: ApacheKafka) -> None:
     before = Running(kafka.port)
     _use(before)

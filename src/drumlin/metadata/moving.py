@@ -80,7 +80,8 @@ def _finished(data: EmbeddedData, session: Session) -> Move | None:
             f"{IN_ZOOKEEPER} says"
         )
     raise AdoptionRefused(
-        f"{data.first} has no {FILE_NAME}: give the first of its broker's log.dirs"
+        f"{data.first} has no {FILE_NAME}, nor Kafka's metadata log: give the first of its "
+        "broker's log.dirs"
     )
 
 
