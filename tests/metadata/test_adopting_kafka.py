@@ -121,7 +121,7 @@ def check_is_moved(data: KafkasData, hosts: str, retention: str = "5") -> None:
     stores_at(hosts, 9).run(look)
 
 
-def test_it_moves(data: KafkasData, adopt: Adopt, chroot: str) -> None:
+def test_a_cluster_moves(data: KafkasData, adopt: Adopt, chroot: str) -> None:
     shown = adopt(data, "--dry-run")
     assert (shown.code, shown.err) == (0, "")
     assert "2 topics with 4 partitions" in shown.out
@@ -135,7 +135,7 @@ def test_it_moves(data: KafkasData, adopt: Adopt, chroot: str) -> None:
 
 
 @pytest.mark.parametrize("is_small", [False, True], ids=["whole-topics", "parts-of-topics"])
-def test_killed_between_any_two_steps(
+def test_a_cluster_moves_though_killed_between_any_two_steps(
     data: KafkasData, chroot: str, monkeypatch: pytest.MonkeyPatch, is_small: bool
 ) -> None:
     if is_small:

@@ -81,14 +81,18 @@ def adopt(
     from drumlin.metadata.kraft.data import data_in
     from drumlin.metadata.zookeeper.connection import NO_KAZOO
 
+    if find_spec("kazoo") is None:
+        raise output.Failure(NO_KAZOO)
+    embedded = data_in(_paths_in(data), node_id, metadata_log_dir)
+    with _failures(), embedded, _session(zookeeper, zookeeper_config) as session:
+        _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _paths_in(data: str) -> list[Path]:
     paths = [Path(each.strip()) for each in data.split(",") if each.strip()]
     if not paths:
         raise click.BadParameter("--data names no directory")
-    if find_spec("kazoo") is None:
-        raise output.Failure(NO_KAZOO)
-    embedded = data_in(paths, node_id, metadata_log_dir)
-    with _failures(), embedded, _session(zookeeper, zookeeper_config) as session:
-        _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+    return paths
 
 
 @contextlib.contextmanager
