@@ -59,7 +59,7 @@ class Data:
         """Start the broker, and stop it."""
 
         async def run() -> None:
-            store = opening.open_embedded(self.log_dirs)
+            store = opening.open_embedded(BrokerConfig(self.settings))
             await store.register_broker(BrokerState(NODE_ID, None, ()))
             await scenario(store)
             self.topics = dict(store.image.topics)
@@ -83,9 +83,13 @@ class Data:
     def option(self) -> str:
         return ",".join(map(str, self.log_dirs))
 
+    @property
+    def settings(self) -> dict[str, str]:
+        return {"log.dirs": self.option, "node.id": str(NODE_ID)}
+
     def start_in(self, hosts: str) -> None:
         """Start the broker with ZooKeeper, as far as the metadata is concerned."""
-        settings = {"log.dirs": self.option, "zookeeper.connect": hosts, "node.id": str(NODE_ID)}
+        settings = {**self.settings, "zookeeper.connect": hosts}
 
         async def run() -> None:
             store = await open_metadata(BrokerConfig(settings), SystemClock())
@@ -243,7 +247,7 @@ def check_no_wrong_start(data: Data, hosts: str) -> None:
             data.start_in(hosts)
         if any((path / IN_ZOOKEEPER).exists() for path in data.log_dirs):
             with pytest.raises(UnusableMetadata, match="being moved into ZooKeeper: run"):
-                opening.open_embedded(data.log_dirs)
+                opening.open_embedded(BrokerConfig(data.settings))
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 6])

@@ -90,7 +90,7 @@ class ApacheKafka(BrokerProcess):
         self._voters = ",".join(
             f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in (self.place, *others)
         )
-        self._settings = dict(settings)
+        self.settings = dict(settings)
         self._jvm = list(jvm)
         self._format_options = list(format_options)
 
@@ -140,7 +140,7 @@ class ApacheKafka(BrokerProcess):
             "offsets.topic.replication.factor": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
-            **self._settings,
+            **self.settings,
         }
         path = self.directory / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))

@@ -1,6 +1,7 @@
 """Adopting the logs that an Apache Kafka broker left in the log dirs of a new metadata store.
 
-Kafka's metadata is not read: topics, epochs and producer ids are found in the logs.
+For those that come without Kafka's metadata log, which `metadata.kraft` reads: topics, epochs and
+producer ids are found in the logs.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _COMPACTED_TOPICS: Final = INTERNAL_TOPICS - {SHARE_GROUP_STATE}
 async def adopt_logs(broker: BrokerData, adoption: Adoption) -> None:
     """Make topics of the logs that lie in the log dirs of a new metadata store.
 
-    The logs are those of an Apache Kafka broker whose data dir we were given. Its metadata is not
-    read: topics keep their names, ids and records, but not their configuration. So that nothing is
-    lost by that, they keep records for ever until they are configured. Producer ids that occur in
-    the logs are not given out again.
+    The logs are those of an Apache Kafka broker whose data dir we were given without its metadata:
+    topics keep their names, ids and records, but not their configuration. So that nothing is lost
+    by that, they keep records for ever until they are configured. Producer ids that occur in the
+    logs are not given out again.
     """
     found: dict[str, list[PartitionLog]] = {}
     for log in broker.logs:

@@ -19,6 +19,7 @@ from drumlin.cli.options import AsJson, Yes, confirm, examples, read_properties
 
 if TYPE_CHECKING:
     from drumlin.metadata.embedded import EmbeddedData
+    from drumlin.metadata.kraft.data import KafkaData
     from drumlin.metadata.moving import Move
     from drumlin.metadata.zookeeper.session import Session
 
@@ -50,6 +51,14 @@ def adopt(
             help="Properties of TLS and digest to ZooKeeper, with the keys of a server.",
         ),
     ] = None,
+    metadata_log_dir: Annotated[
+        str | None,
+        Option(
+            "--metadata-log-dir",
+            metavar="DIR",
+            help="An Apache Kafka's metadata.log.dir, where it is none of --data.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
     ] = False,
@@ -62,24 +71,39 @@ def adopt(
     metadata is moved, out of the file drumlin-metadata.sqlite, which is kept as
     drumlin-metadata.sqlite.adopted; logs stay where they are.
 
+    It may also be the data of one node of an Apache Kafka in KRaft mode: the metadata of the whole
+    cluster is written, from that node's metadata log, which stays as it is. Stop all nodes first,
+    and give the one whose log goes furthest: --dry-run says how far.
+
     The chroot is empty, or does not exist. If the command fails or is killed, run it again: it
     does what is missing.
     """
-    from drumlin.metadata.embedded import AdoptionRefused, EmbeddedData
-    from drumlin.metadata.zookeeper.connection import NO_KAZOO, ZooKeeperFailure
-    from drumlin.metadata.zookeeper.nodes import UnreadableNode
+    from drumlin.metadata.kraft.data import data_in
+    from drumlin.metadata.zookeeper.connection import NO_KAZOO
 
+    if find_spec("kazoo") is None:
+        raise output.Failure(NO_KAZOO)
+    embedded = data_in(_paths_in(data), node_id, metadata_log_dir)
+    with _failures(), embedded, _session(zookeeper, zookeeper_config) as session:
+        _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _paths_in(data: str) -> list[Path]:
     paths = [Path(each.strip()) for each in data.split(",") if each.strip()]
     if not paths:
         raise click.BadParameter("--data names no directory")
-    if find_spec("kazoo") is None:
-        raise output.Failure(NO_KAZOO)
+    return paths
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Each in one line."""
+    from drumlin.metadata.embedded import AdoptionRefused
+    from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+    from drumlin.metadata.zookeeper.nodes import UnreadableNode
+
     try:
-        with (
-            EmbeddedData(paths, node_id) as embedded,
-            _session(zookeeper, zookeeper_config) as session,
-        ):
-            _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)
+        yield
     except (AdoptionRefused, UnreadableNode, ZooKeeperFailure) as error:
         raise output.Failure(str(error)) from None
 
@@ -123,6 +147,10 @@ def _session(hosts: str, config: Path | None) -> Iterator[Session]:
 
 
 def _explanation(move: Move, data: EmbeddedData, session: Session) -> str:
+    from drumlin.metadata.database import FILE_NAME
+    from drumlin.metadata.embedded import SET_ASIDE
+    from drumlin.metadata.kraft.data import KafkaData
+
     where = f"{data.first} (broker {data.node_id}, cluster {move.cluster_id})"
     if move.is_done:
         return f"{where} has its metadata in ZooKeeper on {session.hosts} already."
@@ -135,11 +163,33 @@ def _explanation(move: Move, data: EmbeddedData, session: Session) -> str:
         + (f", of which {facts['topics_present']} are there" if facts["topics_present"] else ""),
         f"  configurations of {facts['configs']} topics, brokers and groups",
         f"  producer ids, of which {facts['next_producer_id']} is the next",
-        f"  {facts['deleted_topics']} deleted topics of which folders may be left",
-        "Each partition is led by this broker alone. Logs are not touched, and the file",
-        "drumlin-metadata.sqlite becomes drumlin-metadata.sqlite.adopted. There is no way back.",
     ]
+    if isinstance(data, KafkaData):
+        lines += _of_kafka(data)
+    else:
+        lines += [
+            f"  {facts['deleted_topics']} deleted topics of which folders may be left",
+            "Each partition is led by this broker alone. Logs are not touched, and the file",
+            f"{FILE_NAME} becomes {SET_ASIDE}. There is no way back.",
+        ]
     return "\n".join(lines)
+
+
+def _of_kafka(data: KafkaData) -> list[str]:
+    lines = [
+        f"It is that of an Apache Kafka, up to offset {data.end_offset} of epoch {data.epoch}."
+    ]
+    if len(data.voters) != 1:
+        known = f" ({', '.join(map(str, data.voters))})" if data.voters else ""
+        lines += [
+            f"If another of its controllers{known} goes further, by epoch or else by offset, take",
+            "that one's data instead. All nodes must be stopped.",
+        ]
+    return [
+        *lines,
+        "Partitions keep their replicas, and which of them are in sync. Nothing of Kafka's is",
+        "changed, but records that are written from now on are not for it. There is no way back.",
+    ]
 
 
 def _state_of(move: Move) -> str:
@@ -172,15 +222,20 @@ def _facts(move: Move) -> dict[str, Any]:
 def _say_end(
     move: Move, data: EmbeddedData, session: Session, *, is_dry: bool, as_json: bool
 ) -> None:
+    from drumlin.metadata.kraft.data import KafkaData
+
     if as_json:
-        known = {"cluster_id": move.cluster_id, "node_id": data.node_id}
+        known: dict[str, Any] = {"cluster_id": move.cluster_id, "node_id": data.node_id}
+        if isinstance(data, KafkaData) and move.store is not None:
+            known |= {"metadata_end_offset": data.end_offset, "metadata_epoch": data.epoch}
         is_moved = move.is_done or not is_dry
         output.show_json({**known, "zookeeper": session.hosts, "moved": is_moved, **_facts(move)})
     elif not is_dry:
         done = "is there already" if move.is_done else "is moved"
-        print(
-            f"Broker {data.node_id} {done}. Start it with --set zookeeper.connect={session.hosts}"
-        )
+        is_kafkas = isinstance(data, KafkaData)
+        what = "The cluster" if is_kafkas else f"Broker {data.node_id}"
+        which = "each broker on its log dirs, with its node.id and" if is_kafkas else "it with"
+        print(f"{what} {done}. Start {which} --set zookeeper.connect={session.hosts}")
 
 
 adopt_command: Final = command(

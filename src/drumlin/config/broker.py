@@ -113,6 +113,7 @@ class BrokerConfig:
     max_connections_per_ip_overrides: dict[str, int]
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int
+    metadata_log_dir: str | None
     node_id: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from drumlin.metadata.image import (
@@ -20,6 +21,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+
+if TYPE_CHECKING:
+    from drumlin.metadata.kraft.inheritance import Inheritance
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 #: Keys of the table `cluster`.
@@ -65,6 +69,21 @@ Statement = tuple[str, Sequence[Any]]
 
 class UnreadableMetadata(Exception):
     """The file is not a metadata database of ours, or of a later version of us."""
+
+
+def is_begun(path: Path) -> bool:
+    """Whether there is a file that says of which cluster it is; the first start may have died.
+
+    Raises:
+        UnreadableMetadata: it cannot be used.
+    """
+    if not path.exists():
+        return False
+    try:
+        with closing(Database(path)) as opened:
+            return opened.value(CLUSTER_ID) is not None
+    except sqlite3.Error as error:
+        raise UnreadableMetadata(f"{path}: {error}") from error
 
 
 class Database:
@@ -160,6 +179,19 @@ def put_value(key: str, value: Any) -> Statement:
     return "INSERT OR REPLACE INTO cluster VALUES (?, ?)", (key, value)
 
 
+def take_over(inheritance: Inheritance) -> Iterator[Statement]:
+    """Have a new store begin with this, and know the logs that are there."""
+    yield put_value(LOGS_ADOPTED, 1)
+    yield put_value(NEXT_PRODUCER_ID, inheritance.next_producer_id)
+    for topic in inheritance.topics:
+        yield from put_topic(topic)
+    for resource, configs in inheritance.configs.items():
+        for key, value in configs.items():
+            yield put_config(resource, key, value)
+    for topic_id in inheritance.deleted:
+        yield note_deleted(topic_id)
+
+
 def put_topic(topic: TopicState) -> Iterator[Statement]:
     yield "INSERT INTO topics VALUES (?, ?)", (topic.topic_id.bytes, topic.name)
     yield from put_partitions(topic.topic_id, topic.partitions)
@@ -176,8 +208,13 @@ def delete_topic(topic: TopicState) -> list[Statement]:
     return [
         ("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,)),
         (configs, (ResourceType.TOPIC, topic.name)),
-        put_value(_DELETED_TOPIC + topic.topic_id.hex, json.dumps(None)),
+        note_deleted(topic.topic_id),
     ]
+
+
+def note_deleted(topic_id: UUID) -> Statement:
+    """Folders of a deleted topic may be in any log dir."""
+    return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(None))
 
 
 def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:

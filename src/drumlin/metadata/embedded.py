@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -146,6 +147,11 @@ class EmbeddedData:
         return (self.first / FILE_NAME).exists()
 
     @property
+    def is_set_aside(self) -> bool:
+        """Whether the last step is done: a broker starts with ZooKeeper."""
+        return not self.has_store
+
+    @property
     def moved_to(self) -> str | None:
         """The ZooKeeper that has all of it, as the log dirs say; None: they do not."""
         said = _text_of(self.first / IN_ZOOKEEPER)
@@ -180,6 +186,9 @@ class EmbeddedData:
             for each in topic.partitions
         ):
             raise _several_brokers(self.first)
+        for topic in list(image.topics.values()):
+            states = {each.index: replace(each, isr=each.replicas) for each in topic.partitions}
+            image.put_topic(topic.with_states(states))
         left = {each: log_dirs for each, log_dirs in deleted.items() if log_dirs != ()}
         return EmbeddedStore(image, next_producer_id, left)
 

@@ -1,4 +1,4 @@
-"""Moving the embedded store of a stopped broker into ZooKeeper: the order of the steps. Blocking.
+"""Moving the metadata of a stopped broker into ZooKeeper: the order of the steps. Blocking.
 
     1. the chroot says that an adoption is under way: no broker starts on it
     2. everything is written; until here the broker may be started without ZooKeeper again
@@ -6,6 +6,7 @@
     4. the chroot says that all is there
     5. the store's file is renamed: the broker starts with ZooKeeper
 
+Apache Kafka's metadata log goes the same way, but for the last step: it stays where it is.
 Each step is found out to be done, or is done again. Logs are not touched.
 """
 
@@ -70,7 +71,7 @@ def _finished(data: EmbeddedData, session: Session) -> Move | None:
     )
     if has_all:
         assert cluster_id is not None
-        return Move(cluster_id, is_done=not data.has_store)
+        return Move(cluster_id, is_done=data.is_set_aside)
     if data.has_store:
         return None
     if data.moved_to is not None:
@@ -79,7 +80,8 @@ def _finished(data: EmbeddedData, session: Session) -> Move | None:
             f"{IN_ZOOKEEPER} says"
         )
     raise AdoptionRefused(
-        f"{data.first} has no {FILE_NAME}: give the first of its broker's log.dirs"
+        f"{data.first} has no {FILE_NAME}, nor Kafka's metadata log: give the first of its "
+        "broker's log.dirs"
     )
 
 

@@ -13,7 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
+from drumlin.metadata.database import FILE_NAME, UnreadableMetadata, is_begun
+from drumlin.metadata.kraft.inheritance import CannotTakeOver
+from drumlin.metadata.kraft.taking_over import take_over_alone
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import UnusableMetadata
 from drumlin.metadata.zookeeper.connection import NO_KAZOO
@@ -41,7 +43,7 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
-        return await asyncio.to_thread(open_embedded, paths)
+        return await asyncio.to_thread(open_embedded, config)
     cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
     if find_spec("kazoo") is None:
         raise UnusableMetadata(NO_KAZOO)
@@ -88,12 +90,19 @@ def _check_is_not_moving(path: Path) -> None:
         )
 
 
-def open_embedded(paths: Sequence[Path], listeners: Listeners | None = None) -> SqliteMetadata:
-    """The embedded store in the first of these log dirs; `listeners` as it takes them. Blocks.
+def open_embedded(
+    config: BrokerConfig, listeners: Listeners | None = None, *, are_locked: bool = False
+) -> SqliteMetadata:
+    """The embedded store in the first of the log dirs; `listeners` as it takes them. Blocks.
+
+    A new one begins with the metadata of the Apache Kafka that has used the log dirs.
+
+    are_locked: the caller has the locks of the log dirs.
 
     Raises:
         UnusableMetadata: it cannot be used.
     """
+    paths = [Path(path) for path in config.log_dirs]
     first = paths[0]
     for path in paths:
         if (path / IN_ZOOKEEPER).exists():
@@ -106,17 +115,24 @@ def open_embedded(paths: Sequence[Path], listeners: Listeners | None = None) -> 
     try:
         first.mkdir(parents=True, exist_ok=True)
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
-        metadata = SqliteMetadata.open(first, cluster_id, listeners)
+        inheritance = None
+        if not is_begun(first / FILE_NAME):
+            inheritance = take_over_alone(
+                paths, config.metadata_log_dir, config.node_id, are_locked=are_locked
+            )
+        metadata = SqliteMetadata.open(first, cluster_id, listeners, inheritance)
     except OSError as error:
         raise UnusableMetadata(f"cannot use {first}: {error}") from error
-    except UnreadableMetadata as error:
+    except (UnreadableMetadata, CannotTakeOver) as error:
         raise UnusableMetadata(f"cannot use {first}: {error}") from error
     if metadata.is_new and cluster_id is not None:
         _log.warning(
             "There is no metadata in %s, but data of cluster %s: topics are made of the folders "
-            "that are there, without their configuration",
+            "that are there, without their configuration. Where Kafka had its metadata.log.dir "
+            "elsewhere, stop, remove %s, and set that",
             first,
             cluster_id,
+            FILE_NAME,
         )
     return metadata
 

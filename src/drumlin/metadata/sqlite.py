@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from drumlin.metadata import database
@@ -65,6 +65,9 @@ from drumlin.storage.meta_properties import new_cluster_id
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+if TYPE_CHECKING:
+    from drumlin.metadata.kraft.inheritance import Inheritance
+
 _log = logging.getLogger(__name__)
 
 _BROKER_EPOCH: Final = "broker_epoch"
@@ -93,31 +96,41 @@ class SqliteMetadata:
 
     @classmethod
     def open(
-        cls, directory: Path, cluster_id: str | None = None, listeners: Listeners | None = None
+        cls,
+        directory: Path,
+        cluster_id: str | None = None,
+        listeners: Listeners | None = None,
+        inheritance: Inheritance | None = None,
     ) -> SqliteMetadata:
         """Open the store in `directory`. Blocks: for the start of a broker.
 
-        A new store belongs to the cluster `cluster_id`, or to a new one. `listeners` take the
-        place of its own.
+        A new store belongs to the cluster `cluster_id`, or to a new one, and begins with the
+        `inheritance`. `listeners` take the place of its own.
 
         Raises:
             UnreadableMetadata: the file there cannot be used, or is of another cluster.
         """
         path = directory / database.FILE_NAME
         try:
-            return cls._open(path, cluster_id, listeners)
+            return cls._open(path, cluster_id, listeners, inheritance)
         except sqlite3.Error as error:
             raise database.UnreadableMetadata(f"{path}: {error}") from error
 
     @classmethod
     def _open(
-        cls, path: Path, cluster_id: str | None, listeners: Listeners | None
+        cls,
+        path: Path,
+        cluster_id: str | None,
+        listeners: Listeners | None,
+        inheritance: Inheritance | None,
     ) -> SqliteMetadata:
         opened = Database(path)
         stored = opened.value(database.CLUSTER_ID)
         if stored is None:
             stored = cluster_id or new_cluster_id()
-            opened.execute_durably([database.put_value(database.CLUSTER_ID, stored)])
+            inherited = () if inheritance is None else database.take_over(inheritance)
+            own = database.put_value(database.CLUSTER_ID, stored)
+            opened.execute_durably(chain([own], inherited))
         elif cluster_id not in (None, stored):
             opened.close()
             raise database.UnreadableMetadata(

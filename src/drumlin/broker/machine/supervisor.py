@@ -93,11 +93,10 @@ class _Server:
                 await store.close()
 
     def _open(self) -> SqliteMetadata:
-        paths = [Path(path) for path in self._config.log_dirs]
         move_partitions(self._config, len(self._configs))
         self._is_empty = is_empty(self._config)
         try:
-            store = open_embedded(paths, ImmediateListeners())
+            store = open_embedded(self._config, ImmediateListeners(), are_locked=True)
         except UnusableMetadata as error:
             raise StartFailed(str(error)) from error
         self._is_empty = self._is_empty and not store.image.topics

@@ -319,7 +319,7 @@ def _rest_of(session: Session, topic: TopicState, epoch: int) -> Iterator[Operat
 
 def _adopted(state: PartitionState) -> PartitionState:
     """The partition in its next leader epoch: another store has given out this one."""
-    return replace(state, leader_epoch=state.leader_epoch + 1, isr=state.replicas)
+    return replace(state, leader_epoch=state.leader_epoch + 1)
 
 
 def _owner(topic: TopicState) -> Resource:

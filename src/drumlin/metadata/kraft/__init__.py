@@ -1,0 +1,1 @@
+"""The metadata log of an Apache Kafka in KRaft mode: read once, when its data is taken over."""

@@ -1,0 +1,159 @@
+"""What is taken over of Kafka's metadata, and whether one broker alone may have it. Pure.
+
+Configurations must be such that they hold here, too: otherwise records might be removed that they
+say to keep.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from drumlin.config.topic import parse_overrides
+from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.kraft.state import KafkaPartition, KafkaTopic, led_by
+from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE
+from drumlin.storage.partition_metadata import encode_uuid
+from drumlin.wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.kraft.log import MetadataLog
+
+_log = logging.getLogger(__name__)
+
+#: Ids of log dirs below it say that the place of a replica is not known.
+_FIRST_DIRECTORY_ID: Final = 100
+_REMOTE_STORAGE: Final = "remote.storage.enable"
+
+
+class CannotTakeOver(Exception):
+    """Kafka's metadata is not taken over; the message is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a metadata store begins with.
+
+    deleted: topics that were deleted, of which folders may be left.
+    """
+
+    topics: tuple[TopicState, ...]
+    configs: Mapping[Resource, Mapping[str, str]]
+    next_producer_id: int
+    deleted: frozenset[UUID] = frozenset()
+
+
+def inherit(log: MetadataLog) -> Inheritance:
+    """The cluster's metadata, each partition in its next leader epoch.
+
+    Raises:
+        CannotTakeOver: something in it cannot be had here.
+    """
+    metadata = log.metadata
+    if metadata.not_enforced:
+        what = ", ".join(sorted(metadata.not_enforced))
+        _log.warning("Kafka's metadata has %s, which are not taken over nor enforced here", what)
+    topics = tuple(_topic(each) for each in metadata.topics.values())
+    following = metadata.next_producer_id
+    return Inheritance(
+        topics,
+        _configs(log, {each.name for each in topics}),
+        # The log of a node that is no controller may lack the last block.
+        following + PRODUCER_ID_BLOCK_SIZE if following else 0,
+        # What was not agreed on is not to be removed for it.
+        frozenset(metadata.deleted) if len(log.voters) == 1 else frozenset(),
+    )
+
+
+def _topic(topic: KafkaTopic) -> TopicState:
+    count = len(topic.partitions)
+    if not count or topic.partitions.keys() != set(range(count)):
+        raise CannotTakeOver(f"topic {topic.name} has partitions {sorted(topic.partitions)} only")
+    partitions = tuple(_partition(index, topic.partitions[index]) for index in range(count))
+    return TopicState(topic.name, topic.topic_id, partitions)
+
+
+def _partition(index: int, partition: KafkaPartition) -> PartitionState:
+    return PartitionState(
+        index,
+        led_by(partition),
+        partition.leader_epoch + 1,
+        partition.replicas,
+        partition.complete,
+        adding=partition.adding,
+        removing=partition.removing,
+    )
+
+
+def _configs(log: MetadataLog, topics: set[str]) -> dict[Resource, Mapping[str, str]]:
+    found: dict[Resource, Mapping[str, str]] = {}
+    for (number, name), configs in log.metadata.configs.items():
+        try:
+            resource = Resource(ResourceType(number), name)
+        except ValueError:
+            _log.warning("configurations of type %d (%r) are not taken over", number, name)
+            continue
+        if resource.type is ResourceType.TOPIC:
+            if name not in topics:
+                continue
+            _check(name, configs)
+        found[resource] = dict(configs)
+    return found
+
+
+def _check(topic: str, configs: Mapping[str, str]) -> None:
+    try:
+        parsed = parse_overrides(configs)
+    except KafkaError as error:
+        raise CannotTakeOver(f"topic {topic}: {error.message}") from error
+    if parsed.get(_REMOTE_STORAGE):
+        raise CannotTakeOver(f"topic {topic} has records in remote storage ({_REMOTE_STORAGE})")
+
+
+def alone(inheritance: Inheritance, node_id: int) -> Inheritance:
+    """The same for one broker that has no others beside it: it has the only replica of each.
+
+    Raises:
+        CannotTakeOver: others may have records that it lacks.
+    """
+    topics = tuple(
+        replace(
+            topic,
+            partitions=tuple(_alone(topic, state, node_id) for state in topic.partitions),
+        )
+        for topic in inheritance.topics
+    )
+    return replace(inheritance, topics=topics)
+
+
+def _alone(topic: TopicState, state: PartitionState, node_id: int) -> PartitionState:
+    if state.isr != (node_id,):
+        raise CannotTakeOver(
+            f"{topic.name}-{state.index} is in sync on brokers {list(state.isr)} of "
+            f"{list(state.replicas)}, and not on broker {node_id} alone: have Kafka move "
+            f"all partitions to it first, or run 'drumlin cluster adopt'"
+        )
+    return replace(
+        state, leader=node_id, replicas=(node_id,), isr=(node_id,), adding=(), removing=()
+    )
+
+
+def check_places(log: MetadataLog, node_id: int, known: frozenset[UUID]) -> None:
+    """Check that all replicas of a broker lie in log dirs with these ids.
+
+    Raises:
+        CannotTakeOver: a log dir is missing, so that partitions would begin anew, empty.
+    """
+    for topic in log.metadata.topics.values():
+        for index, partition in topic.partitions.items():
+            if node_id not in partition.replicas or not partition.directories:
+                continue
+            place = partition.directories[partition.replicas.index(node_id)]
+            if place.int >= _FIRST_DIRECTORY_ID and place not in known:
+                raise CannotTakeOver(
+                    f"{topic.name}-{index} lies in a log dir that is not given: none has "
+                    f"directory.id {encode_uuid(place)}"
+                )

@@ -1,0 +1,247 @@
+"""Reading the metadata log of a stopped Apache Kafka: the latest snapshot and what came after it.
+
+    <metadata.log.dir>/__cluster_metadata-0/
+        <end offset>-<epoch>.checkpoint   a snapshot: header, state up to that offset, footer
+        <base offset>.log                 the log; what snapshots hold is deleted in time
+        quorum-state                      who votes, where no record says it
+
+Everything that is in the log counts. With one voter that is what is committed. With several, its
+end may not have been: it counts as if this node were the next controller. Kafka makes the one its
+controller that has the longest log of the last epoch.
+
+Never changes anything. Batches have checksums, and offsets have no gaps, so that what is damaged
+does not pass. A last batch that is cut off was never acknowledged, and is passed over as in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kio.schema.voters_record.v0.data import VotersRecord
+
+from drumlin.metadata.kraft.messages import NO_MESSAGE, UnknownRecord
+from drumlin.metadata.kraft.state import KafkaMetadata
+from drumlin.metadata.names import CLUSTER_METADATA
+from drumlin.records.batch import (
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    compute_crc,
+    crc_matches,
+    parse_header,
+)
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.record import Record, decode_batch
+from drumlin.wire.decoder import decoder
+
+_log = logging.getLogger(__name__)
+
+FOLDER: Final = f"{CLUSTER_METADATA}-0"
+_SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_SEGMENT: Final = re.compile(r"(\d{20})\.log")
+_SNAPSHOT_FOOTER, _VOTERS = 4, 6  # types of control records
+_QUORUM_STATE: Final = "quorum-state"
+
+
+class UnreadableLog(Exception):
+    """The metadata log is damaged, or of a later Kafka; the message names file and place."""
+
+
+@dataclass(slots=True)
+class MetadataLog:
+    """What a metadata log says.
+
+    end_offset, epoch: how far it goes, by which nodes' logs can be compared.
+    voters: the nodes of the quorum; empty: not known.
+    """
+
+    metadata: KafkaMetadata = field(default_factory=KafkaMetadata)
+    end_offset: int = 0
+    epoch: int = 0
+    voters: tuple[int, ...] = ()
+
+
+class _Batch(NamedTuple):
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+def read_metadata_log(folder: Path) -> MetadataLog:
+    """All that is in the folder.
+
+    Raises:
+        UnreadableLog: nobody can tell what it says.
+        OSError: it cannot be read.
+    """
+    found = MetadataLog(voters=_voters_of(folder / _QUORUM_STATE))
+    names = sorted(each.name for each in folder.iterdir())
+    snapshots = [each for each in names if _SNAPSHOT.fullmatch(each)]
+    if snapshots:
+        _read_snapshot(folder / snapshots[-1], found)
+    segments = [folder / each for each in names if _SEGMENT.fullmatch(each)]
+    bases = [int(each.stem) for each in segments]
+    # What ends before the snapshot does is not needed, and may be deleted at any time.
+    first = sum(base <= found.end_offset for base in bases[1:])
+    expected = found.end_offset
+    for at in range(first, len(segments)):
+        is_first, is_last = at == first, at == len(segments) - 1
+        if bases[at] > expected or (not is_first and bases[at] != expected):
+            raise UnreadableLog(f"{segments[at]} begins at {bases[at]}: {expected} is missing")
+        expected = _read_segment(segments[at], bases[at], found, may_be_cut=is_last)
+    return found
+
+
+def _read_snapshot(path: Path, found: MetadataLog) -> None:
+    is_complete = False
+    expected = 0
+    for batch in _batches_in(path, may_be_cut=False):
+        _check_offset(path, batch, expected)
+        expected = batch.header.end_offset
+        if is_complete:
+            raise UnreadableLog(f"{path} goes on after its end, at position {batch.position}")
+        for record in _records_of(path, batch):
+            if batch.header.is_control:
+                is_complete = _follow_control(path, record, found) == _SNAPSHOT_FOOTER
+            else:
+                _apply(path, record, found)
+    if not is_complete:
+        raise UnreadableLog(f"{path} has no end: it is damaged")
+    end_offset, epoch = path.stem.split("-")
+    found.end_offset, found.epoch = int(end_offset), int(epoch)
+
+
+def _read_segment(path: Path, base_offset: int, found: MetadataLog, *, may_be_cut: bool) -> int:
+    """Follow what is not known yet; returns where the segment ends."""
+    start, expected, epoch = found.end_offset, base_offset, 0
+    for batch in _batches_in(path, may_be_cut=may_be_cut):
+        header = batch.header
+        _check_offset(path, batch, expected)
+        if header.leader_epoch < epoch:
+            where = f"position {batch.position}"
+            raise UnreadableLog(f"{path}: epoch {header.leader_epoch} after {epoch}, at {where}")
+        expected, epoch = header.end_offset, header.leader_epoch
+        if expected <= start:
+            continue
+        for record in _records_of(path, batch):
+            if record.offset < start:
+                continue
+            if header.is_control:
+                _follow_control(path, record, found)
+            else:
+                _apply(path, record, found)
+        found.end_offset, found.epoch = expected, epoch
+    return expected
+
+
+def _check_offset(path: Path, batch: _Batch, expected: int) -> None:
+    found = batch.header.base_offset
+    if found != expected:
+        where = f"position {batch.position}"
+        raise UnreadableLog(f"{path}: offset {found} where {expected} should be, at {where}")
+
+
+def _records_of(path: Path, batch: _Batch) -> list[Record]:
+    try:
+        records = decode_batch(batch.data)
+    except CorruptRecord as error:
+        offset = batch.header.base_offset
+        raise UnreadableLog(f"{path}: the batch of offset {offset}: {error}") from error
+    return records
+
+
+def _apply(path: Path, record: Record, found: MetadataLog) -> None:
+    try:
+        found.metadata.apply(record.value or b"")
+    except UnknownRecord as error:
+        raise UnreadableLog(f"{path}: offset {record.offset}: {error}") from error
+
+
+def _follow_control(path: Path, record: Record, found: MetadataLog) -> int:
+    """Take over who votes; returns the type of the record."""
+    kind = int.from_bytes((record.key or b"")[2:4], "big")
+    if kind == _VOTERS:
+        try:
+            said, _ = decoder(VotersRecord)(record.value or b"", 0)
+        except NO_MESSAGE as error:
+            raise UnreadableLog(f"{path}: offset {record.offset}: {error}") from error
+        found.voters = tuple(each.voter_id for each in said.voters)
+    return kind
+
+
+# -- batches -----------------------------------------------------------------------------
+
+
+def _batches_in(path: Path, *, may_be_cut: bool) -> Iterator[_Batch]:
+    """The batches of a file.
+
+    Raises:
+        UnreadableLog: one is damaged.
+    """
+    with path.open("rb") as file:
+        size, position = path.stat().st_size, 0
+        while position < size:
+            head = file.read(HEADER_SIZE)
+            header = parse_header(head) if len(head) == HEADER_SIZE else None
+            if header is not None and not (header.magic == MAGIC and header.size >= HEADER_SIZE):
+                raise _damaged(path, position)
+            if header is None or position + header.size > size:
+                if may_be_cut and not _has_batch(head + file.read(), header):
+                    left = size - position
+                    _log.warning("%s: its last %d bytes are no whole batch", path, left)
+                    return
+                raise _damaged(path, position)
+            data = head + file.read(header.size - HEADER_SIZE)
+            if not crc_matches(data, 0, header):
+                raise _damaged(path, position)
+            yield _Batch(position, header, data)
+            position += header.size
+
+
+def _has_batch(rest: bytes, header: BatchHeader | None) -> bool:
+    """Whether the end of a file is not cut off, but has a length that is damaged.
+
+    The batch is whole then if it ends with the file, or another one comes after it.
+    """
+    if header is None:
+        return False
+    if _is_whole(rest, 0, len(rest)):
+        return True
+    at = rest.find(bytes((MAGIC,)), HEADER_SIZE + MAGIC_POSITION)
+    while at != -1:
+        start = at - MAGIC_POSITION
+        if len(rest) - start >= HEADER_SIZE:
+            size = parse_header(rest, start).size
+            if HEADER_SIZE <= size <= len(rest) - start and _is_whole(rest, start, size):
+                return True
+        at = rest.find(bytes((MAGIC,)), at + 1)
+    return False
+
+
+def _is_whole(data: bytes, start: int, size: int) -> bool:
+    return compute_crc(data, start, size) == parse_header(data, start).crc
+
+
+def _damaged(path: Path, position: int) -> UnreadableLog:
+    return UnreadableLog(
+        f"{path} is damaged at position {position}: what comes after it is not known. If Kafka did "
+        "not stop cleanly, start and stop it once more, which repairs what can be"
+    )
+
+
+def _voters_of(path: Path) -> tuple[int, ...]:
+    """The quorum, as far as the file says it; newer Kafkas have that in the log."""
+    try:
+        said = json.loads(path.read_bytes())
+        return tuple(int(each["voterId"]) for each in said.get("currentVoters") or ())
+    except FileNotFoundError:
+        return ()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UnreadableLog(f"{path} cannot be read: {error!r}") from error

@@ -1,0 +1,201 @@
+"""The records of Kafka's metadata log, described as kio describes messages, and read by `wire`.
+
+    frame    varint: 1   varint: the type (api key)   varint: the version   the message
+
+All are flexible. Only types that say something about topics, configurations and producer ids are
+described; `PASSED_OVER` are those that say nothing of them. A type that is in neither comes from a
+later Kafka, and may say anything.
+"""
+# The decoder reads the types of fields, so annotations must not be text.
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from drumlin.wire.decoder import decoder
+from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.uvarint import read_uvarint
+
+_FRAME: Final = 1
+#: In `PartitionChange`: it has the leader that it had.
+SAME_LEADER: Final = -2
+
+
+#: What reading a message raises that is not one.
+NO_MESSAGE: Final = (MalformedMessage, struct.error, IndexError, UnicodeDecodeError)
+
+
+class UnknownRecord(ValueError):
+    """A record that is damaged, or of a later Kafka."""
+
+
+def _tag(number: int, kafka_type: str) -> dict[str, Any]:
+    return {"kafka_type": kafka_type, "tag": number}
+
+
+_INT8: Final = {"kafka_type": "int8"}
+_INT32: Final = {"kafka_type": "int32"}
+_INT64: Final = {"kafka_type": "int64"}
+_STRING: Final = {"kafka_type": "string"}
+_UUID: Final = {"kafka_type": "uuid"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What all have in common."""
+
+    __flexible__: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic(Message):
+    """There is a topic."""
+
+    name: str = field(metadata=_STRING)
+    topic_id: UUID | None = field(metadata=_UUID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopic(Message):
+    """There is a topic no more, with its partitions and its configuration."""
+
+    topic_id: UUID | None = field(metadata=_UUID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionV0(Message):
+    """There is a partition."""
+
+    partition: int = field(metadata=_INT32)
+    topic_id: UUID | None = field(metadata=_UUID)
+    replicas: tuple[int, ...] = field(metadata=_INT32)
+    isr: tuple[int, ...] = field(metadata=_INT32)
+    removing: tuple[int, ...] = field(metadata=_INT32)
+    adding: tuple[int, ...] = field(metadata=_INT32)
+    leader: int = field(metadata=_INT32)
+    leader_epoch: int = field(metadata=_INT32)
+    partition_epoch: int = field(metadata=_INT32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(PartitionV0):
+    """Since version 1 with the ids of the log dirs, since 2 with eligible leaders (KIP-966)."""
+
+    directories: tuple[UUID | None, ...] = field(metadata=_UUID)
+    eligible: tuple[int, ...] | None = field(metadata=_tag(1, "int32"), default=None)
+    last_known: tuple[int, ...] | None = field(metadata=_tag(2, "int32"), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChange(Message):
+    """A partition has changed; null is what has not. Later versions have more tags."""
+
+    partition: int = field(metadata=_INT32)
+    topic_id: UUID | None = field(metadata=_UUID)
+    isr: tuple[int, ...] | None = field(metadata=_tag(0, "int32"), default=None)
+    leader: int = field(metadata=_tag(1, "int32"), default=SAME_LEADER)
+    replicas: tuple[int, ...] | None = field(metadata=_tag(2, "int32"), default=None)
+    removing: tuple[int, ...] | None = field(metadata=_tag(3, "int32"), default=None)
+    adding: tuple[int, ...] | None = field(metadata=_tag(4, "int32"), default=None)
+    eligible: tuple[int, ...] | None = field(metadata=_tag(6, "int32"), default=None)
+    last_known: tuple[int, ...] | None = field(metadata=_tag(7, "int32"), default=None)
+    directories: tuple[UUID | None, ...] | None = field(metadata=_tag(8, "uuid"), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearEligible(Message):
+    """No replica of a topic is eligible but for the ISR; without a name: of any topic."""
+
+    topic: str = field(metadata=_STRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Message):
+    """A key of a resource's configuration; null: it is not set any more."""
+
+    resource_type: int = field(metadata=_INT8)
+    resource_name: str = field(metadata=_STRING)
+    key: str = field(metadata=_STRING)
+    value: str | None = field(metadata=_STRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIds(Message):
+    """A block of producer ids was given out."""
+
+    broker_id: int = field(metadata=_INT32)
+    broker_epoch: int = field(metadata=_INT64)
+    next_producer_id: int = field(metadata=_INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginTransaction(Message):
+    """What follows counts as a whole."""
+
+    name: str | None = field(metadata=_tag(0, "string"), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction(Message):
+    """What came since the beginning counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTransaction(Message):
+    """What came since the beginning never was."""
+
+    reason: str | None = field(metadata=_tag(0, "string"), default=None)
+
+
+#: Type -> what its versions are read as, from 0 on.
+_MESSAGES: Final[dict[int, tuple[type[Message], ...]]] = {
+    2: (Topic,),
+    3: (PartitionV0, Partition, Partition),
+    4: (Config,),
+    5: (PartitionChange, PartitionChange, PartitionChange),
+    9: (RemoveTopic,),
+    15: (ProducerIds,),
+    23: (BeginTransaction,),
+    24: (EndTransaction,),
+    25: (AbortTransaction,),
+    28: (ClearEligible,),
+}
+#: Features, brokers and controllers that come and go, the move from ZooKeeper, and nothing at all.
+PASSED_OVER: Final = frozenset({0, 1, 7, 8, 12, 17, 20, 21, 27})
+#: What Kafka enforces and a broker here does not, so that somebody has to be told.
+NOT_ENFORCED: Final = {
+    10: "delegation tokens",
+    11: "SCRAM credentials",
+    14: "quotas",
+    18: "ACLs",
+    19: "ACLs",
+    22: "SCRAM credentials",
+    26: "delegation tokens",
+}
+
+
+def read_message(value: bytes) -> Message | int:
+    """What a record of the log says; the number of its type where that is passed over.
+
+    Raises:
+        UnknownRecord: nobody can tell.
+    """
+    try:
+        frame, position = read_uvarint(value, 0)
+        if frame != _FRAME:
+            raise UnknownRecord(f"a frame of version {frame}, and only {_FRAME} is known")
+        kind, position = read_uvarint(value, position)
+        version, position = read_uvarint(value, position)
+        if kind in PASSED_OVER or kind in NOT_ENFORCED:
+            return kind
+        versions = _MESSAGES.get(kind, ())
+        if version >= len(versions):
+            raise UnknownRecord(f"a record of type {kind}, version {version}, is not known")
+        message, end = decoder(versions[version])(value, position)
+    except NO_MESSAGE as error:
+        raise UnknownRecord(f"a record that cannot be read: {error}") from error
+    if end != len(value):
+        raise UnknownRecord(f"{len(value) - end} bytes after a record of type {kind}")
+    assert isinstance(message, Message)
+    return message
