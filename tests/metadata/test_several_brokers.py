@@ -280,6 +280,15 @@ def test_an_unclean_leader_is_elected_where_that_is_allowed(
         resource = Resource(ResourceType.TOPIC, "safe")
         await first.alter_configs(resource, lambda _: {"unclean.leader.election.enable": "true"})
         await brokers.all_see("safe", 0, leader=1, isr=(1,))
+        assert (first.elections.elections, first.elections.unclean) == (2, 2)
+        await brokers.start(2)
+        where = id_of(first, "t")
+        state = partition(first, "t")
+        assert state is not None
+        await first.alter_isrs({where: wish(state, (1, -1), (2, first.image.brokers[2].epoch))})
+        await first.elect_leaders([where], is_unclean=False)
+        assert (first.elections.elections, first.elections.unclean) == (3, 2)
+        assert first.controller_queue == 0
 
     run_brokers(scenario)
 
