@@ -10,4 +10,6 @@ def scrape(port: int) -> dict[str, float]:
     """All measures of 127.0.0.1 at the port: as a line names one, with its labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as page:
         text = page.read().decode()
-    return {name: float(value) for name, value in re.findall(r"^([^#\s].*) (\S+)$", text, re.M)}
+    return {
+        name: float(value) for name, value in re.findall(r"^([^#\s].*) (\S+)$", text, re.MULTILINE)
+    }
