@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from replication.simulation.cluster import run
 from replication.simulation.mistakes import MISTAKES, mistaken
+from replication.simulation.runs import run
 from replication.simulation.story import story
 from rig.depth import so_many
 

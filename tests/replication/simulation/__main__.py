@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from replication.simulation.cluster import run
+from replication.simulation.runs import run
 from replication.simulation.story import story
 
 for each in map(int, sys.argv[1:]):

@@ -25,11 +25,11 @@ from drumlin.replication.partition import Partition
 from drumlin.replication.replica import Replica
 from drumlin.wire.errors import KafkaError
 
-from . import isr_requests, membership, process
+from . import isr_requests, membership, zookeeper_process
 from .isr_requests import IsrRequests
 from .membership import Membership
-from .process import BrokerProcess
 from .znodes import Znodes
+from .zookeeper_process import ZooKeeperProcess
 
 #: An object, one of its attributes, and what takes its place.
 Replacement = tuple[object, str, Any]
@@ -136,10 +136,10 @@ def _join_at_once(self: Membership, is_clean: bool) -> None:
     self._process.joined()
 
 
-_begin_session = BrokerProcess._begin_session
+_begin_session = ZooKeeperProcess._begin_session
 
 
-def _begin_session_cleanly(self: BrokerProcess, *, is_clean: bool) -> None:
+def _begin_session_cleanly(self: ZooKeeperProcess, *, is_clean: bool) -> None:
     _begin_session(self, is_clean=is_clean or self.session is not None)
 
 
@@ -171,10 +171,10 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a reborn broker stays in the ISR": ((Membership, "prepare", _register_at_once),),
     "a reborn leader keeps its epoch": ((Membership, "advance", _join_at_once),),
     "a new session makes a broker clean": (
-        (BrokerProcess, "_begin_session", _begin_session_cleanly),
+        (ZooKeeperProcess, "_begin_session", _begin_session_cleanly),
     ),
     "old news count": (
-        (process, "_is_newer", _yes),
+        (zookeeper_process, "_is_newer", _yes),
         (InSyncReplicas, "agreed", _agree_to_anything),
     ),
     "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),

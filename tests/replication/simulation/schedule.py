@@ -29,6 +29,7 @@ class Schedule:
         self._is_traced = is_traced
         self._queue: list[tuple[int, int, Action]] = []
         self._number = 0
+        self._violation: Violation | None = None
 
     def at(self, time_ms: int, action: Action) -> None:
         self._number += 1
@@ -46,6 +47,12 @@ class Schedule:
             self.now_ms, _, action = pop(queue)
             self.steps += 1
             action()
+            if self._violation is not None:
+                raise self._violation
+
+    def break_off(self, violation: Violation) -> None:
+        """End the run at once, wherever this was noticed: a task would keep it to itself."""
+        self._violation = self._violation or violation
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
