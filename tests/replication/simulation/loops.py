@@ -43,6 +43,15 @@ class Loop:
         finally:
             events._set_running_loop(before)
 
+    def do(self, action: Action) -> None:
+        """The same for one action; it comes too often for a context."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)  # type: ignore[arg-type]
+        try:
+            action()
+        finally:
+            events._set_running_loop(before)
+
     def time(self) -> float:
         return self._schedule.now_ms / 1000
 
@@ -52,6 +61,7 @@ class Loop:
 
     def create_task(self, coroutine: Coroutine[Any, Any, Any], **_: Any) -> asyncio.Task[Any]:
         loop: Any = self
+        self._schedule.begun.append(coroutine)
         return asyncio.Task(coroutine, loop=loop)
 
     def call_soon(
@@ -85,11 +95,10 @@ class Loop:
         def run() -> None:
             if handle.is_cancelled:
                 return
-            with self.running():
-                if context is None:
-                    callback(*arguments)
-                else:
-                    context.run(callback, *arguments)
+            if context is None:
+                self.do(lambda: callback(*arguments))
+            else:
+                self.do(lambda: context.run(callback, *arguments))
 
         self._schedule.after(delay_ms, lambda: self._happens(run))
         return handle

@@ -5,7 +5,7 @@ They show what the simulation is worth. None of them is ever in `src`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -118,7 +118,7 @@ def _take_silence_for_refusal(
 # -- metadata --------------------------------------------------------------------------------
 
 
-def _check_no_process(
+def check_no_process(
     wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]
 ) -> None:
     check_wish(wish, state, leader, dict(wish.isr))
@@ -164,7 +164,7 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "silence is taken for a refusal": ((IsrRequests, "_take", _take_silence_for_refusal),),
     "a wish is not compared with the state": ((isr_requests, "check_wish", _nothing),),
     "the ISR grows by any process": (
-        (isr_requests, "check_wish", _check_no_process),
+        (isr_requests, "check_wish", check_no_process),
         (Znodes, "check_member", _nothing),
     ),
     "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),
@@ -182,9 +182,9 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
 
 
 @contextmanager
-def mistaken(name: str) -> Iterator[None]:
+def mistaken(mistake: Iterable[Replacement]) -> Iterator[None]:
     """While one rule is broken."""
     with ExitStack() as stack:
-        for target, attribute, replacement in MISTAKES[name]:
+        for target, attribute, replacement in mistake:
             stack.enter_context(patch.object(target, attribute, replacement))
         yield

@@ -14,11 +14,15 @@ from .cluster import FAULTS_END_MS
 from .faults import Fault, draw
 from .log import SimulatedTruncation
 from .loops import Loop
+from .on_machine import MachineCluster
 from .on_zookeeper import ZooKeeperCluster
 from .schedule import Violation
 
-ON_ZOOKEEPER = "zookeeper"
-_CLUSTERS = {ON_ZOOKEEPER: ZooKeeperCluster}
+ON_ZOOKEEPER, ON_MACHINE = "zookeeper", "machine"
+_CLUSTERS: dict[str, type[ZooKeeperCluster | MachineCluster]] = {
+    ON_ZOOKEEPER: ZooKeeperCluster,
+    ON_MACHINE: MachineCluster,
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ def run(
         except Exception:
             violation = traceback.format_exc()
             cluster.schedule.note("BROKEN: {}", violation)
+        finally:
+            cluster.schedule.close()
     return Outcome(
         seed,
         violation,
