@@ -18,6 +18,7 @@ from broker.conftest import Ask
 from broker.in_process import running
 from drumlin.broker import chores
 from drumlin.broker.broker import Broker
+from drumlin.broker.metrics.replication import standing_of
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient
@@ -94,6 +95,7 @@ def test_a_dir_that_fails_while_the_broker_runs(tmp_path: Path) -> None:
             directory = broker.partitions.get("t", 1).log.log_directory
             directory.fail(OSError(errno.EIO, "Input/output error"), "test")
             check(await asked(broker, described), offline=1)
+            assert standing_of(broker).offline_replicas == 1
             codes = await asked(broker, lambda ask: [errors(ask, index) for index in (0, 1)])
             assert set(codes[0].values()) == {"none"}
             assert set(codes[1].values()) == {"kafka_storage_error"}
@@ -112,6 +114,7 @@ def test_a_dir_that_is_missing_at_the_start(tmp_path: Path) -> None:
         dirs[1].write_text("a broken disk")
         async with running(*dirs) as broker:
             check(await asked(broker, described), offline)
+            assert standing_of(broker).offline_replicas == 1
             codes = await asked(broker, lambda ask: errors(ask, offline))
             assert set(codes.values()) == {"kafka_storage_error"}
 
@@ -124,6 +127,7 @@ def test_a_dir_that_is_only_full_keeps_its_leaders(tmp_path: Path) -> None:
             await broker.metadata.create_topic("t", [[1]], {})
             full = OSError(errno.ENOSPC, "No space left on device")
             broker.logs.directories[0].fail(full, "test")
+            assert standing_of(broker).offline_replicas == 0
             for (partition,) in await asked(broker, described):
                 assert partition.items() >= LED.items()
             codes = await asked(broker, lambda ask: errors(ask, 0))

@@ -23,6 +23,7 @@ from machine.clients import admin, create, leaders, produce
 from machine.conftest import MakeServer
 from rig.machine_server import MachineServer
 from rig.ports import free_ports
+from rig.prometheus import scrape
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
@@ -49,6 +50,23 @@ def test_one_address_has_the_metrics_of_all(make_server: MakeServer) -> None:
     turns = re.findall(r'^drumlin_event_loop_turns_total\{broker="(\d)"\} \d', text, re.MULTILINE)
     assert turns == ["1", "2"]
     assert text.count("# TYPE drumlin_event_loop_turns_total") == 1
+    server.stop()
+
+
+def test_elections_are_counted_when_a_broker_is_killed(make_server: MakeServer) -> None:
+    port = free_ports(1)[0]
+    server = make_server({"drumlin.metrics.listener": f"127.0.0.1:{port}"})
+    server.start_brokers(2)
+    create(server, "t", 4, replicas=2)
+    known = scrape(port)
+    assert known["drumlin_controller_elections_total"] == 0
+    assert known["drumlin_controller_election_seconds_total"] == 0
+    server.kill_workers([2])()
+    wait_until(lambda: scrape(port)["drumlin_controller_elections_total"] == 2, "two elections")
+    known = scrape(port)
+    assert known["drumlin_controller_election_seconds_total"] > 0
+    assert known["drumlin_controller_unclean_elections_total"] == 0
+    wait_until(lambda: scrape(port)["drumlin_controller_queue"] == 0, "nothing left to decide")
     server.stop()
 
 

@@ -1,15 +1,18 @@
-"""Stores of several brokers on one ZooKeeper, open in one loop."""
+"""Stores of several brokers, open in one loop: on one ZooKeeper, or sharing an embedded one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.metadata.changes import Change, PartitionsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, PartitionId, PartitionState
 from drumlin.metadata.store import IsrWish
-from metadata.stores import stores_at
+from drumlin.wire.errors import ErrorCode, KafkaError
+from metadata.stores import SharedOwner, stores_at
 from rig.waiting import eventually
 
 Scenario = Callable[["Brokers"], Coroutine[Any, Any, None]]
@@ -69,6 +72,35 @@ class Brokers:
         await eventually(lambda: all(map(is_so, self.stores.values())), 10)
 
 
+class BrokersOfOneMachine(Brokers):
+    """Those that share an embedded store."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("")
+        self._directory = directory
+        self._owner: SharedOwner
+
+    async def start_all(self, *node_ids: int) -> list[Any]:
+        """None of them is served before all are there."""
+        self._owner = SharedOwner(self._directory, node_ids)
+        return list(await asyncio.gather(*map(self.start, node_ids)))
+
+    async def start(self, node_id: int, *, was_clean: bool = True, **_: str) -> Any:
+        store = self.stores[node_id] = await self._owner.open(node_id)
+        self.changes[node_id] = []
+        broker = BrokerState(node_id, f"rack-{node_id}", (ADDRESS,))
+        await store.register_broker(broker, lacking=() if was_clean else None)
+        if store.adoption is not None:
+            await store.adoption.note_adopted()
+        store.on_change(self.changes[node_id].append)
+        return store
+
+    async def close(self) -> None:
+        self._owner.authority.stop()
+        await super().close()
+        await self._owner.authority.store.close()
+
+
 def partition(store: Any, topic: str, index: int = 0) -> PartitionState | None:
     known = store.image.topics.get(topic)
     return None if known is None else known.partition(index)
@@ -80,3 +112,19 @@ def id_of(store: Any, topic: str, index: int = 0) -> PartitionId:
 
 def wish(state: PartitionState, *isr: tuple[int, int]) -> IsrWish:
     return IsrWish(state.leader_epoch, state.partition_epoch, isr)
+
+
+async def reassign(
+    store: Any, topic: str, *targets: Sequence[int] | None, **how: bool
+) -> list[PartitionState | ErrorCode]:
+    ids = [id_of(store, topic, index) for index in range(len(targets))]
+    found = await store.reassign(dict(zip(ids, targets, strict=True)), **how)
+    return [each.code if isinstance(each, KafkaError) else each for each in map(found.get, ids)]
+
+
+async def grow(store: Any, topic: str, *isr: tuple[int, int], index: int = 0) -> None:
+    """Have its leader ask for this ISR, of brokers and their epochs."""
+    key, state = id_of(store, topic, index), partition(store, topic, index)
+    assert state is not None
+    (answer,) = (await store.alter_isrs({key: wish(state, *isr)})).values()
+    assert isinstance(answer, PartitionState), answer

@@ -24,75 +24,6 @@ from rig.zookeeper_operator import Operator
 pytestmark = pytest.mark.zookeeper
 
 
-def test_a_leader_changes_its_isrs(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await second.create_topic("t", [[1, 2]] * 3, {})
-        await brokers.all_see("t", 2, leader=1)
-        ids = [id_of(first, "t", index) for index in range(3)]
-        known = partition(first, "t")
-        wishes = {
-            ids[0]: wish(known, (1, -1)),
-            ids[1]: wish(known, (1, 0)),
-            ids[2]: wish(known, (2, 0)),
-        }
-        outcomes = await first.alter_isrs(wishes)
-        assert outcomes[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1,), 1)
-        assert partition(first, "t") == outcomes[ids[0]]
-        assert outcomes[ids[2]].code is ErrorCode.invalid_request
-        assert brokers.told_of(1) == [0, 1]
-        await brokers.all_see("t", 0, isr=(1,), partition_epoch=1)
-        again = await first.alter_isrs({ids[0]: wishes[ids[0]]})  # as if the answer had been lost
-        assert again == {ids[0]: outcomes[ids[0]]}
-        codes = {}
-        for name, each in {
-            "late": wish(known, (1, 0), (2, 0)),
-            "fenced": IsrWish(7, 1, ((1, 0),)),
-            "another epoch": IsrWish(0, 1, ((1, 0), (2, 5))),
-            "unknown epoch": IsrWish(0, 1, ((1, 0), (2, -1))),
-            "no replica": IsrWish(0, 1, ((1, 0), (3, 0))),
-        }.items():
-            codes[name] = (await first.alter_isrs({ids[0]: each}))[ids[0]].code
-        assert codes == {
-            "late": ErrorCode.invalid_update_version,
-            "fenced": ErrorCode.fenced_leader_epoch,
-            "another epoch": ErrorCode.ineligible_replica,
-            "unknown epoch": ErrorCode.ineligible_replica,
-            "no replica": ErrorCode.ineligible_replica,
-        }
-        outcome = (await second.alter_isrs({ids[0]: IsrWish(0, 1, ((2, 0),))}))[ids[0]]
-        assert outcome.code is ErrorCode.fenced_leader_epoch
-        grown = await first.alter_isrs({ids[0]: IsrWish(0, 1, ((1, -1), (2, 0)))})
-        assert grown[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1, 2), 2)
-        await first.delete_topic(ids[0].topic_id)
-        outcome = (await first.alter_isrs({ids[0]: wishes[ids[0]]}))[ids[0]]
-        assert outcome.code is ErrorCode.unknown_topic_id
-
-    run_brokers(scenario)
-
-
-def test_a_broker_that_was_born_again_does_not_come_in_for_its_predecessor(
-    run_brokers: RunBrokers,
-) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, _ = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1, 2]], {})
-        await brokers.all_see("t", 0, isr=(1, 2))
-        await brokers.end(2)
-        await brokers.all_see("t", 0, isr=(1,))
-        state, where = partition(first, "t"), id_of(first, "t")
-        assert state is not None
-        dead = await first.alter_isrs({where: wish(state, (1, 0), (2, 0))})
-        assert dead[where].code is ErrorCode.ineligible_replica
-        await brokers.start(2)
-        stale = await first.alter_isrs({where: wish(state, (1, 0), (2, 0))})
-        assert stale[where].code is ErrorCode.ineligible_replica
-        right = await first.alter_isrs({where: wish(state, (1, 0), (2, 1))})
-        assert right[where].isr == (1, 2)
-
-    run_brokers(scenario)
-
-
 def test_after_an_unclean_stop_a_broker_leaves_its_isrs(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, second = await brokers.start_all(1, 2)
@@ -132,31 +63,6 @@ def test_a_zombie_changes_nothing(run_brokers: RunBrokers, operator: Operator) -
         assert caught.value.code is ErrorCode.not_controller
         assert not operator.has(layout.topic_path("u"))
         assert operator.get(layout.state_path("t", 1)) == before
-
-    run_brokers(scenario)
-
-
-def test_a_broker_that_stops_hands_over(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second, third = await brokers.start_all(1, 2, 3)
-        await first.create_topic("t", [[2, 3, 1], [1, 2], [2]], {})
-        await brokers.all_see("t", 2, leader=2)
-        where, followed = id_of(second, "t", 0), id_of(second, "t", 1)
-        await second.hand_over()
-        assert partition(second, "t") == PartitionState(0, 3, 1, (2, 3, 1), (3, 1), 1)
-        await brokers.all_see("t", 0, leader=3, isr=(3, 1), leader_epoch=1)
-        await brokers.all_see("t", 1, leader=1, isr=(1,), leader_epoch=0)
-        await brokers.all_see("t", 2, leader=2, isr=(2,), leader_epoch=0)
-        # It still fetches, in the epoch that it has told.
-        epoch = second.image.brokers[2].epoch
-        for store, partition_id, index in ((third, where, 0), (first, followed, 1)):
-            state = partition(store, "t", index)
-            members = ((each, -1) for each in state.isr)
-            taken = await store.alter_isrs({partition_id: wish(state, *members, (2, epoch))})
-            assert taken[partition_id].code is ErrorCode.ineligible_replica
-        await brokers.end(2)
-        second = await brokers.start(2)
-        await brokers.all_see("t", 2, leader=2, isr=(2,))
 
     run_brokers(scenario)
 

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
+from drumlin.metadata.image import PartitionState
 from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper import layout
 from drumlin.wire.errors import ErrorCode, KafkaError
-from metadata.several_brokers import Brokers, RunBrokers, id_of, partition, wish
+from metadata.several_brokers import Brokers, RunBrokers, grow, id_of, partition, reassign, wish
 from metadata.stores import Stores
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
-
-
-async def reassign(
-    store: Any, topic: str, *targets: Sequence[int] | None, **how: bool
-) -> list[PartitionState | ErrorCode]:
-    ids = [id_of(store, topic, index) for index in range(len(targets))]
-    found = await store.reassign(dict(zip(ids, targets, strict=True)), **how)
-    return [each.code if isinstance(each, KafkaError) else each for each in map(found.get, ids)]
-
-
-async def grow(store: Any, topic: str, *isr: tuple[int, int], index: int = 0) -> None:
-    """Have its leader ask for this ISR, of brokers and their epochs."""
-    key, state = id_of(store, topic, index), partition(store, topic, index)
-    assert state is not None
-    (answer,) = (await store.alter_isrs({key: wish(state, *isr)})).values()
-    assert isinstance(answer, PartitionState), answer
 
 
 @pytest.mark.zookeeper
@@ -109,30 +91,6 @@ def test_partitions_added_meanwhile_and_an_isr_that_was_asked_for_before(
 
 
 @pytest.mark.zookeeper
-def test_taking_it_back_and_what_is_refused(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[1]], {})
-        await brokers.all_see("t", 0, leader=1)
-        assert await reassign(second, "t", None) == [ErrorCode.no_reassignment_in_progress]
-        assert await reassign(second, "t", (1, 9)) == [ErrorCode.invalid_replica_assignment]
-        assert await reassign(second, "t", ()) == [ErrorCode.invalid_replica_assignment]
-        assert await reassign(second, "t", (1, 2), may_change_factor=False) == [
-            ErrorCode.invalid_replication_factor
-        ]
-        nowhere = PartitionId(first.image.topics["t"].topic_id, 7)
-        (unknown,) = (await first.reassign({nowhere: (1,)})).values()
-        assert unknown.code is ErrorCode.unknown_topic_id
-        before = partition(second, "t")
-        assert await reassign(second, "t", (1,)) == [before]
-        await reassign(second, "t", (2,))
-        await reassign(first, "t", None)
-        await brokers.all_see("t", 0, replicas=(1,), adding=(), removing=(), leader_epoch=1)
-
-    run_brokers(scenario)
-
-
-@pytest.mark.zookeeper
 def test_very_many_at_once(run_brokers: RunBrokers, operator: Operator) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _ = await brokers.start_all(1, 2)
@@ -145,34 +103,6 @@ def test_very_many_at_once(run_brokers: RunBrokers, operator: Operator) -> None:
             await brokers.all_see("t", index, replicas=(2, 1), leader=1)
         node = layout.decode_topic("", operator.get("/brokers/topics/t"))
         assert node.replicas == ((2, 1),) * count
-
-    run_brokers(scenario)
-
-
-@pytest.mark.zookeeper
-def test_elections(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, second = await brokers.start_all(1, 2)
-        await first.create_topic("t", [[2, 1], [2]], {})
-        await brokers.all_see("t", 1, leader=2)
-        await brokers.end(2)
-        await brokers.all_see("t", 0, leader=1, isr=(1,))
-        await brokers.all_see("t", 1, leader=NO_LEADER)
-        ids = [id_of(first, "t", index) for index in (0, 1)]
-        found = await first.elect_leaders(ids, is_unclean=True)
-        assert [found[each].code for each in ids] == [
-            ErrorCode.election_not_needed,
-            ErrorCode.eligible_leaders_not_available,
-        ]
-        second = await brokers.start(2)
-        await brokers.all_see("t", 1, leader=2)
-        found = await second.elect_leaders(ids, is_unclean=False)
-        assert found[ids[0]].code is ErrorCode.preferred_leader_not_available
-        epoch = second.image.brokers[2].epoch
-        await grow(first, "t", (1, -1), (2, epoch))
-        found = await second.elect_leaders(ids[:1], is_unclean=False)
-        assert found[ids[0]].leader == 2
-        await brokers.all_see("t", 0, leader=2, isr=(1, 2))
 
     run_brokers(scenario)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.changes import BrokersChanged
 from drumlin.metadata.image import (
     NO_LEADER,
@@ -19,7 +18,6 @@ from drumlin.metadata.image import (
 from drumlin.metadata.store import UnusableMetadata
 from drumlin.metadata.zookeeper import layout, topic_news
 from drumlin.metadata.zookeeper.reading import read_topics
-from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
 from metadata.stores import stores_at
@@ -203,24 +201,6 @@ def test_of_two_processes_with_one_id_one_is_the_broker(
 # -- leaders -------------------------------------------------------------------------------------
 
 
-def test_a_leader_that_dies_is_replaced_by_one_in_sync(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, _, _ = await brokers.start_all(1, 2, 3)
-        await first.create_topic("t", [[3, 2, 1], [1, 3], [3]], {})
-        await brokers.all_see("t", 2, leader=3)
-        await brokers.end(3)
-        await brokers.all_see("t", 0, leader=2, isr=(2, 1), leader_epoch=1, partition_epoch=1)
-        await brokers.all_see("t", 1, leader=1, isr=(1,), leader_epoch=0, partition_epoch=1)
-        await brokers.all_see("t", 2, leader=NO_LEADER, isr=(3,), leader_epoch=1)
-        for node_id in (1, 2):
-            await eventually(lambda node_id=node_id: brokers.told_of(node_id) == [0, 1, 2])
-        third = await brokers.start(3)
-        await brokers.all_see("t", 2, leader=3, isr=(3,), leader_epoch=2)
-        assert partition(third, "t").leader == 2
-
-    run_brokers(scenario)
-
-
 def test_the_controller_dies_with_what_it_leads(run_brokers: RunBrokers) -> None:
     async def scenario(brokers: Brokers) -> None:
         first, _, _ = await brokers.start_all(1, 2, 3)
@@ -280,33 +260,14 @@ def test_an_unclean_leader_is_elected_where_that_is_allowed(
         resource = Resource(ResourceType.TOPIC, "safe")
         await first.alter_configs(resource, lambda _: {"unclean.leader.election.enable": "true"})
         await brokers.all_see("safe", 0, leader=1, isr=(1,))
-
-    run_brokers(scenario)
-
-
-def test_leaders_go_back_to_where_they_are_preferred(run_brokers: RunBrokers) -> None:
-    async def scenario(brokers: Brokers) -> None:
-        first, _, third = await brokers.start_all(1, 2, 3)
-        await first.create_topic("t", [[2, 1], [2, 3], [1, 2], [3, 2]], {})
-        await brokers.all_see("t", 3, leader=3)
-        await brokers.end(2)
-        await brokers.all_see("t", 0, leader=1, isr=(1,))
-        await brokers.all_see("t", 1, leader=3, isr=(3,))
+        assert (first.elections.elections, first.elections.unclean) == (2, 2)
         await brokers.start(2)
-        state, where = partition(third, "t", 1), id_of(third, "t", 1)
-        await third.alter_isrs({where: wish(state, (3, -1), (2, 1))})
-        await brokers.all_see("t", 1, isr=(3, 2))
-        uneven = to_be_led_as_preferred(first.image.topics.values(), first.image.brokers, 10)
-        assert to_end(uneven) == [where]  # the first is not in sync there yet
-        assert list(await third.elect_leaders([where], is_unclean=False)) == [where]
-        await brokers.all_see("t", 1, leader=2, isr=(3, 2), leader_epoch=2)
-        outcomes = await first.elect_leaders(
-            [id_of(first, "t", index) for index in range(3)], is_unclean=False
-        )
-        assert [each.code for each in outcomes.values()] == [
-            ErrorCode.preferred_leader_not_available,
-            ErrorCode.election_not_needed,
-            ErrorCode.election_not_needed,
-        ]
+        where = id_of(first, "t")
+        state = partition(first, "t")
+        assert state is not None
+        await first.alter_isrs({where: wish(state, (1, -1), (2, first.image.brokers[2].epoch))})
+        await first.elect_leaders([where], is_unclean=False)
+        assert (first.elections.elections, first.elections.unclean) == (3, 2)
+        assert first.controller_queue == 0
 
     run_brokers(scenario)

@@ -221,7 +221,7 @@ def test_a_broker_that_lacks_records_leaves_isrs_before_it_is_back(tmp_path: Pat
 
 
 def test_leaders_of_an_unclean_election(tmp_path: Path) -> None:
-    async def scenario(_: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
+    async def scenario(owner: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
         for name in ("careful", "careless"):
             topic = await stores[1].create_topic(name, [[1, 2]], {})
             wish = IsrWish(0, 0, ((1, -1),))
@@ -231,6 +231,9 @@ def test_leaders_of_an_unclean_election(tmp_path: Path) -> None:
         assert state(stores[2], "careless").isr == (2,)
         assert state(stores[2], "careful").leader == NO_LEADER
         assert state(stores[2], "careful").isr == (1,)
+        counts = owner.authority.elections
+        assert (counts.elections, counts.unclean) == (1, 1)
+        assert counts.seconds > 0
 
     run(tmp_path, scenario, unclean=["careless"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.isr import InSyncReplicas
 
@@ -56,3 +58,34 @@ def test_a_process_that_nobody_knows_counts_for_nothing() -> None:
     assert replicas.isr.high_watermark(0, 10, 20) == 4
     replicas.fetched(FOLLOWER, 10, 10, 30)
     assert replicas.isr.high_watermark(4, 10, 40) == 10
+
+
+def test_who_has_left_by_itself_must_fetch_again_before_it_comes_back() -> None:
+    """Its log dir has failed: what it had is not there any more."""
+    replicas = Replicas((LEADER, FOLLOWER, OTHER))
+    for node_id in (FOLLOWER, OTHER):
+        replicas.fetched(node_id, 10, 10, 0)
+    left = replace(replicas.isr.state, isr=(LEADER, OTHER), partition_epoch=6)
+    replicas.isr.agreed(left, 100)
+    assert replicas.isr.high_watermark(10, 12, 200) == 10  # as far as the other one has come
+    replicas.fetched(OTHER, 12, 12, 200)
+    assert replicas.isr.high_watermark(10, 12, 200) == 12
+    assert replicas.isr.growth(12) is None
+    replicas.fetched(FOLLOWER, 3, 12, 300)
+    assert replicas.isr.growth(12) is None
+    replicas.fetched(FOLLOWER, 12, 12, 400)
+    wish = replicas.isr.growth(12)
+    assert wish is not None
+    assert [each for each, _ in wish.isr] == [LEADER, OTHER, FOLLOWER]
+
+
+def test_who_is_left_out_as_the_leader_wished_is_known_as_before() -> None:
+    replicas = Replicas((LEADER, FOLLOWER, OTHER))
+    replicas.fetched(OTHER, 10, 10, 0)
+    replicas.fetched(FOLLOWER, 9, 10, 0)
+    wish = replicas.isr.shrinkage(10, 1100)
+    assert wish is not None
+    replicas.isr.asked(wish)
+    shrunk = replace(replicas.isr.state, isr=(LEADER, OTHER), partition_epoch=6)
+    replicas.isr.agreed(shrunk, 1200)
+    assert replicas.isr.followers[FOLLOWER].log_end_offset == 9

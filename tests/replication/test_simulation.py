@@ -1,35 +1,46 @@
 """Brokers over the real rules of replication, in a simulated world where everything goes wrong.
 
-A run that fails is repeated with fewer faults, and tells its story. `run(seed)` is the same run
-each time: `python -m replication.simulation 7` in `tests` shows it.
+They run on a ZooKeeper, and as the brokers of one machine on the store that they share. A run that
+fails is repeated with fewer faults, and tells its story. `run(seed)` is the same run each time:
+`python -m replication.simulation 7` in `tests` shows it, `... machine 7` that of the other store.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from replication.simulation.cluster import run
+from replication.simulation.machine_mistakes import MACHINE_MISTAKES
 from replication.simulation.mistakes import MISTAKES, mistaken
+from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
 from replication.simulation.story import story
 from rig.depth import so_many
 
-_BLOCKS = 40
+_BLOCKS, _BLOCKS_ON_MACHINE = 40, 20
 #: It takes half a minute to find these.
-_RARE = ("a leader fences nobody",)
+_RARE = ("a leader fences nobody", "changes are decided side by side")
 #: Within so many seeds each mistake must be found.
 _SEEDS_TO_FIND = 600
 
 
+def check(store: str, block: int, size: int) -> None:
+    for seed in range(block * size, (block + 1) * size):
+        if run(seed, store=store).violation is not None:
+            pytest.fail(story(seed, store))
+
+
 @pytest.mark.parametrize("block", range(_BLOCKS))
 def test_promises_are_kept_whatever_goes_wrong(block: int) -> None:
-    size = so_many(15, 500)
-    for seed in range(block * size, (block + 1) * size):
-        if run(seed).violation is not None:
-            pytest.fail(story(seed))
+    check(ON_ZOOKEEPER, block, so_many(15, 500))
 
 
-def test_a_seed_is_a_run() -> None:
-    first, second = (run(7, is_traced=True) for _ in range(2))
+@pytest.mark.parametrize("block", range(_BLOCKS_ON_MACHINE))
+def test_promises_are_kept_by_the_brokers_of_one_machine(block: int) -> None:
+    check(ON_MACHINE, block, so_many(10, 500))
+
+
+@pytest.mark.parametrize("store", [ON_ZOOKEEPER, ON_MACHINE])
+def test_a_seed_is_a_run(store: str) -> None:
+    first, second = (run(7, store=store, is_traced=True) for _ in range(2))
     assert first.trace == second.trace
     assert len(first.trace) > 100
 
@@ -39,5 +50,17 @@ def test_a_seed_is_a_run() -> None:
     [pytest.param(name, marks=[pytest.mark.deep] if name in _RARE else []) for name in MISTAKES],
 )
 def test_mistakes_are_found(name: str) -> None:
-    with mistaken(name):
+    with mistaken(MISTAKES[name]):
         assert any(run(seed).violation for seed in range(_SEEDS_TO_FIND))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.deep] if name in _RARE else [])
+        for name in MACHINE_MISTAKES
+    ],
+)
+def test_mistakes_of_the_store_of_one_machine_are_found(name: str) -> None:
+    with mistaken(MACHINE_MISTAKES[name]):
+        assert any(run(seed, store=ON_MACHINE).violation for seed in range(_SEEDS_TO_FIND))

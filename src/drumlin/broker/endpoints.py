@@ -20,6 +20,7 @@ from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_soc
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
 from drumlin.broker.metrics.compaction import measure_compaction
+from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.metrics.measures import Measure, Metrics
 from drumlin.broker.metrics.replication import measure_replication
@@ -54,6 +55,8 @@ class Endpoints:
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
+        metadata = broker.metadata
+        self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},

@@ -27,6 +27,7 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.database import Database, Statement
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import (
     NO_LEADER,
@@ -87,6 +88,7 @@ class SqliteMetadata:
         known = opened.deleted_topics()
         self.deleted_topics = {each: left for each, left in known.items() if left != ()}
         self._deleted = set(known)
+        self._elections = ElectionCounts()  # none is ever made: there is one broker
         self._database = opened
         self._thread = ready_threads(1, "metadata")
         self._node_id = NO_LEADER
@@ -140,6 +142,14 @@ class SqliteMetadata:
         # Coordinators have as long as this process runs to forget what they know of those topics.
         opened.execute_durably([database.forget_deletions()])
         return metadata
+
+    @property
+    def elections(self) -> ElectionCounts:
+        return self._elections
+
+    @property
+    def controller_queue(self) -> int:
+        return 0
 
     @property
     def adoption(self) -> Adoption | None:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from drumlin.metadata.changes import Change
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -107,6 +108,14 @@ class MetadataStore(Protocol):
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+
+    @property
+    def elections(self) -> ElectionCounts | None:
+        """Leaders that this process has given to partitions; None if another one does that."""
+
+    @property
+    def controller_queue(self) -> int:
+        """What this process still has to decide, if it is the controller."""
 
     def on_change(self, listener: Listener) -> None:
         """Call `listener` on the event loop after each change from now on, in their order.

@@ -8,6 +8,7 @@ ISR both count: the high watermark waits for every member of either (KIP-497).
     a follower has caught up     -> `growth`: it has all below the high watermark, and all from
                                     before this leader epoch
     a follower is another process -> what its predecessor had counts no more (KIP-903)
+    a follower has left the ISR by itself, as its log dir has failed -> nor does what it had
 """
 
 from __future__ import annotations
@@ -57,6 +58,11 @@ class FollowerProgress:
         self.log_start_offset = log_start_offset
         self._fetched_at_ms = now_ms
         self._end_offset_then = leader_end_offset
+
+    def left(self) -> None:
+        """It has left the ISR by itself, so it may have lost what it had."""
+        self.log_end_offset = UNKNOWN
+        self.caught_up_at_ms = _LONG_AGO_MS
 
     def lacked_nothing(self, leader_end_offset: int, at_ms: float) -> None:
         """Count as caught up at that time, if it had all that the leader had then.
@@ -228,6 +234,9 @@ class InSyncReplicas:
         """The metadata has another state of the partition, in the same leader epoch."""
         if state.partition_epoch < self.state.partition_epoch:
             return
+        if self.pending is None or self._pending_ids != set(state.isr):
+            for replica_id in self.followers.keys() & set(self.state.isr) - set(state.isr):
+                self.followers[replica_id].left()
         if self.pending is not None and state.partition_epoch > self.pending.partition_epoch:
             self.refused()  # made or not, it is not going to be made any more
         gone = set(self.followers) - set(state.replicas)

@@ -82,6 +82,10 @@ class PartitionRegistry:
             self._offline.remove((topic, index))
             self.offline_changes += 1
 
+    def without_log(self) -> set[tuple[str, int]]:
+        """Topics and indexes of partitions that are ours, and have no log."""
+        return set(self._offline)
+
     @property
     def has_offline(self) -> bool:
         return bool(self._offline)

@@ -1,12 +1,14 @@
-"""`python -m replication.simulation SEED` in `tests`: one run, told as far as it takes."""
+"""`python -m replication.simulation [machine] SEED …` in `tests`: runs, told as far as it takes."""
 
 from __future__ import annotations
 
 import sys
 
-from replication.simulation.cluster import run
+from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
 from replication.simulation.story import story
 
-for each in map(int, sys.argv[1:]):
-    outcome = run(each, is_traced=True)
-    print("\n".join(outcome.trace) if outcome.violation is None else story(each))
+asked = sys.argv[1:]
+store = ON_MACHINE if ON_MACHINE in asked else ON_ZOOKEEPER
+for each in map(int, (word for word in asked if word != ON_MACHINE)):
+    outcome = run(each, store=store, is_traced=True)
+    print("\n".join(outcome.trace) if outcome.violation is None else story(each, store))

@@ -34,7 +34,18 @@ class Disk:
         self.log_start_checkpoint = 0
         #: The last process that had it has stopped cleanly.
         self.was_clean = True
+        #: Another, empty disk has taken its place, and no broker has found that out yet.
+        self.is_lost = False
         self._flushed = _Flushed((), 0, ())
+
+    def lose_all(self) -> None:
+        """Another disk takes its place."""
+        self.batches.clear()
+        self.base_offset = self.log_start_offset = self.log_end_offset = 0
+        self.leader_epochs = LeaderEpochs()
+        self.recovery_point = self.high_watermark_checkpoint = self.log_start_checkpoint = 0
+        self._flushed = _Flushed((), 0, ())
+        self.is_lost = True
 
     def flush(self) -> None:
         self.sync()

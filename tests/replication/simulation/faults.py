@@ -7,30 +7,8 @@ run can be repeated without some of its faults.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import NamedTuple
-
-#: What may happen, and how often.
-KINDS = {
-    "kill": 5,
-    "kill and lose tail": 6,
-    "stop": 3,
-    "cut one way": 4,
-    "cut both ways": 3,
-    "isolate": 3,
-    "cut from ZooKeeper": 3,
-    "expire session": 4,
-    "lose answers of ZooKeeper": 3,
-    "pause": 3,
-    "strike at wish": 3,
-    "strike at start": 2,
-    "clock": 2,
-    "move leader": 3,
-    "swing leader": 3,
-    "flush": 6,
-    "checkpoint": 3,
-    "delete records": 2,
-    "clean": 2,
-}
 
 
 class Fault(NamedTuple):
@@ -47,10 +25,10 @@ class Fault(NamedTuple):
         )
 
 
-def draw(seed: int, until_ms: int) -> list[Fault]:
+def draw(seed: int, kinds: Mapping[str, int], until_ms: int) -> list[Fault]:
     """The faults of a run."""
     source = random.Random(f"faults {seed}")
-    kinds = {kind: weight * source.choice((0, 0, 1, 1, 2, 6)) for kind, weight in KINDS.items()}
+    kinds = {kind: weight * source.choice((0, 0, 1, 1, 2, 6)) for kind, weight in kinds.items()}
     kinds["flush"] = max(kinds["flush"], 1)
     if source.random() < 0.6:
         kinds["clean"] = 0

@@ -82,7 +82,7 @@ class Fetcher:
 
     def _fetch(self, followed: FollowedPartition) -> None:
         process, asked = self._process, followed.position
-        request = FetchRequest(process.node_id, process.membership.broker_epoch, asked)
+        request = FetchRequest(process.node_id, process.broker_epoch, asked)
 
         def answered(answer: Any) -> None:
             if followed is not self._followed:

@@ -17,13 +17,13 @@ from .rewriting import rewrite
 from .znodes import Fenced, Lost
 
 if TYPE_CHECKING:
-    from .process import BrokerProcess
+    from .zookeeper_process import ZooKeeperProcess
 
 _AGAIN_MS = 100
 
 
 class IsrRequests:
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: ZooKeeperProcess) -> None:
         self._process = process
         self._wishes: dict[Partition, IsrWish] = {}
         self._is_asking = False
@@ -63,7 +63,7 @@ class IsrRequests:
             rewrite(
                 process,
                 decide,
-                lambda: process.world.zookeeper.znodes.check_broker(node_id, epoch),
+                lambda: process.zookeeper.znodes.check_broker(node_id, epoch),
                 f"the leader {process}",
                 done,
             )

@@ -16,15 +16,15 @@ from .znodes import Fenced, Lost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .process import BrokerProcess
+    from .zookeeper_process import ZooKeeperProcess
 
 BACKOFF_MS = 60
 
 
 class Membership:
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: ZooKeeperProcess) -> None:
         self._process = process
-        self._znodes = process.world.zookeeper.znodes
+        self._znodes = process.zookeeper.znodes
         self.broker_epoch = -1
         self.is_registered = False
         self.office_epoch: int | None = None

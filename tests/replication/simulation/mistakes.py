@@ -5,7 +5,7 @@ They show what the simulation is worth. None of them is ever in `src`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,11 @@ from drumlin.replication.partition import Partition
 from drumlin.replication.replica import Replica
 from drumlin.wire.errors import KafkaError
 
-from . import isr_requests, membership, process
+from . import isr_requests, membership, zookeeper_process
 from .isr_requests import IsrRequests
 from .membership import Membership
-from .process import BrokerProcess
 from .znodes import Znodes
+from .zookeeper_process import ZooKeeperProcess
 
 #: An object, one of its attributes, and what takes its place.
 Replacement = tuple[object, str, Any]
@@ -118,7 +118,7 @@ def _take_silence_for_refusal(
 # -- metadata --------------------------------------------------------------------------------
 
 
-def _check_no_process(
+def check_no_process(
     wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]
 ) -> None:
     check_wish(wish, state, leader, dict(wish.isr))
@@ -136,10 +136,10 @@ def _join_at_once(self: Membership, is_clean: bool) -> None:
     self._process.joined()
 
 
-_begin_session = BrokerProcess._begin_session
+_begin_session = ZooKeeperProcess._begin_session
 
 
-def _begin_session_cleanly(self: BrokerProcess, *, is_clean: bool) -> None:
+def _begin_session_cleanly(self: ZooKeeperProcess, *, is_clean: bool) -> None:
     _begin_session(self, is_clean=is_clean or self.session is not None)
 
 
@@ -164,17 +164,17 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "silence is taken for a refusal": ((IsrRequests, "_take", _take_silence_for_refusal),),
     "a wish is not compared with the state": ((isr_requests, "check_wish", _nothing),),
     "the ISR grows by any process": (
-        (isr_requests, "check_wish", _check_no_process),
+        (isr_requests, "check_wish", check_no_process),
         (Znodes, "check_member", _nothing),
     ),
     "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),
     "a reborn broker stays in the ISR": ((Membership, "prepare", _register_at_once),),
     "a reborn leader keeps its epoch": ((Membership, "advance", _join_at_once),),
     "a new session makes a broker clean": (
-        (BrokerProcess, "_begin_session", _begin_session_cleanly),
+        (ZooKeeperProcess, "_begin_session", _begin_session_cleanly),
     ),
     "old news count": (
-        (process, "_is_newer", _yes),
+        (zookeeper_process, "_is_newer", _yes),
         (InSyncReplicas, "agreed", _agree_to_anything),
     ),
     "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),
@@ -182,9 +182,9 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
 
 
 @contextmanager
-def mistaken(name: str) -> Iterator[None]:
+def mistaken(mistake: Iterable[Replacement]) -> Iterator[None]:
     """While one rule is broken."""
     with ExitStack() as stack:
-        for target, attribute, replacement in MISTAKES[name]:
+        for target, attribute, replacement in mistake:
             stack.enter_context(patch.object(target, attribute, replacement))
         yield

@@ -15,14 +15,14 @@ from drumlin.wire.errors import KafkaError
 from .znodes import Conflict, Fenced, Lost
 
 if TYPE_CHECKING:
-    from .process import BrokerProcess
+    from .zookeeper_process import ZooKeeperProcess
 
 Decision = Callable[[PartitionState, Mapping[int, int]], PartitionState]
 _ATTEMPTS = 7
 
 
 def rewrite(
-    process: BrokerProcess,
+    process: ZooKeeperProcess,
     decide: Decision,
     fence: Callable[[], None],
     who: str,
@@ -33,7 +33,7 @@ def rewrite(
 
     `done` gets the state that is stored then, why it is not that, or `Lost` if there is no knowing.
     """
-    znodes = process.world.zookeeper.znodes
+    znodes = process.zookeeper.znodes
 
     def decided(answer: Any) -> None:
         if not isinstance(answer, tuple):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 Action = Callable[[], None]
 
@@ -29,6 +31,9 @@ class Schedule:
         self._is_traced = is_traced
         self._queue: list[tuple[int, int, Action]] = []
         self._number = 0
+        self._violation: Violation | None = None
+        #: What was begun, and may be under way for ever: as its process has ended.
+        self.begun: list[Coroutine[Any, Any, Any]] = []
 
     def at(self, time_ms: int, action: Action) -> None:
         self._number += 1
@@ -46,6 +51,20 @@ class Schedule:
             self.now_ms, _, action = pop(queue)
             self.steps += 1
             action()
+            if self._violation is not None:
+                raise self._violation
+
+    def close(self) -> None:
+        """Nothing happens any more."""
+        self._queue.clear()
+        for coroutine in self.begun:
+            with suppress(RuntimeError):  # it waits while it is closed
+                coroutine.close()
+        self.begun.clear()
+
+    def break_off(self, violation: Violation) -> None:
+        """End the run at once, wherever this was noticed: a task would keep it to itself."""
+        self._violation = self._violation or violation
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability

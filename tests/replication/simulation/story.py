@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .cluster import FAULTS_END_MS, run
-from .faults import Fault, draw
+from .faults import Fault
+from .runs import ON_ZOOKEEPER, faults_of, run
 
 _LINES_MAX = 200
 
 
-def fewest_faults(seed: int) -> Sequence[Fault]:
+def fewest_faults(seed: int, store: str) -> Sequence[Fault]:
     """Faults without which all would be well, one by one; the others are left out."""
-    faults = draw(seed, FAULTS_END_MS)
+    faults: Sequence[Fault] = faults_of(seed, store)
     size = max(len(faults) // 2, 1)
     while size:
         at = 0
         while at < len(faults):
             fewer = faults[:at] + faults[at + size :]
-            if run(seed, fewer).violation is not None:
+            if run(seed, fewer, store=store).violation is not None:
                 faults = fewer
             else:
                 at += size
@@ -26,10 +26,10 @@ def fewest_faults(seed: int) -> Sequence[Fault]:
     return faults
 
 
-def story(seed: int) -> str:
+def story(seed: int, store: str = ON_ZOOKEEPER) -> str:
     """The trace of a run, to be read."""
-    faults = fewest_faults(seed)
-    outcome = run(seed, faults, is_traced=True)
+    faults = fewest_faults(seed, store)
+    outcome = run(seed, faults, store=store, is_traced=True)
     lines = [f"seed {seed}: {outcome.violation}", "the faults that it takes:"]
     lines += [f"  {fault}" for fault in faults]
     left_out = len(outcome.trace) - _LINES_MAX

@@ -18,7 +18,7 @@ from .network import Network
 from .schedule import Schedule
 
 if TYPE_CHECKING:
-    from .process import BrokerProcess
+    from .zookeeper_process import ZooKeeperProcess
 
 #: The place of ZooKeeper in the network.
 ZOOKEEPER = -2
@@ -49,7 +49,7 @@ class Live(NamedTuple):
 
 
 class Session:
-    def __init__(self, process: BrokerProcess) -> None:
+    def __init__(self, process: ZooKeeperProcess) -> None:
         self.process = process
         self.has_expired = False
         self.last_request_ms = 0
@@ -167,7 +167,7 @@ class ZooKeeper:
         self.slowness = 0.0
         self.loss = 0.0
 
-    def open_session(self, process: BrokerProcess) -> Session:
+    def open_session(self, process: ZooKeeperProcess) -> Session:
         session = Session(process)
         session.heard_ms = self._schedule.now_ms
         self._watch(session)

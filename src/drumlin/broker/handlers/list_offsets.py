@@ -30,6 +30,7 @@ _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
+_SINCE_KIP_207: Final = 5
 #: Answered from memory.
 _KNOWN: Final = (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
 _SINCE_VERSION: Final = {
@@ -120,11 +121,24 @@ def _look_up(
             end_offset = partition.log_end_offset
         else:
             end_offset = partition.readable_end_offset(isolation_level)
-            if part.timestamp not in (_EARLIEST, _EARLIEST_LOCAL):
-                partition.check_latest_is_known()
-        return ErrorCode.none, _find(partition, part.timestamp, end_offset)
+        found = _find(partition, part.timestamp, end_offset)
+        if not is_follower and _depends_on_end(part.timestamp, found):
+            partition.check_latest_is_known()
+        return ErrorCode.none, found
     except KafkaError as error:
-        return error.code, _NOTHING
+        return _told(error.code, context.version), _NOTHING
+
+
+def _depends_on_end(timestamp: int, found: _Found) -> bool:
+    """Whether the answer is another one, once consumers may read more."""
+    return timestamp == _LATEST or (timestamp not in _KNOWN and found == _NOTHING)
+
+
+def _told(code: ErrorCode, version: int) -> ErrorCode:
+    """Clients that send older versions know of no OFFSET_NOT_AVAILABLE (KIP-207)."""
+    if code is ErrorCode.offset_not_available and version < _SINCE_KIP_207:
+        return ErrorCode.leader_not_available
+    return code
 
 
 def _check_version(version: int, timestamp: int) -> None:

@@ -25,6 +25,7 @@ from drumlin.broker.machine.merging import (
     merged_report,
     merged_results,
 )
+from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.startup import bind_metrics, cannot_listen
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
@@ -33,6 +34,7 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.broker.machine.workers import Worker
     from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.shared.authority import Authority
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +42,11 @@ _log = logging.getLogger(__name__)
 class Operator:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, workers: Mapping[int, Worker]) -> None:
+    def __init__(
+        self, config: BrokerConfig, workers: Mapping[int, Worker], authority: Authority
+    ) -> None:
         self._config = config
+        self._authority = authority
         self._workers = workers
         self._servers: list[HttpServer] = []
         self._directory = Path(config.log_dirs[0])
@@ -86,7 +91,7 @@ class Operator:
     # -- answers -----------------------------------------------------------------------
 
     async def _metrics(self, _: Request) -> Response:
-        """Of the brokers that are ready: one that is not has no values."""
+        """Of the brokers that are ready, and of this process, which is their controller."""
         ready = {
             node_id: worker.channel
             for node_id, worker in self._workers.items()
@@ -100,7 +105,9 @@ class Operator:
             for node_id, rows in zip(ready, said, strict=True)
             if not isinstance(rows, BaseException)
         }
-        page = await asyncio.to_thread(lambda: write_metrics(merged_measures(measures)))
+        controller = measure_controller(self._authority.elections, self._authority.queue)
+        merged = [*merged_measures(measures), *controller]
+        page = await asyncio.to_thread(lambda: write_metrics(merged))
         return Response(page, CONTENT_TYPE)
 
     async def _report(self, request: Request) -> Response:

@@ -84,7 +84,7 @@ class _Server:
             self._image = store.image
             authority = Authority(store, log_dirs, self._may_be_unclean, self._drop)
             store.on_change(self._on_change)
-            operator = Operator(self._config, self._workers)
+            operator = Operator(self._config, self._workers, authority)
             try:
                 await operator.start()
                 return await self._run(authority, locks, stop)

@@ -27,6 +27,7 @@ class Standing:
     followed: int = 0
     lag_max: int = 0
     offline: int = 0
+    offline_replicas: int = 0
 
 
 def standing_of(broker: BrokerData) -> Standing:
@@ -39,6 +40,10 @@ def standing_of(broker: BrokerData) -> Standing:
         found.lag_max = max(found.lag_max, _lag(partition))
     for topic in list(broker.metadata.image.topics.values()):
         found.offline += sum(each.leader == NO_LEADER for each in topic.partitions)
+    failed = {
+        (each.topic, each.partition) for each in broker.logs if not each.log_directory.is_readable
+    }
+    found.offline_replicas = len(failed | broker.partitions.without_log())
     return found
 
 
@@ -67,6 +72,10 @@ def measure_replication(broker: BrokerData, isr_changes: IsrChanges) -> Iterator
             "Partitions led here that take nothing with acks=all, for want of in-sync replicas.",
         ),
         "offline_partitions": (standing.offline, "Partitions of the cluster without a leader."),
+        "offline_replicas": (
+            standing.offline_replicas,
+            "Replicas of this broker that cannot be read: their log dir has failed.",
+        ),
         "lag_records": (
             standing.lag_max,
             "Records that the follower which is furthest behind has not fetched from here.",

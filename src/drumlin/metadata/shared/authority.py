@@ -21,6 +21,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
@@ -81,6 +82,15 @@ class Authority:
             self._is_adopted.set()
         store.on_change(self._publish)
 
+    @property
+    def elections(self) -> ElectionCounts:
+        return self._states.elections
+
+    @property
+    def queue(self) -> int:
+        """What is asked for or to be decided, and not made yet."""
+        return self._states.waiting
+
     # -- brokers that come and go ------------------------------------------------------
 
     def connect(self, node_id: int, channel: Channel) -> None:
@@ -114,6 +124,7 @@ class Authority:
 
     async def disconnect(self, node_id: int) -> None:
         """The broker's process is gone: others lead what they can."""
+        since = self.elections.clock.monotonic()
         channel = self._channels.pop(node_id, None)
         if channel is not None:
             await channel.close()  # what it was about to do must not come after this
@@ -123,7 +134,7 @@ class Authority:
         self._brokers_changed()
         if not self._is_stopping:
             try:
-                await self._settle()
+                await self._settle(since=since)
             except KafkaError as error:  # it is tried again when a broker comes or goes
                 _log.error("what broker %d has led has no new leaders: %s", node_id, error)
 
@@ -179,7 +190,11 @@ class Authority:
     # -- leaders -----------------------------------------------------------------------
 
     async def _settle(
-        self, wanted: Collection[PartitionId] | None = None, *, is_start: bool = False
+        self,
+        wanted: Collection[PartitionId] | None = None,
+        *,
+        is_start: bool = False,
+        since: float | None = None,
     ) -> None:
         def decide(topic: TopicState, state: PartitionState) -> PartitionState:
             alive = self.image.brokers
@@ -198,7 +213,7 @@ class Authority:
                 )
             return _as_preferred(after, alive) if is_start else after
 
-        await self._rewrite(decide, wanted)
+        _check(await self._states.rewrite(decide, wanted, since=since))
         if wanted is None:
             await self._complete_moves()
 

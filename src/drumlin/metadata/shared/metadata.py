@@ -22,6 +22,7 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.image import (
     BrokerState,
     PartitionId,
@@ -217,6 +218,14 @@ class SharedMetadata:
     @uncancelled
     async def hand_over(self) -> None:
         await self._change(messages.HAND_OVER)
+
+    @property
+    def elections(self) -> ElectionCounts | None:
+        return None
+
+    @property
+    def controller_queue(self) -> int:
+        return 0
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.add(listener)

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.metadata import database
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
 from drumlin.metadata.mutations import uncancelled
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.metadata.election_counts import Elections
     from drumlin.metadata.sqlite import SqliteMetadata
 
 #: Decides the new state of a partition: the same object leaves it as it is. It may refuse.
@@ -35,6 +37,9 @@ class PartitionStates:
         self._image = store.image
         self._publish = publish
         self._turn = asyncio.Lock()
+        self.elections = ElectionCounts()
+        #: Changes that are asked for, and not made yet.
+        self.waiting = 0
 
     @uncancelled
     async def rewrite(
@@ -42,35 +47,44 @@ class PartitionStates:
         decide: Decision,
         wanted: Collection[PartitionId] | None = None,
         quiet_for: int | None = None,
+        since: float | None = None,
     ) -> dict[PartitionId, PartitionState | KafkaError]:
         """Change these partitions, or all of them.
 
-        `quiet_for` is a broker that need not be told.
+        quiet_for: a broker that need not be told.
+        since: when it was known that partitions need another leader; None: now.
 
         Returns:
             What there is of the wanted ones: their new states, or why not. UNKNOWN_TOPIC_ID, what
             `decide` raises; KAFKA_STORAGE_ERROR for all that were to be changed.
         """
-        async with self._turn:
-            changed: dict[PartitionId, PartitionState] = {}
-            outcomes = await self._decide(decide, wanted, changed)
-            if not changed:
+        elections = self.elections.begin(since)
+        self.waiting += 1
+        try:
+            async with self._turn:
+                changed: dict[PartitionId, PartitionState] = {}
+                outcomes = await self._decide(decide, wanted, changed, elections)
+                if not changed:
+                    return outcomes
+                statements = [
+                    database.put_state(each.topic_id, state) for each, state in changed.items()
+                ]
+                try:
+                    await self._store.commit(statements)
+                except KafkaError as error:
+                    return {**outcomes, **dict.fromkeys(changed, error)}
+                elections.written(changed)
+                await self._show(changed, quiet_for)
                 return outcomes
-            statements = [
-                database.put_state(each.topic_id, state) for each, state in changed.items()
-            ]
-            try:
-                await self._store.commit(statements)
-            except KafkaError as error:
-                return {**outcomes, **dict.fromkeys(changed, error)}
-            await self._show(changed, quiet_for)
-            return outcomes
+        finally:
+            self.waiting -= 1
 
     async def _decide(
         self,
         decide: Decision,
         wanted: Collection[PartitionId] | None,
         changed: dict[PartitionId, PartitionState],
+        elections: Elections,
     ) -> dict[PartitionId, PartitionState | KafkaError]:
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         pace = Pace()
@@ -85,6 +99,7 @@ class PartitionStates:
             if after != state:
                 after = replace(after, partition_epoch=state.partition_epoch + 1)
                 changed[partition] = after
+                elections.decided(partition, state, after)
             if wanted is not None:
                 outcomes[partition] = after
 

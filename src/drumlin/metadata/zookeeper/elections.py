@@ -46,7 +46,7 @@ async def elect_leaders(
             )
         return wanted
 
-    written = await rewrite_in_parts(parts.commits, places, decide, parts.writer)
+    written = await rewrite_in_parts(parts, places, decide, parts.writer)
     for telling in await parts.states.take(written.stored):
         await telling
     return outcomes | written.stored | written.errors

@@ -56,6 +56,9 @@ class Follower:
         self._brokers = BrokerNews(parts)
         self._states = StateNews(parts, clock)
         self._news: dict[str, None] = {}
+        self._clock = clock
+        #: Since when there is news of brokers that was not followed to its end.
+        self._brokers_changed_at: float | None = None
         self._arrived = asyncio.Event()
         self._is_away = False
         self._retry_s = _RETRY_S
@@ -88,8 +91,17 @@ class Follower:
 
     def notice(self, path: str = _EVERYTHING) -> None:
         """Look at a node soon."""
+        if self._brokers_changed_at is None and _is_of_brokers(path):
+            self._brokers_changed_at = self._clock.monotonic()
         self._news[path] = None
         self._arrived.set()
+
+    @property
+    def controller_queue(self) -> int:
+        """What the controller has not decided yet: news, and partitions; 0 if another one is it."""
+        if self._parts.controllership.fence is None:
+            return 0
+        return len(self._news) + self.leaders.unsettled_count
 
     def _take_state(self, is_connected: bool) -> None:
         if is_connected:
@@ -176,7 +188,8 @@ class Follower:
         is_changed = await self._brokers.look()
         is_new = await self._look_at_office()
         if is_changed or is_new:
-            await self.leaders.settle_all()
+            await self.leaders.settle_all(self._brokers_changed_at)
+        self._brokers_changed_at = None
         if is_new:
             self.notice(_OFFICE)
         return False
@@ -206,7 +219,9 @@ class Follower:
         await self._brokers.look()
         if not is_first:
             await self._look_at_office()
-            await self.leaders.settle_all()  # as far as it is known: the rest takes a while
+            # As far as it is known: the rest takes a while.
+            await self.leaders.settle_all(self._brokers_changed_at)
+            self._brokers_changed_at = None
         self.topics.forget_watches()
         deleted, problems = await self._parts.commits.run(read_deleted)
         for problem in problems:

@@ -6,7 +6,7 @@ It is done whenever brokers come or go, and whenever a state is seen that is not
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.image import PartitionId
     from drumlin.metadata.zookeeper.operations import ControllerFence
     from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states import Decision
 
 _log = logging.getLogger(__name__)
 
@@ -44,16 +43,20 @@ class Leaders:
         self._parts = parts
         self._image = parts.image
         self.reassignments = Reassignments(parts)
+        #: Partitions that are found not to be as they should be, and are not written yet.
+        self.unsettled_count = 0
 
-    async def settle_all(self) -> None:
+    async def settle_all(self, since: float | None = None) -> None:
         """Settle all partitions that are not as they should be, if we are the controller.
+
+        since: when it was known that some may not be; None: now.
 
         Raises:
             KafkaError: it has to be tried again.
         """
-        await self.settle(list(self._image.topics_by_id))
+        await self.settle(list(self._image.topics_by_id), since)
 
-    async def settle(self, topic_ids: Iterable[UUID]) -> None:
+    async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
         """The same, for some topics.
 
         Raises:
@@ -68,7 +71,7 @@ class Leaders:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
                 await self._add(unsettled, topic, pace)
-        written = await self._write(unsettled, fence)
+        written = await self._write(unsettled, fence, since)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
             raise written.failure
@@ -107,7 +110,9 @@ class Leaders:
         configs = log_config(self._image.topic_configs(topic), defaults)
         return configs.unclean_leader_election_enable
 
-    async def _write(self, unsettled: _Unsettled, fence: ControllerFence) -> Rewritten:
+    async def _write(
+        self, unsettled: _Unsettled, fence: ControllerFence, since: float | None = None
+    ) -> Rewritten:
         """Settle these partitions, as they are by then."""
         unclean = unsettled.unclean
         deserted: dict[PartitionId, PartitionState] = {}
@@ -118,16 +123,16 @@ class Leaders:
                 deserted[place.partition] = state
             return wanted
 
-        written = await self._rewrite(unsettled.places, decide, fence)
-        self._say(len(unsettled.places), written, deserted)
+        count = len(unsettled.places)
+        self.unsettled_count += count
+        try:
+            written = await rewrite_in_parts(
+                self._parts, unsettled.places, decide, lambda: Writer(fence, fence.epoch), since
+            )
+        finally:
+            self.unsettled_count -= count
+        self._say(count, written, deserted)
         return written
-
-    async def _rewrite(
-        self, places: Sequence[Place], decide: Decision, fence: ControllerFence
-    ) -> Rewritten:
-        return await rewrite_in_parts(
-            self._parts.commits, places, decide, lambda: Writer(fence, fence.epoch)
-        )
 
     def _say(
         self,

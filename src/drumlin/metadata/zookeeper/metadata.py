@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID, uuid4
 
 from drumlin.metadata.changes import ConfigsChanged, PartitionsAdded, TopicCreated
+from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -113,7 +114,8 @@ class ZooKeeperMetadata:
             office = Controllership(commits, registration, clock)
             deletions = Deletions(config.node_id)
             image = ClusterImage(stored)
-            parts = Parts(config, image, commits, registration, office, deletions)
+            counts = ElectionCounts(clock)
+            parts = Parts(config, image, commits, registration, office, deletions, counts)
             follower = Follower(parts, clock)
             await follower.start()
         except (ZooKeeperFailure, UnreadableNode) as error:
@@ -181,6 +183,14 @@ class ZooKeeperMetadata:
             await self._own.hand_over(await self._registration.withdraw())
         except (Conflict, ZooKeeperFailure) as error:
             raise as_kafka_error(error) from error
+
+    @property
+    def elections(self) -> ElectionCounts:
+        return self._parts.elections
+
+    @property
+    def controller_queue(self) -> int:
+        return self._follower.controller_queue
 
     def on_change(self, listener: Listener) -> None:
         self._parts.listeners.add(listener)

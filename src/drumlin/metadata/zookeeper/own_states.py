@@ -175,7 +175,7 @@ class OwnStates:
         self, places: Sequence[Place], decide: Decision, fence: BrokerFence | None = None
     ) -> Rewritten:
         return await rewrite_in_parts(
-            self._parts.commits, places, decide, lambda: self._parts.writer(fence)
+            self._parts, places, decide, lambda: self._parts.writer(fence)
         )
 
 

@@ -12,6 +12,7 @@ from drumlin.metadata.zookeeper.states import Writer
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
+    from drumlin.metadata.election_counts import ElectionCounts
     from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.zookeeper.commits import Commits
     from drumlin.metadata.zookeeper.controllership import Controllership
@@ -32,6 +33,7 @@ class Parts:
     registration: Registration
     controllership: Controllership
     deletions: Deletions
+    elections: ElectionCounts
     locks: Locks = field(default_factory=Locks)
     listeners: Listeners = field(default_factory=Listeners)
     states: PartitionStates = field(init=False)

@@ -7,7 +7,7 @@ have changed, and when it comes into office: so a reassignment outlives it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -16,7 +16,7 @@ from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.reassignment import completed, moved
 from drumlin.metadata.zookeeper.moving import Move, Moves, rewrite_replicas
-from drumlin.metadata.zookeeper.states import Writer
+from drumlin.metadata.zookeeper.states import Rewritten, Writer
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -66,9 +66,7 @@ class Reassignments:
             writer = self._parts.writer()
         except KafkaError as error:
             return dict.fromkeys(ids, error)
-        written = await self._parts.commits.run(
-            rewrite_replicas, Moves(topic_id, topic.name, moves), writer
-        )
+        written = await self._write(Moves(topic_id, topic.name, moves), writer)
         for telling in await self._parts.states.take(written.stored):
             await telling
         return {**written.stored, **written.errors}
@@ -93,8 +91,8 @@ class Reassignments:
                 await pace.give_way()
             if not moves:
                 continue
-            written = await self._parts.commits.run(
-                rewrite_replicas, Moves(topic_id, topic.name, moves), Writer(fence, fence.epoch)
+            written = await self._write(
+                Moves(topic_id, topic.name, moves), Writer(fence, fence.epoch)
             )
             await self._parts.states.take(written.stored)
             for (_, index), state in written.stored.items():
@@ -104,6 +102,20 @@ class Reassignments:
                 raise written.failure
             for error in written.errors.values():
                 self._parts.say(f"topic {topic.name} is not reassigned: {error}")
+
+    async def _write(self, moves: Moves, writer: Writer) -> Rewritten:
+        elections = self._parts.elections.begin()
+
+        def noted(move: Move, state: PartitionState, alive: Collection[int]) -> PartitionState:
+            after = move(state, alive)
+            elections.decided(PartitionId(moves.topic_id, state.index), state, after)
+            return after
+
+        by_index = {index: partial(noted, move) for index, move in moves.by_index.items()}
+        moves = moves._replace(by_index=by_index)
+        written = await self._parts.commits.run(rewrite_replicas, moves, writer)
+        elections.written(written.stored)
+        return written
 
     def _may_be_unclean(self, topic_id: UUID) -> bool:
         name = self._image.topic_name(topic_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -10,8 +10,8 @@ from drumlin.metadata.zookeeper.states import Place, Rewritten, rewrite_states
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.image import ClusterImage, PartitionId
-    from drumlin.metadata.zookeeper.commits import Commits
+    from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState
+    from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states import Decision, Writer
 
 #: Other requests have their turn in between.
@@ -28,15 +28,29 @@ def place_of(image: ClusterImage, partition: PartitionId) -> Place | None:
 
 
 async def rewrite_in_parts(
-    commits: Commits, places: Sequence[Place], decide: Decision, writer: Callable[[], Writer]
+    parts: Parts,
+    places: Sequence[Place],
+    decide: Decision,
+    writer: Callable[[], Writer],
+    since: float | None = None,
 ) -> Rewritten:
-    """See `rewrite_states`; `writer` may raise a `KafkaError`."""
-    whole, left = Rewritten(), iter(places)
+    """See `rewrite_states`; `writer` may raise a `KafkaError`.
+
+    since: when it was known that partitions need another leader; None: now.
+    """
+    whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since)
+
+    def noted(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+        after = decide(place, state, alive)
+        elections.decided(place.partition, state, after)
+        return after
+
     while some := list(islice(left, _TOGETHER)):
         try:
-            part = await commits.run(rewrite_states, some, decide, writer())
+            part = await parts.commits.run(rewrite_states, some, noted, writer())
         except KafkaError as error:
             part = Rewritten(errors={each.partition: error for each in some}, failure=error)
+        elections.written(part.stored)
         whole.stored.update(part.stored)
         whole.errors.update(part.errors)
         whole.failure = whole.failure or part.failure

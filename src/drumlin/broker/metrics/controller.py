@@ -1,0 +1,39 @@
+"""Measures of a controller: elections that it has made, and what it still has to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.metrics.measures import Kind, Measure, Sample
+
+if TYPE_CHECKING:
+    from drumlin.metadata.election_counts import ElectionCounts
+
+_PREFIX: Final = "drumlin_controller_"
+
+
+def measure_controller(counts: ElectionCounts | None, queue: int) -> Iterator[Measure]:
+    """Measures of this process; none where another one is the controller of all brokers."""
+    if counts is None:
+        return
+    measured: dict[str, tuple[Kind, float, str]] = {
+        "elections": (
+            Kind.COUNTER,
+            counts.elections,
+            "Partitions that were given another leader.",
+        ),
+        "election_seconds": (
+            Kind.COUNTER,
+            counts.seconds,
+            "Time that elections took, from when it was known that a leader is needed.",
+        ),
+        "unclean_elections": (
+            Kind.COUNTER,
+            counts.unclean,
+            "Elections of a replica that was not in sync.",
+        ),
+        "queue": (Kind.GAUGE, queue, "What the controller has not decided yet."),
+    }
+    for name, (kind, value, documentation) in measured.items():
+        yield Measure(_PREFIX + name, kind, documentation, (), (Sample((), float(value)),))

@@ -1,0 +1,65 @@
+"""Mistakes of a store that brokers of one machine share: the simulator must find them, too.
+
+Each breaks one rule of the real `Authority`, or of the store that it owns. No kill shows that a
+reborn leader begins a new leader epoch, and that wishes name a partition epoch: the end of a broker
+is a new leader epoch, and who has left an ISR is in another broker epoch. They are for power
+failures, and for log dirs that fail (`tests/metadata/test_conformance_of_brokers.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from functools import partial
+from typing import Any
+
+from drumlin.metadata.image import PartitionId
+from drumlin.metadata.leadership import settled
+from drumlin.metadata.shared import authority
+from drumlin.metadata.shared.authority import Authority
+from drumlin.metadata.shared.states import PartitionStates
+from drumlin.metadata.sqlite import SqliteMetadata
+
+from .mistakes import Replacement, check_no_process
+
+
+async def _same_epoch(_: SqliteMetadata) -> int:
+    return 1
+
+
+async def _do_not_leave(_: Authority, __: int, ___: Collection[PartitionId] | None) -> None:
+    return None
+
+
+_begin_states = PartitionStates.__init__
+
+
+class _NoLock:
+    async def __aenter__(self) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+def _side_by_side(self: PartitionStates, *arguments: Any) -> None:
+    _begin_states(self, *arguments)
+    self._turn = _NoLock()  # type: ignore[assignment]
+
+
+async def _commit_later(self: SqliteMetadata, statements: Iterable[Any]) -> None:
+    mutation = list(statements)
+
+    async def commit() -> None:
+        await asyncio.sleep(0.3)
+        await self._commit_all([mutation])
+
+    asyncio.ensure_future(commit())  # noqa: RUF006
+
+
+MACHINE_MISTAKES: dict[str, tuple[Replacement, ...]] = {
+    "a wish is not compared with the state": ((authority, "check_wish", lambda *_: None),),
+    "the ISR grows by any process": ((authority, "check_wish", check_no_process),),
+    "a reborn broker keeps its broker epoch": ((SqliteMetadata, "next_broker_epoch", _same_epoch),),
+    "a reborn broker stays in the ISR": ((Authority, "_leave", _do_not_leave),),
+    "anybody is elected": ((authority, "settled", partial(settled, may_be_unclean=True)),),
+    "changes are decided side by side": ((PartitionStates, "__init__", _side_by_side),),
+    "a change is told of before it is stored": ((SqliteMetadata, "commit", _commit_later),),
+}

@@ -1,0 +1,74 @@
+"""`run`: one run, from its seed, on one of the stores."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from drumlin.replication import followed_partition
+
+from .cluster import FAULTS_END_MS
+from .faults import Fault, draw
+from .log import SimulatedTruncation
+from .loops import Loop
+from .on_machine import MachineCluster
+from .on_zookeeper import ZooKeeperCluster
+from .schedule import Violation
+
+ON_ZOOKEEPER, ON_MACHINE = "zookeeper", "machine"
+_CLUSTERS: dict[str, type[ZooKeeperCluster | MachineCluster]] = {
+    ON_ZOOKEEPER: ZooKeeperCluster,
+    ON_MACHINE: MachineCluster,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    seed: int
+    violation: str | None
+    trace: list[str]
+    steps: int
+    committed: int
+    acknowledged: int
+
+
+def faults_of(seed: int, store: str) -> list[Fault]:
+    return draw(seed, _CLUSTERS[store].kinds, FAULTS_END_MS)
+
+
+def run(
+    seed: int,
+    faults: Sequence[Fault] | None = None,
+    *,
+    store: str = ON_ZOOKEEPER,
+    is_traced: bool = False,
+) -> Outcome:
+    """One run from its seed; with other faults, if they are given."""
+    faults = faults_of(seed, store) if faults is None else faults
+    violation = None
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(followed_partition, "Truncation", SimulatedTruncation))
+        cluster = _CLUSTERS[store](seed, is_traced=is_traced)
+        stack.enter_context(Loop(cluster.schedule).running())  # futures ask for one
+        stack.enter_context(cluster.surroundings())
+        try:
+            cluster.begin(faults)
+            cluster.run()
+        except Violation as broken:
+            violation = str(broken)
+        except Exception:
+            violation = traceback.format_exc()
+            cluster.schedule.note("BROKEN: {}", violation)
+        finally:
+            cluster.schedule.close()
+    return Outcome(
+        seed,
+        violation,
+        cluster.schedule.trace,
+        cluster.schedule.steps,
+        cluster.ledger.committed_end,
+        cluster.ledger.acknowledged,
+    )
