@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -400,6 +401,77 @@ def test_a_follower_without_epochs_that_is_ahead(partition: FollowedPartition, l
     fetch(partition, led)
     assert partition.log.log_end_offset == 0  # the batch of nine holds the leader's end
     catch_up(partition, led)
+
+
+# -- what the leader's log does not reach back to ----------------------------------------------
+
+
+def test_diverged_records_before_the_leaders_log_start_go(
+    partition: FollowedPartition, led: Led, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that was like this in the leader's log, or not, has been deleted there."""
+    for log in (led.log, partition.log):
+        append(log, 5)
+    append(partition.log, 7, leader_epoch=1, value=b"lost")
+    for _ in range(3):
+        append(led.log, 4, leader_epoch=2)
+    led.log.delete_records_before(10)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    fetch(partition, led)
+    log = partition.log
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    assert [each.base_offset for each in log.segments] == [10]
+    catch_up(partition, led)
+    assert "begins anew at 10" in caplog.text
+
+
+def test_it_begins_anew_where_no_epoch_tells_whether_its_records_are_the_leaders(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(partition.log, 8, value=b"lost")
+    append(led.log, 8, leader_epoch=1)
+    led.log.roll(NOW_MS)
+    led.log.delete_records_before(8)
+    led.log.config = replace(CONFIG, retention_ms=0)
+    assert led.log.delete_old_segments(NOW_MS + 1000)
+    led.log.start_leader_epoch(2)
+    assert led.log.leader_epochs.entries == ((2, 8),)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    fetch(partition, led)
+    assert partition.log.segments.first.base_offset == partition.log.log_end_offset == 8
+    append(led.log, 3, leader_epoch=2)
+    catch_up(partition, led)
+
+
+def test_it_gets_all_of_a_leader_whose_log_ends_before_its_own_begins(
+    partition: FollowedPartition, led: Led
+) -> None:
+    """Only an unclean election leads to this; then all that there is is in that leader's log."""
+    append(led.log, 5)
+    partition.log.truncate_fully_and_start_at(20)
+    append(partition.log, 5, leader_epoch=1)
+    led.epoch = 2
+    led.log.start_leader_epoch(2)
+    partition.follow(LEADER, 2)
+    catch_up(partition, led)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 5)
+
+
+def test_the_same_of_an_empty_log(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    partition.log.truncate_fully_and_start_at(20)
+    catch_up(partition, led)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 5)
+
+
+def test_an_epoch_in_which_it_led_and_wrote_nothing_is_no_record(
+    partition: FollowedPartition, led: Led
+) -> None:
+    partition.log.start_leader_epoch(3)
+    assert partition.begin() is None
+    assert partition.position.last_fetched_epoch == -1
 
 
 # -- any history -------------------------------------------------------------------------------

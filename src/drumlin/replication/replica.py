@@ -104,6 +104,10 @@ class Replica:
         """The largest epoch up to `leader_epoch`, and where its records end."""
         return self.log.end_offset_for_epoch(leader_epoch)
 
+    def knows_epochs_from(self, leader_epoch: int) -> bool:
+        """Whether anything is known of a leader epoch, or of one before it."""
+        return self.log.leader_epochs.reaches_back_to(leader_epoch)
+
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time. Blocks."""
         return self.log.offset_for_timestamp(timestamp)

@@ -271,19 +271,20 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
 def replay(log: PartitionLog, recover_from: int) -> None:
     """Replay the log from where the producer state ends; recover it from `recover_from` on."""
     segments = log.segments.from_offset(min(log.producer_state.end_offset, recover_from))
-    end_offset: int | None = recover_from
+    end_offset = recover_from
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
             follow_segment(log.producer_state, segment)
             continue
-        end_offset = recover_segment(log, segment, _end_offset_max(segments, number), end_offset)
-        if end_offset is None:
+        recovered = recover_segment(log, segment, _end_offset_max(segments, number), end_offset)
+        if recovered is None:
             behind = segments[number + 1 :]
             log.segments.replace(behind, ())
             for lost in behind:
                 _logger.warning("%s: %d bytes removed", lost.log_file.path, lost.size)
                 lost.remove_files()
             return
+        end_offset = recovered
 
 
 def _end_offset_max(segments: Sequence[Segment], number: int) -> int:

@@ -66,8 +66,8 @@ def recover_segment(
         header = place.header
         segment.index_batch(place, header.size, interval)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
-            # Not at its base offset: the first batches of the epoch may have been cleaned away, even
-            # where a segment begins. Too late, and diverged records would be taken for ours.
+            # Not at its base offset, nor where the segment begins: the first batches of the epoch
+            # may have been cleaned away. Too late, and diverged records would be taken for ours.
             log.leader_epochs.assign(header.leader_epoch, end_offset)
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)
