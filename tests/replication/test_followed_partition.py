@@ -410,6 +410,7 @@ def test_diverged_records_before_the_leaders_log_start_go(
     partition: FollowedPartition, led: Led, caplog: pytest.LogCaptureFixture
 ) -> None:
     """All that was like this in the leader's log, or not, has been deleted there."""
+    caplog.set_level("INFO")
     for log in (led.log, partition.log):
         append(log, 5)
     append(partition.log, 7, leader_epoch=1, value=b"lost")

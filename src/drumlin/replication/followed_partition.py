@@ -222,8 +222,9 @@ class FollowedPartition(Replica):
 
     def _truncation_to(self, cut: Cut, why: str) -> Truncation:
         log, (offset, is_anew) = self.log, cut
+        keeps_committed = log.high_watermark <= (log.log_start_offset if is_anew else offset)
         _logger.log(
-            logging.WARNING if offset < log.high_watermark or is_anew else logging.INFO,
+            logging.INFO if keeps_committed else logging.WARNING,
             "%s, which ends at %d with a high watermark of %d, %s %d: %s",
             self.name,
             log.log_end_offset,

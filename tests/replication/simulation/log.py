@@ -75,10 +75,13 @@ class _Segment:
 
 
 class _Segments:
-    size_bytes = 0
-
     def __init__(self, disk: Disk) -> None:
         self.active = _Segment(disk)
+        self._batches = disk.batches
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._batches)
 
 
 class _NeverRolls:
