@@ -207,9 +207,18 @@ class Partition(Replica):
             replica_id, broker_epoch, offset, log_start_offset, end_offset, self._now_ms()
         ):
             raise KafkaError(ErrorCode.not_leader_or_follower)
+        isr.note_followed(replica_id, log.deletions_kept_from)
         self._move_high_watermark(isr)
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
+
+    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+        isr, kept_from = self.isr, self.log.deletions_kept_from
+        if isr is None or offset >= kept_from or isr.has_followed(replica_id, kept_from):
+            return False  # the last: whatever is dropped by now, it had, or it began after that
+        if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return True
 
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""

@@ -157,6 +157,17 @@ class Replica:
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
 
+    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+        """Whether tombstones or markers may be gone that a follower at `offset` has not got.
+
+        Then it must begin anew. Any thread may call it.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, what is known of the follower cannot be.
+        """
+        del replica_id, offset
+        return False
+
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""
         del replica_id

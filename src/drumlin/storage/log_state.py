@@ -46,6 +46,9 @@ class LogState:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
+        #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
+        #: has records from before may not know of all that they have ended; see `compaction.md`.
+        self.deletions_kept_from = 0
         #: Where a new leader epoch has to begin before the log is served, because records are lost.
         self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
@@ -112,6 +115,10 @@ class LogState:
     def forget_replicas(self) -> None:
         """No other broker has a replica: from now on the high watermark is the log's end."""
         self._high_watermark = self._high_watermark_before = None
+
+    def note_deletions_dropped(self, end_offset: int) -> None:
+        """Tombstones or markers may be gone that were before `end_offset`."""
+        self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
 
     @property
     def size_bytes(self) -> int:

@@ -180,7 +180,24 @@ class PartitionRead:
                     offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
             return failed(self._told(error.code, partition, fetch_offset))
-        return (0, *offsets, aborted, records, None)
+        answer = (0, *offsets, aborted, records, None)
+        return self._looked_again(partition, wanted, answer) if may_block else answer
+
+    def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
+        """The answer, unless it may be from cleaned segments that came after `follow`."""
+        if not self.is_follower:
+            return answer
+        try:
+            parting = self._parting(partition, wanted)
+        except KafkaError as error:
+            instead = failed(error.code)
+        else:
+            if parting is None:
+                return answer
+            instead = (0, *partition.offsets(), None, NOTHING, parting)
+        if has_records(answer):
+            answer[5].release()
+        return instead
 
     def _told(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> ErrorCode:
         """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
@@ -207,8 +224,8 @@ class PartitionRead:
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
         """Where our log and the reader's part; None: they do not, as far as anyone knows.
 
-        Of an epoch before all that we know of a follower's records may be anything, and are before
-        our log start: it has to drop them, even where it asks for just what we have next.
+        A follower whose records are all of epochs before those that we know of, or may have been
+        ended by what we have dropped since, is told that it shares nothing that we have.
         """
         _, _, fetch_offset, last_fetched_epoch, _, _ = wanted
         if last_fetched_epoch < 0:
@@ -216,7 +233,9 @@ class PartitionRead:
         parting = _diverging(partition, last_fetched_epoch, fetch_offset)
         if parting is not None or not self.is_follower:
             return parting
-        if partition.knows_epochs_from(last_fetched_epoch):
+        if partition.knows_epochs_from(last_fetched_epoch) and not partition.may_miss_deletions(
+            self._replica_id, fetch_offset
+        ):
             return None
         return last_fetched_epoch, partition.log_start_offset
 
