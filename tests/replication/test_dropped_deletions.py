@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
+from unittest.mock import patch
 
 import pytest
 
@@ -29,8 +30,10 @@ from drumlin.records.batch import parse_header
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.log_state import LogState
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.storage.truncation import Truncation
@@ -42,6 +45,7 @@ from storage.samples import IN_MEMORY, NOW_MS, TOPIC_ID, open_logs
 
 T = TypeVar("T")
 RETENTION_MS = 1000
+LAG_MAX_MS = 500.0
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
     segment_bytes=600,
@@ -65,6 +69,18 @@ _WHAT = {
 
 def call(function: Callable[[], T]) -> T:
     return function()
+
+
+def after(action: Callable[[], None] | None, function: Callable[..., T]) -> Callable[..., T]:
+    """The function, before which something happens, once."""
+    actions = [action] if action is not None else []
+
+    def called(*arguments: Any, **more: Any) -> T:
+        if actions:
+            actions.pop()()
+        return function(*arguments, **more)
+
+    return called
 
 
 class Event:
@@ -112,7 +128,7 @@ class Replicas:
             leader,
             lambda node, at: node not in self.away and at in (-1, self.broker_epochs[node]),
             lambda _: None,
-            lambda: 1e9,
+            lambda: LAG_MAX_MS,
             self._grant,
             lambda _: True,
         )
@@ -199,6 +215,7 @@ class Replicas:
     def leave(self, node: int) -> None:
         """It is away, and does not hear of anything."""
         self.away.add(node)
+        self.clock.advance_ms(RETENTION_MS)
         followed = self.followed.pop(node, None)
         if followed is not None:
             followed.close()
@@ -222,16 +239,15 @@ class Replicas:
     # -- fetches -----------------------------------------------------------------------
 
     def fetch(self, node: int, max_bytes: int, meanwhile: Callable[[], None] | None = None) -> None:
-        """One round; `meanwhile`: what happens before a thread has read the log."""
+        """One round; `meanwhile`: what happens just before a thread reads the log."""
         followed, leader = self.followed[node], self.partition
         asked = followed.position
         wanted = (0, *asked, max_bytes)
         read = PartitionRead(max_bytes, 0, node, self.broker_epochs[node], None)
         answer = read.follow(leader, wanted)
-        if answer is None and meanwhile is not None:
-            meanwhile()
         if answer is None:
-            answer = read.look(leader, wanted, may_block=True)
+            with patch.object(leader, "read_as_replica", after(meanwhile, leader.read_as_replica)):
+                answer = read.look(leader, wanted, may_block=True)
         code, high_watermark, stable, start, _, records, diverging = answer
         if code == ErrorCode.offset_out_of_range:
             extent = leader.log_start_offset, leader.log_end_offset
@@ -440,6 +456,28 @@ def test_a_member_of_the_isr_is_never_told_to_begin_anew(replicas: Replicas) -> 
     answer = read.follow(replicas.partition, (0, *asked, 1000))
     assert answer is not None
     assert answer[0] == ErrorCode.not_leader_or_follower
+
+
+@pytest.mark.parametrize(
+    ("target", "rule", "instead"),
+    [
+        (Partition, "may_miss_deletions", lambda *_: False),
+        (InSyncReplicas, "has_followed", lambda *_: True),
+        (LogState, "note_deletions_dropped", lambda *_: None),
+        (PartitionRead, "_looked_again", lambda *arguments: arguments[-1]),
+    ],
+    ids=["nobody misses any", "all have followed", "nothing is noted", "it is not looked again"],
+)
+def test_a_mistake_in_this_brings_a_key_back(
+    replicas: Replicas,
+    monkeypatch: pytest.MonkeyPatch,
+    target: type,
+    rule: str,
+    instead: Callable[..., object],
+) -> None:
+    monkeypatch.setattr(target, rule, instead)
+    with pytest.raises(AssertionError):
+        test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 400))
