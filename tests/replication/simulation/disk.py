@@ -34,6 +34,8 @@ class Disk:
         self.log_start_checkpoint = 0
         #: The last process that had it has stopped cleanly.
         self.was_clean = True
+        #: Batches were cleaned away, by some process.
+        self.was_cleaned = False
         self._flushed = _Flushed((), 0, ())
 
     def flush(self) -> None:
