@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from drumlin.broker.fetching.partition_read import PartitionRead, has_records
 from drumlin.peer.follower_fetch import Position
+from drumlin.replication.replica import Replica
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
@@ -16,6 +18,7 @@ from rig.scripted_broker import ScriptedBroker
 
 Place = tuple[UUID, int]
 LATEST = -1
+_FOLLOWER = 2
 
 
 class Led:
@@ -156,22 +159,18 @@ def answer_of(led: Led, asked: Position, max_bytes: int = 1 << 20) -> PartitionF
     log, index = led.log, led.log.partition
     if led.errors:
         return refusal(index, led.errors.pop(0))
-    if asked.leader_epoch != led.epoch:
-        is_old = asked.leader_epoch < led.epoch
-        code = ErrorCode.fenced_leader_epoch if is_old else ErrorCode.unknown_leader_epoch
-        return refusal(index, code)
-    if asked.last_fetched_epoch >= 0:
-        end = log.end_offset_for_epoch(asked.last_fetched_epoch)
-        if end.end_offset < 0:
-            return refusal(index, ErrorCode.offset_out_of_range)
-        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.offset:
-            return _fetched(led, diverging=EpochEnd(*end))
-    if not log.log_start_offset <= asked.offset <= log.log_end_offset:
-        return refusal(index, ErrorCode.offset_out_of_range)
-    found = log.read(asked.offset, max_bytes, log.log_end_offset, minimum_one_batch=True)
-    records = b"".join(part.read() for part in found.slices)
-    for part in found.slices:
-        part.release()
+    replica = Replica(log)
+    replica.leader_epoch = led.epoch
+    read = PartitionRead(max_bytes, 0, _FOLLOWER, -1, None)
+    answer = read.look(replica, (index, *asked, max_bytes), may_block=True)
+    if answer[0]:
+        return refusal(index, ErrorCode(answer[0]))
+    if answer[6] is not None:
+        return _fetched(led, diverging=EpochEnd(*answer[6]))
+    records = b""
+    if has_records(answer):
+        records = answer[5].read()
+        answer[5].release()
     return _fetched(led, led.change(records) if led.change and records else records)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,6 @@ from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
 from replication.leader import Led, answer_of
-from rig.depth import seeds
 from storage.samples import (
     NOW_MS,
     TOPIC_ID,
@@ -402,48 +400,73 @@ def test_a_follower_without_epochs_that_is_ahead(partition: FollowedPartition, l
     catch_up(partition, led)
 
 
-# -- any history -------------------------------------------------------------------------------
+# -- what the leader's log does not reach back to ----------------------------------------------
 
 
-@pytest.mark.parametrize("seed", seeds(6, 100))
-def test_whoever_led_when_all_logs_come_to_be_the_last_leaders(tmp_path: Path, seed: int) -> None:
-    chance = Random(seed)
-    all_logs = [open_logs(tmp_path / str(number)) for number in range(3)]
-    logs = [create(each, "t") for each in all_logs]
-    sequences: dict[str, Any] = {"number": 0}
-    epoch, leader = 0, 0
-    logs[0].start_leader_epoch(0)
-    followers = {number: FollowedPartition(logs[number], 0, 0) for number in (1, 2)}
-    for _ in range(150):
-        led = Led(logs[leader], epoch)
-        action = chance.random()
-        if action < 0.08:
-            epoch, leader = epoch + 1, chance.randrange(3)
-            for each in followers.values():
-                each.close()
-            logs[leader].start_leader_epoch(epoch)
-            followers = {
-                number: FollowedPartition(logs[number], leader, epoch)
-                for number in range(3)
-                if number != leader
-            }
-        elif action < 0.4:
-            sequences["number"] += 1
-            value = b"%d" % sequences["number"]
-            append(led.log, chance.randint(1, 4), leader_epoch=epoch, value=value)
-        elif action < 0.45:
-            led.log.delete_records_before(chance.randint(0, led.log.log_end_offset))
-        elif action < 0.5:
-            logs[chance.randrange(3)].flush()
-        else:
-            number = chance.choice(list(followers))
-            fetch(followers[number], led, chance.choice([100, 1000]))
-    led = Led(logs[leader], epoch)
-    for each in followers.values():
-        catch_up(each, led)
-        start = max(each.log.log_start_offset, led.log.log_start_offset)
-        for offset in range(start, led.log.log_end_offset):
-            epochs = (each.log.leader_epochs, led.log.leader_epochs)
-            assert epochs[0].epoch_for(offset) == epochs[1].epoch_for(offset)
-    for each in all_logs:
-        each.abandon()
+def test_diverged_records_before_the_leaders_log_start_go(
+    partition: FollowedPartition, led: Led, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that was like this in the leader's log, or not, has been deleted there."""
+    caplog.set_level("INFO")
+    for log in (led.log, partition.log):
+        append(log, 5)
+    append(partition.log, 7, leader_epoch=1, value=b"lost")
+    for _ in range(3):
+        append(led.log, 4, leader_epoch=2)
+    led.log.delete_records_before(10)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    fetch(partition, led)
+    log = partition.log
+    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
+    assert [each.base_offset for each in log.segments] == [10]
+    catch_up(partition, led)
+    assert "begins anew at 10" in caplog.text
+
+
+def test_it_begins_anew_where_no_epoch_tells_whether_its_records_are_the_leaders(
+    partition: FollowedPartition, led: Led
+) -> None:
+    append(partition.log, 8, value=b"lost")
+    append(led.log, 8, leader_epoch=1)
+    led.log.roll(NOW_MS)
+    led.log.delete_records_before(8)
+    led.log.config = replace(CONFIG, retention_ms=0)
+    assert led.log.delete_old_segments(NOW_MS + 1000)
+    led.log.start_leader_epoch(2)
+    assert led.log.leader_epochs.entries == ((2, 8),)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    fetch(partition, led)
+    assert partition.log.segments.first.base_offset == partition.log.log_end_offset == 8
+    append(led.log, 3, leader_epoch=2)
+    catch_up(partition, led)
+
+
+def test_it_gets_all_of_a_leader_whose_log_ends_before_its_own_begins(
+    partition: FollowedPartition, led: Led
+) -> None:
+    """Only an unclean election leads to this; then all that there is is in that leader's log."""
+    append(led.log, 5)
+    partition.log.truncate_fully_and_start_at(20)
+    append(partition.log, 5, leader_epoch=1)
+    led.epoch = 2
+    led.log.start_leader_epoch(2)
+    partition.follow(LEADER, 2)
+    catch_up(partition, led)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 5)
+
+
+def test_the_same_of_an_empty_log(partition: FollowedPartition, led: Led) -> None:
+    append(led.log, 5)
+    partition.log.truncate_fully_and_start_at(20)
+    catch_up(partition, led)
+    assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 5)
+
+
+def test_an_epoch_in_which_it_led_and_wrote_nothing_is_no_record(
+    partition: FollowedPartition, led: Led
+) -> None:
+    partition.log.start_leader_epoch(3)
+    assert partition.begin() is None
+    assert partition.position.last_fetched_epoch == -1

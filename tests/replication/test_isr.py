@@ -50,14 +50,15 @@ def test_one_that_lacks_records_lags_though_there_are_no_more() -> None:
     assert replicas.isr.shrinkage(10, 1100) is not None
 
 
-def test_a_process_that_nobody_knows_counts_for_nothing() -> None:
-    """And does not keep out the one that is registered."""
-    replicas = Replicas((LEADER, FOLLOWER))
-    replicas.fetched(FOLLOWER, 4, 10, 0)
-    assert replicas.isr.fetched(FOLLOWER, 2**62, 10, 0, 10, 10)
-    assert replicas.isr.high_watermark(0, 10, 20) == 4
-    replicas.fetched(FOLLOWER, 10, 10, 30)
-    assert replicas.isr.high_watermark(4, 10, 40) == 10
+def test_who_is_not_known_yet_comes_in_once_it_is_though_it_says_no_more() -> None:
+    """Its session names a partition once; the news of it may come after that."""
+    replicas = Replicas((LEADER,))
+    assert replicas.isr.fetched(FOLLOWER, 1, 10, 0, 10, 0)
+    assert replicas.isr.growth(10) is None
+    replicas.epochs[FOLLOWER] = 1
+    wish = replicas.isr.growth(10)
+    assert wish is not None
+    assert FOLLOWER in dict(wish.isr)
 
 
 def test_who_has_left_by_itself_must_fetch_again_before_it_comes_back() -> None:

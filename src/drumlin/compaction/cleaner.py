@@ -162,8 +162,10 @@ class Cleaner:
                 log.durability.sync(log.segments, log.leader_epochs, end_offset)
             for group in cleaning.groups():
                 try:
+                    dropped = cleaning.deletions_dropped
                     new = self._rewrite(log, cleaning, group)
-                    with SegmentSwap(log, view, group, new) as swap:
+                    drops = cleaning.deletions_dropped > dropped
+                    with SegmentSwap(log, view, group, new, drops_deletions=drops) as swap:
                         self._call(partial(swap_segments, swap))
                 except (SegmentGone, SegmentsChanged):
                     if not _is_gone(log, group):
@@ -362,6 +364,7 @@ class Round:
             kept_empty=sorted({*view.last_data_offsets.values(), offset_map.latest_offset}),
             bitmap=bitmap,
             bitmap_start=start_offset,
+            keeps_deletions=view.keeps_deletions,
         )
         survivors = None
         if bitmap is not None and all_have_keys:
@@ -422,6 +425,11 @@ class Round:
         """Discard what was rewritten last: it is gone from the log."""
         assert self._rewriting is not None
         self._rewriting.forget_file()
+
+    @property
+    def deletions_dropped(self) -> int:
+        """How many tombstones and markers are left out so far."""
+        return 0 if self._rewriting is None else self._rewriting.deletions_dropped
 
     def done(self) -> CleaningStatistics:
         """What was done, all in all."""

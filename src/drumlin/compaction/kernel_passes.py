@@ -102,7 +102,7 @@ class KernelFilterPass:
         self._state = state = _FilterState()
         self._entries = _Entries()
         self._body = bytearray()
-        state[at.FILTER_NOW_MS] = rules.now_ms
+        state[at.FILTER_NOW_MS] = rules.passed_until_ms
         state[at.FILTER_NEW_HORIZON_MS] = new_horizon_ms(rules)
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.scan import IndexEntry
+from drumlin.records.varint import INT64_MIN
 
 __all__ = [
     "Chunk",
@@ -108,6 +109,13 @@ class FilterRules(NamedTuple):
     #: A bit for each offset from `bitmap_start` on: it is the last of its key. Spares hashing.
     bitmap: bytearray | None = None
     bitmap_start: int = 0
+    #: No tombstone and no marker is dropped, whatever its delete horizon is.
+    keeps_deletions: bool = False
+
+    @property
+    def passed_until_ms(self) -> int:
+        """Delete horizons up to then have passed."""
+        return INT64_MIN if self.keeps_deletions else self.now_ms
 
 
 class FilterStop(NamedTuple):

@@ -297,7 +297,7 @@ class PlainFilterPass:
             is_looked_at and record.key is not None and self._is_last(record.key, record.offset),
             record.has_value,
             header.has_delete_horizon,
-            self._rules.now_ms >= header.base_timestamp,
+            self._rules.passed_until_ms >= header.base_timestamp,
         )
 
     def _is_last(self, key: bytes, offset: int) -> bool:

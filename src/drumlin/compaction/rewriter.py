@@ -156,6 +156,12 @@ class Rewriter:
         done.aborted = special.aborted_records
         done.markers_removed = special.markers_removed
 
+    @property
+    def deletions_dropped(self) -> int:
+        """How many tombstones and markers were left out, as their delete horizon had passed."""
+        passes = (self._pass.facts, *self._filters.facts)
+        return sum(each.tombstones_dropped for each in passes) + self.special.markers_removed
+
     def begin_file(self) -> None:
         """Begin a new file: its indexes start empty."""
         self._go_on_from(_NOTHING_INDEXED)
@@ -285,7 +291,7 @@ class Rewriter:
             return self._emptied(header)
         if not header.has_delete_horizon:
             return with_delete_horizon(batch, header, new_horizon_ms(self._rules))
-        if header.base_timestamp > self._rules.now_ms:
+        if header.base_timestamp > self._rules.passed_until_ms:
             return batch
         self.special.markers_removed += 1
         return self._emptied(header)

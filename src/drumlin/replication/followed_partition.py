@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch import HEADER_SIZE, parse_header
-from drumlin.replication.divergence import EpochEnd, reset_for, truncation_offset
+from drumlin.replication.divergence import Cut, EpochEnd, Extent, cut_after, cut_out_of_range
 from drumlin.replication.replica import Replica
 from drumlin.storage.truncation import Truncation
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -35,6 +35,7 @@ class FollowedPartition(Replica):
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
         log.expect_replicas()
+        log.awaits_nobody()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         self._interruptions = 0
@@ -104,7 +105,7 @@ class FollowedPartition(Replica):
         if asked != self.position or self._truncation is not None:
             return None
         if answer.diverging is not None and answer.diverging.end_offset >= 0:
-            return self._agree(answer.diverging)
+            return self._agree(answer.diverging, answer.log_start_offset)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             yield from self._append(answer, asked.leader_epoch, now_ms)
@@ -170,17 +171,22 @@ class FollowedPartition(Replica):
     def begin(self) -> Truncation | None:
         """To be called before the first fetch; returns a truncation that has to come before it.
 
-        Records that the log has lost are fetched again.
+        Records that the log has lost are fetched again. An epoch in which nothing was written here
+        says nothing of what the log has.
         """
-        lost_from = self.log.epoch_due_at
-        if lost_from is None:
+        log, lost_from = self.log, self.log.epoch_due_at
+        if lost_from is None or lost_from >= log.log_end_offset:
+            log.epoch_due_at = None
+            log.truncate_to(log.log_end_offset)
             return None
-        if lost_from >= self.log.log_end_offset:
-            self.log.epoch_due_at = None
-            return None
-        return self._truncation_to(lost_from, "records are lost from there on")
+        return self._truncation_to(Cut(lost_from), "records are lost from there on")
 
-    def _agree(self, leaders: EpochEnd) -> Truncation | None:
+    @property
+    def _extent(self) -> Extent:
+        log = self.log
+        return Extent(log.log_start_offset, log.log_end_offset)
+
+    def _agree(self, leaders: EpochEnd, leaders_start: int) -> Truncation | None:
         """Remove what is not in the leader's log, as far as this answer tells.
 
         Raises:
@@ -188,10 +194,10 @@ class FollowedPartition(Replica):
         """
         log, before = self.log, self.position
         has = f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
-        offset = truncation_offset(log.leader_epochs, log.log_end_offset, leaders)
-        if offset < log.log_end_offset:
-            return self._truncation_to(offset, has)
-        log.truncate_to(offset)  # it only forgets an epoch without records
+        cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
+        if cut.is_anew or cut.offset < log.log_end_offset:
+            return self._truncation_to(cut, f"{has}, and begins at {leaders_start}")
+        log.truncate_to(cut.offset)  # it only forgets an epoch without records
         if self.position == before:
             raise KafkaError(
                 ErrorCode.unknown_server_error, f"{has}, which does not say where {self} diverges"
@@ -209,16 +215,17 @@ class FollowedPartition(Replica):
         """
         if asked != self.position or self._truncation is not None:
             return None
-        reset = reset_for(self.log.log_end_offset, leaders_start, leaders_end)
+        cut = cut_out_of_range(self._extent, Extent(leaders_start, leaders_end))
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
-        if reset.offset is None:
+        if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
-        return self._truncation_to(reset.offset, has, is_anew=reset.is_anew)
+        return self._truncation_to(cut, has)
 
-    def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> Truncation:
-        log = self.log
+    def _truncation_to(self, cut: Cut, why: str) -> Truncation:
+        log, (offset, is_anew) = self.log, cut
+        keeps_committed = log.high_watermark <= (log.log_start_offset if is_anew else offset)
         _logger.log(
-            logging.WARNING if offset < log.high_watermark or is_anew else logging.INFO,
+            logging.INFO if keeps_committed else logging.WARNING,
             "%s, which ends at %d with a high watermark of %d, %s %d: %s",
             self.name,
             log.log_end_offset,

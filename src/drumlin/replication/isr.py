@@ -34,6 +34,7 @@ class FollowerProgress:
         "_fetched_at_ms",
         "broker_epoch",
         "caught_up_at_ms",
+        "deletions_kept_from",
         "log_end_offset",
         "log_start_offset",
     )
@@ -42,6 +43,8 @@ class FollowerProgress:
         self.broker_epoch = UNKNOWN
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
+        #: What it was in the leader's log when this follower last fetched.
+        self.deletions_kept_from = UNKNOWN
         #: When it last had everything that the leader had.
         self.caught_up_at_ms = caught_up_at_ms
         self._fetched_at_ms = caught_up_at_ms
@@ -132,13 +135,32 @@ class InSyncReplicas:
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
         if broker_epoch > follower.broker_epoch:
-            if not self._is_alive(replica_id, broker_epoch):
-                return True  # it counts once there is news of that process
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
         follower.fetched(offset, log_start_offset, leader_end_offset, now_ms)
         return True
+
+    def note_followed(self, replica_id: int, deletions_kept_from: int) -> None:
+        """A follower has got all deletions that are dropped by now, or began after that."""
+        self.followers[replica_id].deletions_kept_from = deletions_kept_from
+
+    def has_followed(self, replica_id: int, deletions_kept_from: int) -> bool:
+        """Whether a follower has fetched since deletions were dropped last."""
+        follower = self.followers.get(replica_id)
+        return follower is not None and follower.deletions_kept_from == deletions_kept_from
+
+    def has_follower_below(self, offset: int) -> bool:
+        """Whether a replica that catches up has not got to an offset yet.
+
+        Should it miss deletions on its way, it would have to begin anew, again and again.
+        """
+        return any(
+            UNKNOWN < follower.log_end_offset < offset
+            and replica_id not in self.state.isr
+            and self._is_alive(replica_id, UNKNOWN)
+            for replica_id, follower in self.followers.items()
+        )
 
     def high_watermark(self, current: int, leader_end_offset: int, now_ms: float) -> int:
         """The first offset that not all of them have; never below `current`.

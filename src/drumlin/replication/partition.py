@@ -144,6 +144,7 @@ class Partition(Replica):
         log.start_leader_epoch(state.leader_epoch)
         if self.replica_count == 1:
             log.forget_replicas()
+            log.awaits_nobody()
             self.isr = None
             self._confirmations.reached(log.high_watermark)
         else:
@@ -157,6 +158,7 @@ class Partition(Replica):
                 context.lag_max_ms,
                 context.is_alive,
             )
+            log.has_follower_below = self.isr.has_follower_below
             self._move_high_watermark(self.isr)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
@@ -207,9 +209,18 @@ class Partition(Replica):
             replica_id, broker_epoch, offset, log_start_offset, end_offset, self._now_ms()
         ):
             raise KafkaError(ErrorCode.not_leader_or_follower)
+        isr.note_followed(replica_id, log.deletions_kept_from)
         self._move_high_watermark(isr)
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
+
+    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+        isr, kept_from = self.isr, self.log.deletions_kept_from
+        if isr is None or offset >= kept_from or isr.has_followed(replica_id, kept_from):
+            return False  # the last: whatever is dropped by now, it had, or it began after that
+        if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
+            raise KafkaError(ErrorCode.not_leader_or_follower)
+        return True
 
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""
@@ -239,10 +250,15 @@ class Partition(Replica):
         return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
-        """Ask for an ISR without those who have not had all for too long. Called now and then."""
-        isr = self.isr
+        """Ask for an ISR without those who have not had all for too long. Called now and then.
+
+        Also for one with those who have caught up before there was news of them: where nothing is
+        new for them, they do not say so again.
+        """
+        isr, log = self.isr, self.log
         if self.is_led and isr is not None:
-            self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
+            self._ask_for(isr, isr.shrinkage(log.log_end_offset, self._now_ms()))
+            self._ask_for(isr, isr.growth(log.high_watermark))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 

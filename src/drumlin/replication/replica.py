@@ -104,6 +104,10 @@ class Replica:
         """The largest epoch up to `leader_epoch`, and where its records end."""
         return self.log.end_offset_for_epoch(leader_epoch)
 
+    def knows_epochs_from(self, leader_epoch: int) -> bool:
+        """Whether anything is known of a leader epoch, or of one before it."""
+        return self.log.leader_epochs.reaches_back_to(leader_epoch)
+
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time. Blocks."""
         return self.log.offset_for_timestamp(timestamp)
@@ -152,6 +156,17 @@ class Replica:
         """
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
+
+    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+        """Whether tombstones or markers may be gone that a follower at `offset` has not got.
+
+        Then it must begin anew. Any thread may call it.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, what is known of the follower cannot be.
+        """
+        del replica_id, offset
+        return False
 
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""

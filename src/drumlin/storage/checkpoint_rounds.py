@@ -19,7 +19,7 @@ Logs = Mapping[tuple[str, int], "PartitionLog"]
 
 
 def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None:
-    """Write recovery points, log start offsets and high watermarks. Blocks.
+    """Write recovery points, log start offsets, high watermarks and the like. Blocks.
 
     Raises:
         OSError: the device fails.
@@ -33,6 +33,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     recovery_points = kept(directory.recovery_points)
     log_start_offsets = kept(directory.log_start_offsets)
     high_watermarks = kept(directory.high_watermarks)
+    kept_deletions = kept(directory.kept_deletions)
 
     def current_recovery_points() -> PartitionOffsets:
         return recovery_points | {key: log.recovery_point for key, log in logs().items()}
@@ -47,6 +48,13 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     def current_high_watermarks() -> PartitionOffsets:
         return high_watermarks | {key: log.high_watermark for key, log in logs().items()}
 
+    def current_kept_deletions() -> PartitionOffsets:
+        return kept_deletions | {
+            key: log.deletions_kept_from
+            for key, log in logs().items()
+            if log.config.is_compacted or log.deletions_kept_from
+        }
+
     def current_unclean() -> PartitionOffsets:
         return dict.fromkeys(directory.in_disorder & (logs().keys() | not_loaded), 0)
 
@@ -54,4 +62,5 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
+    directory.kept_deletions.write(current_kept_deletions)
     directory.high_watermarks.write(current_high_watermarks)

@@ -20,6 +20,8 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+#: Drumlin's own; only what a clean stop has written counts.
+KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
 #: Drumlin's own. Only which partitions are in it matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"
 _VERSION: Final = 0

@@ -23,6 +23,8 @@ class CleaningView(NamedTuple):
     #: How often the log was truncated so far: a cleaning begun before a truncation must be dropped.
     truncations: int
     config: LogConfig
+    #: No tombstone and no marker may go now: a follower has still to get some of them.
+    keeps_deletions: bool
 
     @property
     def last_data_offsets(self) -> dict[int, int]:
@@ -67,4 +69,5 @@ def cleaning_view(log: LogState) -> CleaningView:
         log.producer_state.freeze(),
         log.truncations,
         log.config,
+        log.has_follower_below(stable),
     )

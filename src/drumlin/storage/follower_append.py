@@ -161,6 +161,8 @@ def _count(
             if header.leader_epoch > epochs.latest_epoch:
                 # Not at its base offset: the first batches of the epoch may have been cleaned away.
                 epochs.assign(header.leader_epoch, end_offset)
+            if header.record_count < header.end_offset - end_offset:  # the leader has cleaned there
+                log.note_deletions_dropped(header.end_offset)
             end_offset = header.end_offset
             if header.producer_id >= 0:
                 state.follow(header, marker)

@@ -38,6 +38,11 @@ class LeaderEpochs:
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED
         self.unsaved = SyncCount()
 
+    def reaches_back_to(self, epoch: int) -> bool:
+        """Whether anything is known of an epoch, or of one before it."""
+        entries = self._entries  # of one moment
+        return bool(entries) and entries[0].epoch <= epoch
+
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         return self._entries

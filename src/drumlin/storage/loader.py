@@ -57,6 +57,7 @@ def _requests(
     recovery_points = directory.recovery_points.read()
     log_start_offsets = directory.log_start_offsets.read()
     high_watermarks = directory.high_watermarks.read()
+    kept_deletions = directory.kept_deletions.read()
     for topic, partition in partitions_in(directory):
         path = f"{directory.path}/{topic}-{partition}"
         if is_loaded((topic, partition), path):
@@ -69,6 +70,7 @@ def _requests(
             recovery_points.get((topic, partition), 0),
             log_start_offsets.get((topic, partition), 0),
             high_watermarks.get((topic, partition), 0),
+            kept_deletions.get((topic, partition)),
             # A partition missing from the checkpoint was put there since.
             directory.was_clean
             and (topic, partition) in recovery_points

@@ -54,6 +54,8 @@ class LogDirectory:
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
         #: Up to where logs are clean; a log that is not in it is cleaned from its start.
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
+        #: Of compacted logs: see `LogState.deletions_kept_from`.
+        self.kept_deletions = Checkpoint(path, checkpoints.KEPT_DELETIONS, self.files)
         #: `in_disorder`, kept for the next start.
         self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
         #: Whether the last server shut down cleanly; a dir without partitions counts as clean.

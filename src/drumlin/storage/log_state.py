@@ -6,6 +6,7 @@ segments, a clean shutdown) have files of their own, which work on this state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
@@ -16,6 +17,10 @@ from drumlin.storage.pending_swap import SegmentSwaps
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.roll_rule import RollRule
 from drumlin.storage.segment_list import SegmentList
+
+
+def _nobody(_: int) -> bool:
+    return False
 
 
 class LogState:
@@ -46,6 +51,11 @@ class LogState:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
+        #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
+        #: has records from before may not know of all that they have ended; see `compaction.md`.
+        self.deletions_kept_from = 0
+        #: Whether a follower that is on its way here has not got to an offset yet.
+        self.has_follower_below: Callable[[int], bool] = _nobody
         #: Where a new leader epoch has to begin before the log is served, because records are lost.
         self.epoch_due_at: int | None = None
         self.swaps = SegmentSwaps()
@@ -112,6 +122,14 @@ class LogState:
     def forget_replicas(self) -> None:
         """No other broker has a replica: from now on the high watermark is the log's end."""
         self._high_watermark = self._high_watermark_before = None
+
+    def awaits_nobody(self) -> None:
+        """No follower is on its way here: it is led elsewhere, or has no other replica."""
+        self.has_follower_below = _nobody
+
+    def note_deletions_dropped(self, end_offset: int) -> None:
+        """Tombstones or markers may be gone that were before `end_offset`."""
+        self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
 
     @property
     def size_bytes(self) -> int:

@@ -49,6 +49,8 @@ class LoadRequest(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    #: None: that is not known.
+    deletions_kept_from: int | None
     was_clean: bool
 
 
@@ -78,9 +80,21 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         # Beyond the recovery point there may be records again that had been truncated.
         high_watermark = min(high_watermark, request.recovery_point)
     log.load_high_watermark(high_watermark)
+    _find_deletions_kept(log, request)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
     return log
+
+
+def _find_deletions_kept(log: PartitionLog, request: LoadRequest) -> None:
+    """Of a log that was cleaned, and did not stop cleanly, nothing is known up to its end."""
+    known = request.deletions_kept_from
+    is_cleaned = log.config.is_compacted or (
+        log.log_directory.cleaner_offsets.get((log.topic, log.partition)) is not None
+    )
+    if is_cleaned and (known is None or not request.was_clean):
+        known = log.log_end_offset
+    log.deletions_kept_from = min(known or 0, log.log_end_offset)
 
 
 def _prepare_appends(segment: Segment) -> None:
@@ -109,6 +123,7 @@ def reload_log(log: PartitionLog) -> None:
         log.recovery_point,
         log.log_start_offset,
         log.high_watermark,
+        log.deletions_kept_from,
         was_clean=False,
     )
     with log.swaps.lock:
@@ -128,6 +143,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.log_start_offset = fresh.log_start_offset
     log.log_end_offset = fresh.log_end_offset
     log.high_watermark_is_at_most(fresh.log_end_offset)
+    log.deletions_kept_from = fresh.deletions_kept_from
     log.epoch_due_at = fresh.epoch_due_at
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state
@@ -271,16 +287,20 @@ def _index_anew(log: PartitionLog, segment: Segment) -> None:
 def replay(log: PartitionLog, recover_from: int) -> None:
     """Replay the log from where the producer state ends; recover it from `recover_from` on."""
     segments = log.segments.from_offset(min(log.producer_state.end_offset, recover_from))
+    end_offset = recover_from
     for number, segment in enumerate(segments):
         if segment.base_offset < recover_from:
             follow_segment(log.producer_state, segment)
-        elif not recover_segment(log, segment, _end_offset_max(segments, number)):
+            continue
+        recovered = recover_segment(log, segment, _end_offset_max(segments, number), end_offset)
+        if recovered is None:
             behind = segments[number + 1 :]
             log.segments.replace(behind, ())
             for lost in behind:
                 _logger.warning("%s: %d bytes removed", lost.log_file.path, lost.size)
                 lost.remove_files()
             return
+        end_offset = recovered
 
 
 def _end_offset_max(segments: Sequence[Segment], number: int) -> int:

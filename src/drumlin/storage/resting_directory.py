@@ -27,6 +27,7 @@ _OFFSETS: Final = (
     checkpoints.HIGH_WATERMARK,
     checkpoints.LOG_START_OFFSET,
     checkpoints.CLEANER_OFFSET,
+    checkpoints.KEPT_DELETIONS,
 )
 #: Topic and number.
 Partition = tuple[str, int]

@@ -32,11 +32,15 @@ class UnsupportedFormat(Exception):
     """Record batches from before Kafka 0.11: they are left as they are."""
 
 
-def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) -> bool:
+def recover_segment(
+    log: PartitionLog, segment: Segment, end_offset_max: int, end_offset: int
+) -> int | None:
     """Read all batches below `end_offset_max`, rebuild indexes, cut after the last sound batch.
 
+    `end_offset` is where the batches before it end.
+
     Returns:
-        Whether the whole file was sound.
+        Where its batches end; None: not the whole file was sound.
 
     Raises:
         UnsupportedFormat: its batches are of an old format.
@@ -54,21 +58,23 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
             if batches.pass_ordinary(scan, log.leader_epochs.latest_epoch, segment.index_progress):
                 _take_over(segment, scan, batches.chunk_position)
                 _follow_producers(state, scan)
-        end_offset = batches.offset
+        if batches.position:
+            end_offset = batches.offset
         place = batches.next()
         if place is None:
             break
         header = place.header
         segment.index_batch(place, header.size, interval)
         if header.leader_epoch > log.leader_epochs.latest_epoch:
-            # Not at its base offset: the first batches of the epoch may have been cleaned away.
+            # Not at its base offset, nor where the segment begins: the first batches of the epoch
+            # may have been cleaned away. Too late, and diverged records would be taken for ours.
             log.leader_epochs.assign(header.leader_epoch, end_offset)
         if header.producer_id >= 0:
             follow_batch(state, segment, place, writes_index=True)
     state.end_offset = max(state.end_offset, batches.offset)
     segment.rest()
     if batches.position == segment.size:
-        return True
+        return end_offset
     _logger.warning(
         "%s: the last %d bytes, from offset %d on, are no sound batches and are cut off",
         segment.log_file.path,
@@ -76,7 +82,7 @@ def recover_segment(log: PartitionLog, segment: Segment, end_offset_max: int) ->
         batches.offset,
     )
     segment.truncate_to_position(batches.position)
-    return False
+    return None
 
 
 def _take_over(segment: Segment, scan: Scan, chunk_position: int) -> None:

@@ -49,9 +49,12 @@ class SegmentSwap:
         view: CleaningView,
         old: Sequence[Segment],
         new: Sequence[Segment],
+        *,
+        drops_deletions: bool = True,
     ) -> None:
         """Begin with segments of the view and such as `CleanedSegmentWriter.finish` returned.
 
+        `drops_deletions`: tombstones or markers of the old ones are not in the new ones.
         The log's first segment keeps its base offset; an empty one may take its place.
         """
         self.log = log
@@ -60,6 +63,7 @@ class SegmentSwap:
         self._was_first = view.segments[:1] == tuple(old[:1])
         self._old = tuple(old)
         self._new = tuple(new)
+        self._drops_deletions = drops_deletions
         self._plan = SwapPlan(log.topic_id, (), ())
         self._is_torn = False
         self._remove_later: Callable[[list[str]], None] = lambda _: None
@@ -146,9 +150,11 @@ class SegmentSwap:
         if not swaps.lock.acquire(blocking=False):
             raise SegmentsChanged(f"{self.log.name} is being loaded again")
         try:
-            self._check()
+            end_offset = self._check()
             if swaps.pending is not self or self.is_applied:
                 raise SegmentsChanged(f"what was to be swapped in {self.log.name} was taken back")
+            if self._drops_deletions:  # first: readers that find the new segments know of it
+                self.log.note_deletions_dropped(end_offset)
             self._rename_all()
             self.log.segments.replace(self._old, self._new)
             self.log.durability.forget(self._old)

@@ -181,6 +181,7 @@ class Truncation:
         log = self.log
         log.log_end_offset = end_offset
         log.high_watermark_is_at_most(end_offset)
+        log.deletions_kept_from = min(log.deletions_kept_from, end_offset)
         log.leader_epochs.truncate_from_end(end_offset)
         log.durability.drop_from(end_offset)
         log.durability.forget(gone)

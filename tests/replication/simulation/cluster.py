@@ -297,6 +297,17 @@ class Cluster(ABC, Generic[P]):
             self.schedule.note("{} deletes records before {}", process, offset)
             process.leader.delete_records_before(offset)
 
+    def _retention(self, process: P, fault: Fault) -> None:
+        """Each replica by itself; often nothing is left that is committed."""
+        log = process.log
+        offset = log.high_watermark
+        if fault.other < 0.5:
+            offset -= int((log.high_watermark - log.log_start_offset) * fault.extent)
+        self.ledger.deleted_to = max(self.ledger.deleted_to, offset)
+        self.schedule.note("{} removes records before {}", process, offset)
+        log.delete_records_before(offset)
+        log.expire()
+
     def _clean(self, process: P, fault: Fault) -> None:
         self.schedule.note("{} cleans up to {}", process, process.log.high_watermark)
         process.log.clean()

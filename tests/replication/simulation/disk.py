@@ -36,6 +36,8 @@ class Disk:
         self.was_clean = True
         #: Another, empty disk has taken its place, and no broker has found that out yet.
         self.is_lost = False
+        #: Batches were cleaned away, by some process.
+        self.was_cleaned = False
         self._flushed = _Flushed((), 0, ())
 
     def lose_all(self) -> None:
@@ -45,6 +47,7 @@ class Disk:
         self.leader_epochs = LeaderEpochs()
         self.recovery_point = self.high_watermark_checkpoint = self.log_start_checkpoint = 0
         self._flushed = _Flushed((), 0, ())
+        self.was_cleaned = False
         self.is_lost = True
 
     def flush(self) -> None:

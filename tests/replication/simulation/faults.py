@@ -10,6 +10,9 @@ import random
 from collections.abc import Mapping
 from typing import NamedTuple
 
+#: Drawn by itself: in runs without it, all else is as it was.
+_RETENTION = "retention"
+
 
 class Fault(NamedTuple):
     at_ms: int
@@ -38,6 +41,18 @@ def draw(seed: int, kinds: Mapping[str, int], until_ms: int) -> list[Fault]:
     while True:
         at_ms += int(source.expovariate(1 / interval_ms)) + 1
         if at_ms >= until_ms:
-            return faults
+            return sorted(faults + _retentions(seed, until_ms))
         (kind,) = source.choices(list(kinds), list(kinds.values()))
         faults.append(Fault(at_ms, kind, source.random(), source.random(), source.random()))
+
+
+def _retentions(seed: int, until_ms: int) -> list[Fault]:
+    """In some runs logs are short: now and then a replica removes old records, or all."""
+    source = random.Random(f"retention {seed}")
+    if source.random() < 0.65:
+        return []
+    times = [source.randrange(600, until_ms) for _ in range(source.choice((2, 6, 20)))]
+    return [
+        Fault(at_ms, _RETENTION, source.random(), source.random(), source.random())
+        for at_ms in times
+    ]

@@ -65,6 +65,7 @@ class Ledger:
             self._broken("{} and {} both lead in epoch {}", before, process, epoch)
         if epoch == self.state().leader_epoch:  # else its epoch is over, and it does not know yet
             self._check_has(process.node_id, self.committed, f"the leader of epoch {epoch}")
+            self._check_only_has(process.node_id, f"the leader of epoch {epoch}")
 
     def appended(self, batch: Batch) -> None:
         """By a leader. What has the same epoch and offset is the same batch everywhere."""
@@ -159,6 +160,13 @@ class Ledger:
             ]
             self._broken("B{}, {}, has not {} but {}", node_id, role, missing, there)
 
+    def _check_only_has(self, node_id: int, role: str) -> None:
+        """Nothing else is where something was committed, be it deleted by now or not."""
+        known, end = {each.offset: each for each in self.committed}, self.committed_end
+        for batch in self._disks[node_id].batches:
+            if batch.offset < end and known.get(batch.offset) != batch:
+                self._broken("B{}, {}, has {}, which was never committed", node_id, role, batch)
+
     def first_missing(
         self, disk: Disk, batches: Sequence[Batch], latest: dict[int, int] | None = None
     ) -> Batch | None:
@@ -205,9 +213,6 @@ class Ledger:
 
     def check_equal(self) -> None:
         """All replicas have all that was committed, and nothing else."""
-        known = {each.offset: each for each in self.committed}
         for each in self.state().replicas:
             self._check_has(each, self.committed, "in the end")
-            for batch in self._disks[each].batches:
-                if known.get(batch.offset) != batch:
-                    self._broken("B{} has {}, which was never committed", each, batch)
+            self._check_only_has(each, "in the end")

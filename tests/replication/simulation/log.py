@@ -75,10 +75,13 @@ class _Segment:
 
 
 class _Segments:
-    size_bytes = 0
-
     def __init__(self, disk: Disk) -> None:
         self.active = _Segment(disk)
+        self._batches = disk.batches
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._batches)
 
 
 class _NeverRolls:
@@ -102,6 +105,8 @@ class SimulatedLog(PartitionLog):
         self.roll_rule = rule
         self._is_loaded = True
         disk.recover()
+        if disk.was_cleaned:
+            self.note_deletions_dropped(disk.log_end_offset)
         self.load_high_watermark(disk.high_watermark_checkpoint)
 
     # The offsets and epochs live on the disk: the next process has them without a copy.
@@ -176,6 +181,9 @@ class SimulatedLog(PartitionLog):
         latest = {each.key: each for each in batches}
         kept = [each for each in batches if latest[each.key] is each or each is batches[-1]]
         self.disk.batches[: len(batches)] = kept
+        if len(kept) < len(batches):  # as if it were deletions, which all replicas must have got
+            self.note_deletions_dropped(batches[-1].last_offset + 1)
+            self.disk.was_cleaned = True
 
     def expire(self) -> None:
         """Remove what was deleted, after the checkpoint says so."""
@@ -232,6 +240,7 @@ class SimulatedTruncation:
         else:
             del log.disk.batches[bisect_left(log.disk.batches, offset, key=_LAST_OFFSET) :]
         log.log_end_offset = offset
+        log.deletions_kept_from = min(log.deletions_kept_from, offset)
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
         log.leader_epochs.truncate_from_end(offset)
         return True

@@ -19,6 +19,8 @@ from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish
 from drumlin.metadata.leadership import settled
 from drumlin.metadata.store import IsrWish
+from drumlin.replication import followed_partition
+from drumlin.replication.divergence import Cut, Extent, cut_after
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition
@@ -71,6 +73,12 @@ def _read_unseen(self: PartitionRead, partition: Partition, wanted: Any, *, may_
 
 
 _look = PartitionRead.look
+
+
+def _keep_unknown(own: Any, extent: Extent, leaders: Any, leaders_start: int) -> Cut:
+    """Keep what was deleted in the leader's log as if it had been the same there."""
+    del leaders_start
+    return cut_after(own, extent._replace(start=-1), leaders, -1)
 
 
 # -- in-sync replicas ------------------------------------------------------------------------
@@ -151,7 +159,11 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
         (PartitionRead, "look", _read_unseen),
         (partition_read, "_diverging", _nothing),
     ),
+    "a follower keeps what its leader has deleted": (
+        (followed_partition, "cut_after", _keep_unknown),
+    ),
     "fetches count whatever the follower has": ((PartitionRead, "follow", _follow_unseen),),
+    "a leader takes unknown epochs for its own": ((Replica, "knows_epochs_from", _yes),),
     "a leader fences nobody": ((Replica, "check_leader_epoch", _nothing),),
     "acknowledged without enough replicas": (
         (Partition, "_too_few_replicas", _nothing),

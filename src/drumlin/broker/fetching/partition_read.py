@@ -109,14 +109,11 @@ class PartitionRead:
 
         An answer is returned if it is refused, or held back as it has had enough for now.
         """
-        _, leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, _ = wanted
+        _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
         try:
             partition.check_follower(self._replica_id)
             partition.check_leader_epoch(leader_epoch)
-            if (
-                last_fetched_epoch < 0
-                or _diverging(partition, last_fetched_epoch, fetch_offset) is None
-            ):
+            if self._parting(partition, wanted) is None:
                 partition.follower_fetched(
                     self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
                 )
@@ -140,7 +137,7 @@ class PartitionRead:
             if leader_epoch >= 0:
                 partition.check_leader_epoch(leader_epoch)
             if last_fetched_epoch >= 0 or self._rack is not None:
-                aside = self._told_instead(partition, last_fetched_epoch, fetch_offset)
+                aside = self._told_instead(partition, wanted)
                 if aside is not None:
                     return (0, *partition.offsets(), None, NOTHING, aside)
             is_committed = self._isolation_level == _READ_COMMITTED and not self.is_follower
@@ -183,7 +180,24 @@ class PartitionRead:
                     offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
             return failed(self._told(error.code, partition, fetch_offset))
-        return (0, *offsets, aborted, records, None)
+        answer = (0, *offsets, aborted, records, None)
+        return self._looked_again(partition, wanted, answer) if may_block else answer
+
+    def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
+        """The answer, unless it may be from cleaned segments that came after `follow`."""
+        if not self.is_follower:
+            return answer
+        try:
+            parting = self._parting(partition, wanted)
+        except KafkaError as error:
+            instead = failed(error.code)
+        else:
+            if parting is None:
+                return answer
+            instead = (0, *partition.offsets(), None, NOTHING, parting)
+        if has_records(answer):
+            answer[5].release()
+        return instead
 
     def _told(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> ErrorCode:
         """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
@@ -196,17 +210,34 @@ class PartitionRead:
         return code if partition.knows_its_end else ErrorCode.offset_not_available
 
     def _told_instead(
-        self, partition: Replica, last_fetched_epoch: int, fetch_offset: int
+        self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
         """What a reader is told in place of records."""
-        if last_fetched_epoch >= 0:
-            parts_at = _diverging(partition, last_fetched_epoch, fetch_offset)
-            if parts_at is not None:
-                return parts_at
+        parting = self._parting(partition, wanted)
+        if parting is not None:
+            return parting
         nearest = None
         if self._rack is not None:
-            nearest = partition.nearest_to(self._rack, fetch_offset)
+            nearest = partition.nearest_to(self._rack, wanted[2])
         return None if nearest is None else PreferredReplica(nearest)
+
+    def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
+        """Where our log and the reader's part; None: they do not, as far as anyone knows.
+
+        A follower whose records are all of epochs before those that we know of, or may have been
+        ended by what we have dropped since, is told that it shares nothing that we have.
+        """
+        _, _, fetch_offset, last_fetched_epoch, _, _ = wanted
+        if last_fetched_epoch < 0:
+            return None
+        parting = _diverging(partition, last_fetched_epoch, fetch_offset)
+        if parting is not None or not self.is_follower:
+            return parting
+        if partition.knows_epochs_from(last_fetched_epoch) and not partition.may_miss_deletions(
+            self._replica_id, fetch_offset
+        ):
+            return None
+        return last_fetched_epoch, partition.log_start_offset
 
 
 def unreadable(partition: Replica, error: OSError) -> Answer:
