@@ -86,7 +86,8 @@ class SlowFetches:
                 topic = self.broker.name_of_topic(topic)
             partition = self.broker.partitions.get(topic, index)
         except KafkaError as error:
-            return self._failed(index, error.code, ())
+            is_unknown = error.code.name.startswith("unknown_topic")
+            return self._failed(index, error.code, () if is_unknown else None)
         try:
             if self._replica_id(request) >= 0:
                 raise KafkaError(ErrorCode.not_leader_or_follower)

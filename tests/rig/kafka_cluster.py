@@ -1,4 +1,4 @@
-"""Three Apache Kafkas that are one cluster: for leaders that move."""
+"""Three Apache Kafkas that are one cluster, each in a rack of its own: for leaders that move."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KafkaCluster:
             folder = directory / str(place.node_id)
             folder.mkdir()
             others = [each for each in chosen if each != place]
-            told = {**_SETTINGS, **(settings or {})}
+            told = {**_SETTINGS, "broker.rack": f"rack-{place.node_id}", **(settings or {})}
             broker = ApacheKafka(folder, told, place=place, others=others)
             self.brokers[place.node_id] = broker
 
