@@ -26,6 +26,7 @@ class DrumlinCluster:
     def __init__(
         self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
     ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self._zookeeper = ZooKeeper(directory)
         self.brokers: dict[int, DrumlinServer] = {}
         for node_id in range(1, count + 1):
