@@ -69,8 +69,8 @@ def _await_loss(peer: ClusterPeer, topics: dict[str, str]) -> None:
         return True
 
     wait_until(is_known, f"broker {_LOST} to be missed on {peer.name}", _WAIT_S)
-    for topic in topics.values():
-        peer.await_leaders(topic, _leader(peer, topic))
+    for each in topics.values():
+        peer.await_leaders(each, _leader(peer, each))
 
 
 def _await_return(peer: ClusterPeer, topics: list[str]) -> None:
