@@ -215,7 +215,7 @@ ALLOWED = (
         "after an unclean stop a partition that nobody else could lead begins a new leader epoch",
         api="metadata",
         about="it is back",
-        told="After an unclean stop every partition begins a new leader epoch",
+        told="of what nobody else could lead advance once more",
     ),
     Allowed(
         r".*\.error_code",

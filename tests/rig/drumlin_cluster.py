@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -43,8 +44,8 @@ class DrumlinCluster(BrokerCluster[DrumlinServer]):
 
     def start(self) -> None:
         self._zookeeper.start()
-        for each in self.brokers.values():
-            each.start()
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(DrumlinServer.start, self.brokers.values()))
 
     def await_whole(self, timeout_s: float = 60.0) -> None:
         """Every broker knows that every replica of every partition is in sync."""
