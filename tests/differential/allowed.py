@@ -211,13 +211,6 @@ ALLOWED = (
         told="counts the brokers that are alive",
     ),
     Allowed(
-        r".*\.leader_epoch",
-        "after an unclean stop a partition that nobody else could lead begins a new leader epoch",
-        api="metadata",
-        about="it is back",
-        told="of what nobody else could lead advance once more",
-    ),
-    Allowed(
         r".*\.error_code",
         "as with every other API, a broker without a replica says that another one leads",
         api="write_txn_markers",
