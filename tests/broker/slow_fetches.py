@@ -18,6 +18,8 @@ from drumlin.wire.messages import (
 )
 
 _READ_COMMITTED = 1
+_LEADERS_FROM = 16
+_MISLED = ("not_leader_or_follower", "fenced_leader_epoch")
 Key = tuple[Any, int]
 
 
@@ -58,7 +60,12 @@ class SlowFetches:
                 for key, answer in answers.items()
                 if self._is_news(key, answer) or epoch == 0
             }
-        return self._encode(header.correlation_id, answers, session_id if epoch >= 0 else 0)
+        return self._encode(
+            header.correlation_id,
+            answers,
+            session_id if epoch >= 0 else 0,
+            is_consumer=self._replica_id(request) < 0,
+        )
 
     def _is_news(self, key: Key, answer: Any) -> bool:
         now = answer.high_watermark, getattr(answer, "log_start_offset", -1)
@@ -86,7 +93,8 @@ class SlowFetches:
                 topic = self.broker.name_of_topic(topic)
             partition = self.broker.partitions.get(topic, index)
         except KafkaError as error:
-            return self._failed(index, error.code, ())
+            is_unknown = error.code.name.startswith("unknown_topic")
+            return self._failed(index, error.code, () if is_unknown else None)
         try:
             if self._replica_id(request) >= 0:
                 raise KafkaError(ErrorCode.not_leader_or_follower)
@@ -114,7 +122,7 @@ class SlowFetches:
                 if isolation_level == _READ_COMMITTED:
                     aborted = self._aborted(partition, part, slices if records else ())
         except KafkaError as error:
-            return self._failed(index, error.code, None)
+            return self._failed(index, error.code, None, partition)
         return self.shape(
             "PartitionData",
             partition_index=index,
@@ -143,7 +151,13 @@ class SlowFetches:
             for each in found
         )
 
-    def _failed(self, index: int, code: ErrorCode, aborted: Any) -> Any:
+    def _failed(self, index: int, code: ErrorCode, aborted: Any, led: Any = None) -> Any:
+        """An error, of a partition that is led here or is not; who has gone astray is told that."""
+        more = {}
+        if led is not None and code.name in _MISLED and self.version >= _LEADERS_FROM:
+            state = self.broker.metadata.image.topics[led.topic].partition(led.index)
+            leader = {"leader_id": self.broker.node_id, "leader_epoch": state.leader_epoch}
+            more["current_leader"] = self.shape("LeaderIdAndEpoch", **leader)
         return self.shape(
             "PartitionData",
             partition_index=index,
@@ -153,9 +167,25 @@ class SlowFetches:
             log_start_offset=-1,
             aborted_transactions=aborted,
             records=b"",
+            **more,
         )
 
-    def _encode(self, number: int, answers: dict[Key, Any], session_id: int) -> bytes:
+    def _endpoints(self, answers: dict[Key, Any]) -> dict[str, Any]:
+        """Where this broker is, if an answer names it."""
+        if not any(
+            getattr(getattr(each, "current_leader", None), "leader_id", -1) >= 0
+            for each in answers.values()
+        ):
+            return {}
+        (endpoint,) = self.broker.metadata.image.brokers[self.broker.node_id].endpoints
+        where = {"host": endpoint.host, "port": endpoint.port, "rack": None}
+        return {
+            "node_endpoints": (self.shape("NodeEndpoint", node_id=self.broker.node_id, **where),)
+        }
+
+    def _encode(
+        self, number: int, answers: dict[Key, Any], session_id: int, *, is_consumer: bool
+    ) -> bytes:
         topics: list[tuple[Any, list[Any]]] = []
         for (topic, _), answer in answers.items():
             if not topics or topics[-1][0] != topic:
@@ -173,5 +203,6 @@ class SlowFetches:
             error_code=ErrorCode.none,
             session_id=session_id,
             responses=responses,
+            **self._endpoints(answers) if is_consumer else {},
         )
         return b"".join(encode_response("fetch", self.version, number, response))

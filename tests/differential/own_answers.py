@@ -30,6 +30,7 @@ class OwnAnswers:
     def __init__(self, *, is_recording: bool) -> None:
         self._is_recording = is_recording
         self._known = _read() if _FILE.exists() else {}
+        self._recorded: dict[str, Said] = {}
 
     def knows(self, test: str) -> bool:
         """Whether something is pinned of a test."""
@@ -48,7 +49,7 @@ class OwnAnswers:
             if not _OF_THIS_RUN.fullmatch(each.path)
         }
         if self._is_recording:
-            self._known[test] = said
+            self._known[test] = self._recorded[test] = said
             return ""
         known = self._known.get(test, {})
         changed = sorted(
@@ -61,9 +62,10 @@ class OwnAnswers:
         )
 
     def save(self) -> None:
-        """Write what was recorded."""
+        """Write what was recorded, beside what others have written meanwhile."""
         if self._is_recording:
-            lines = (repr(each) for each in sorted(self._known.items()) if each[1])
+            known = (_read() if _FILE.exists() else {}) | self._recorded
+            lines = (repr(each) for each in sorted(known.items()) if each[1])
             _FILE.write_bytes(gzip.compress("\n".join(lines).encode(), 9, mtime=0))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import kio.schema
 import pytest
@@ -23,16 +23,21 @@ from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 
 Script = Callable[[Peer], None]
-Broker = ApacheKafka | DrumlinServer
-Run = Callable[[str, Broker], tuple[list[Step], Any]]
 Mode = Literal["replay", "live", "record"]
 
 #: Where Kafka 4.3 serves less than the schemas know.
 _KAFKA_MAXIMUM = {"init_producer_id": 5}
 
 
-class Brokers:
-    """Drumlin, and Apache Kafka: what it has once said, or itself.
+class _Startable(Protocol):
+    def start(self) -> None: ...
+
+
+Subject = TypeVar("Subject", bound=_Startable)
+
+
+class Pair(Generic[Subject]):
+    """Drumlin, and Apache Kafka: what it has once said, or itself. Brokers, or clusters of them.
 
     Attributes:
         drumlin: the subject; a second Kafka where the tests themselves are to be tested.
@@ -40,8 +45,8 @@ class Brokers:
 
     def __init__(
         self,
-        kafka: ApacheKafka,
-        drumlin: ApacheKafka | DrumlinServer,
+        kafka: Subject,
+        drumlin: Subject,
         transcripts: Transcripts,
         mode: Mode,
         own_answers: OwnAnswers | None = None,
@@ -52,7 +57,7 @@ class Brokers:
         self._own_answers = own_answers
 
     @property
-    def kafka(self) -> ApacheKafka:
+    def kafka(self) -> Subject:
         """The running one, started by the first test that needs it."""
         if not self._is_started:
             self._kafka.start()
@@ -66,10 +71,16 @@ class Brokers:
             return ""  # asked of Kafka itself, there are more tests, of which nothing is pinned
         return own.check(test, allowed)
 
-    def compare(self, module: str, test: str, run: Run, what: str) -> None:
+    def compare(
+        self,
+        module: str,
+        test: str,
+        run: Callable[[str, Subject], tuple[list[Step], Any]],
+        what: str,
+    ) -> None:
         """Fails naming every field in which what both say differs, and is not allowed to.
 
-        `run` asks one broker, and returns what it said and what else must be the same.
+        `run` asks one of the two, and returns what it said and what else must be the same.
         """
         ours = run("Drumlin", self.drumlin)
         if self._mode == "replay":
@@ -90,6 +101,10 @@ class Brokers:
         if changed:
             head = f"{what}: what Drumlin says where it may differ has changed:"
             pytest.fail(f"{head}\n{changed}", pytrace=False)
+
+
+Broker = ApacheKafka | DrumlinServer
+Brokers = Pair[Broker]
 
 
 def all_versions(api: str) -> range:
@@ -115,7 +130,7 @@ def _schemas(api: str, version: int) -> list[str]:
     return [line for line in lines if "__version__" not in line]
 
 
-def _to_compare(api: str, versions: Iterable[int]) -> list[Any]:
+def to_compare(api: str, versions: Iterable[int]) -> list[Any]:
     """The versions as parameters: at each commit the lowest, the newest and the schemas' changes.
 
     What lies between differs in its number only, and is marked `deep`.
@@ -148,7 +163,7 @@ def differential(
         test.__name__ = test.__qualname__ = name
         test.__doc__ = script.__doc__
         test.__module__ = script.__module__
-        compared = _to_compare(api, versions or all_versions(api))
+        compared = to_compare(api, versions or all_versions(api))
         marked: Any = pytest.mark.parametrize("version", compared)(test)
         return pytest.mark.kafka(marked)  # type: ignore[no-any-return]
 

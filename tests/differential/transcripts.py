@@ -89,9 +89,19 @@ def symbolic(said: Any) -> Any:
 def fingerprint(module: str) -> str:
     """A hash of all that a module's requests depend on, without spaces, comments and docstrings."""
     digest = hashlib.sha256()
-    for name in (f"{module.replace('.', '/')}.py", *_SHARED):
+    for name in (f"{module.replace('.', '/')}.py", *_SHARED, *_of_its_folder(module)):
         digest.update(code_alone((_TESTS / name).read_text("utf-8")).encode())
     return digest.hexdigest()
+
+
+def _of_its_folder(module: str) -> list[Path]:
+    """What the modules of a folder below this one are run by as well."""
+    folder = Path(*module.split(".")[:-1])
+    if folder == Path("differential"):
+        return []
+    return sorted(
+        path for path in (_TESTS / folder).glob("*.py") if not path.name.startswith("test_")
+    )
 
 
 def code_alone(source: str) -> str:

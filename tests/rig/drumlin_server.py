@@ -44,7 +44,7 @@ class DrumlinServer(BrokerProcess):
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 90.0) -> None:
         """Start, and wait for the line that says it is ready."""
         said_before = len(self.said())
         command = server_command(self.data, self.port, self.settings)

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from rig.drumlin_cluster import DrumlinCluster
 from rig.jars import Unavailable
 from rig.kafka_cluster import KafkaCluster
 from rig.waiting import wait_until
@@ -22,11 +23,14 @@ from spark.pipeline import CONTINUALLY, Pipeline
 from spark.topics import Topic, rows
 
 _WAIT_S = 120.0
+Cluster = KafkaCluster | DrumlinCluster
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(tmp_path_factory.mktemp("three"))
+@pytest.fixture(scope="module", params=[KafkaCluster, DrumlinCluster])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    cluster: Cluster = request.param(tmp_path_factory.mktemp("three"))
     try:
         cluster.start()
         yield cluster
@@ -37,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def topic(cluster: KafkaCluster) -> Topic:
+def topic(cluster: Cluster) -> Topic:
     return Topic(cluster.address, 3, replicas=3).create()
 
 
@@ -56,7 +60,7 @@ def fill(topic: Topic, count: int) -> None:
     )
 
 
-def moved(cluster: KafkaCluster, topic: Topic, node_id: int) -> None:
+def moved(cluster: Cluster, topic: Topic, node_id: int) -> None:
     """Wait until this broker leads none of the topic's partitions."""
     wait_until(
         lambda: all(cluster.leader(topic.name, each) not in (node_id, -1) for each in range(3)),
@@ -67,7 +71,7 @@ def moved(cluster: KafkaCluster, topic: Topic, node_id: int) -> None:
 
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_stream_follows_its_leaders(
-    spark: SparkSession, cluster: KafkaCluster, topic: Topic, tmp_path: Path, fail: str
+    spark: SparkSession, cluster: Cluster, topic: Topic, tmp_path: Path, fail: str
 ) -> None:
     pipeline = Pipeline(spark, tmp_path, topic, failOnDataLoss=fail, maxOffsetsPerTrigger=500)
     fill(topic, 1_000)
@@ -94,7 +98,7 @@ def test_a_stream_follows_its_leaders(
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 def test_a_batch_follows_its_leaders(
-    spark: SparkSession, cluster: KafkaCluster, topic: Topic, how: str
+    spark: SparkSession, cluster: Cluster, topic: Topic, how: str
 ) -> None:
     """A broker that hangs costs the 30 s of one answer, of the minute that there is."""
     fill(topic, 3_000)

@@ -24,9 +24,12 @@ _UNKNOWN: Final = CurrentLeader(NO_LEADER, -1)
 
 
 def current_leader(
-    broker: BrokerData, topic: bytes, index: int, *, by_id: bool
+    broker: BrokerData, topic: bytes, index: int, *, by_id: bool, is_hosted: bool = False
 ) -> CurrentLeader | None:
-    """The leader as it is known here, of a partition named as in a request."""
+    """The leader as it is known here, of a partition named as in a request.
+
+    It may be this broker, for a client with an old epoch, where the partition `is_hosted` already.
+    """
     image = broker.metadata.image
     found: TopicState | None
     if by_id:
@@ -34,7 +37,7 @@ def current_leader(
     else:
         found = image.topics.get(topic.decode(errors="replace"))
     state = None if found is None else found.partition(index)
-    if state is None or state.leader in (NO_LEADER, broker.node_id):
+    if state is None or (state.leader == broker.node_id and not is_hosted):
         return None  # or it is about to be led here
     return CurrentLeader(state.leader, state.leader_epoch)
 

@@ -105,13 +105,18 @@ class TopicVariant:
 
     def _partition(self, topic: TopicState, state: PartitionState) -> Any:
         led = leadership(self._broker, topic.name, state)
+        error, replicas = led.error, state.replicas
+        if self._shape.version == 0 and led.offline_replicas:
+            # There is no field for them: clients of this version take what they are told for alive.
+            replicas = tuple(each for each in replicas if each not in led.offline_replicas)
+            error = error if error.value else ErrorCode.replica_not_available
         return self._shape(
             "MetadataResponsePartition",
-            error_code=led.error,
+            error_code=error,
             partition_index=state.index,
             leader_id=led.leader,
             leader_epoch=state.leader_epoch,
-            replica_nodes=state.replicas,
+            replica_nodes=replicas,
             isr_nodes=led.isr,
             offline_replicas=led.offline_replicas,
         )

@@ -26,7 +26,8 @@ def elected(
 
 def _unclean(state: PartitionState, alive: Collection[int]) -> PartitionState:
     if state.leader != NO_LEADER and state.leader in alive:
-        raise KafkaError(ErrorCode.election_not_needed)
+        message = f"broker {state.leader} leads, and is alive"
+        raise KafkaError(ErrorCode.election_not_needed, message)
     live = [each for each in state.replicas if each in alive]
     in_sync = [each for each in live if each in state.isr]
     if not live:

@@ -77,7 +77,8 @@ def preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
     """
     wanted = state.replicas[0]
     if state.leader == wanted:
-        raise KafkaError(ErrorCode.election_not_needed)
+        message = f"broker {wanted}, the preferred one, leads already"
+        raise KafkaError(ErrorCode.election_not_needed, message)
     if wanted not in alive or wanted not in state.isr:
         message = f"broker {wanted} is not alive, or not in sync"
         raise KafkaError(ErrorCode.preferred_leader_not_available, message)

@@ -9,7 +9,7 @@ Invariants: log start offset <= last stable offset <= high watermark <= log end 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.append_result import AppendResult
     from drumlin.storage.partition_log import PartitionLog
-    from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.producer_state import TransactionMarker
 
 ACKS_ALL = -1
@@ -104,10 +103,6 @@ class Partition(Replica):
     def awaits_confirmation(self) -> bool:
         """Whether one to `acks=all` must wait: for a flush, or for in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
-
-    def active_producers(self) -> Iterator[ProducerEntry]:
-        """The producers that the log knows now; later batches do not change what is told."""
-        return self.log.producer_state.freeze().entries()
 
     def begin_verification(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.replication.partition import Partition
+from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -128,20 +129,25 @@ class PartitionRegistry:
         """The partitions led now of the topic of this id (16 bytes), by index."""
         return self._by_id.get(topic_id, _NOTHING)
 
-    def get(self, topic: str, index: int) -> Partition:
-        """The partition.
+    def get(self, topic: str, index: int, leader_epoch: int = NO_LEADER_EPOCH) -> Partition:
+        """The partition, for a client that knows this leader epoch, or none.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NOT_LEADER_OR_FOLLOWER, another broker leads it;
-                KAFKA_STORAGE_ERROR while it is offline.
+                KAFKA_STORAGE_ERROR while it is offline; FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH:
+                who leads or follows it knows another epoch.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._offline:
                 raise KafkaError(ErrorCode.kafka_storage_error)
+            followed = self._followed.get((topic, index))
+            if followed is not None:
+                followed.check_leader_epoch(leader_epoch)
             if self._exists(topic, index):
                 raise KafkaError(ErrorCode.not_leader_or_follower)
             raise KafkaError(ErrorCode.unknown_topic_or_partition)
+        partition.check_leader_epoch(leader_epoch)
         return partition
 
 

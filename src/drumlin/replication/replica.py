@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drumlin.storage.file_slice import ReadResult
     from drumlin.storage.leader_epochs import EpochEnd
     from drumlin.storage.partition_log import PartitionLog
+    from drumlin.storage.producer_entry import ProducerEntry
     from drumlin.storage.timestamp_search import OffsetFound
     from drumlin.storage.transaction_index import AbortedTransaction
 
@@ -95,6 +96,10 @@ class Replica:
     @property
     def config(self) -> LogConfig:
         return self.log.config
+
+    def active_producers(self) -> Iterator[ProducerEntry]:
+        """The producers that the log knows now; later batches do not change what is told."""
+        return self.log.producer_state.freeze().entries()
 
     def epoch_for(self, offset: int) -> int:
         """The leader epoch of the record at an offset."""

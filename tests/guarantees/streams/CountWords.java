@@ -16,8 +16,8 @@ import org.apache.kafka.streams.state.Stores;
  * a changelog. Nothing is cached: each record makes one output record, so that an output which
  * is right has 1, 2, 3, ... for every word.
  *
- * <p>Arguments: bootstrap servers, state directory, source topic, target topic. Runs until it is
- * killed.
+ * <p>Arguments: bootstrap servers, state directory, source topic, target topic, replication factor
+ * of internal topics, standby replicas of the store. Runs until it is killed.
  */
 public final class CountWords {
     private CountWords() {}
@@ -30,7 +30,8 @@ public final class CountWords {
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
-        settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
+        settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, arguments[4]);
+        settings.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, arguments[5]);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         // One that is killed is soon missed, and what it left open soon aborted.

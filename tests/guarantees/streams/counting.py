@@ -68,13 +68,7 @@ def count_words(plan: Count, broker: Broker, directory: Path) -> Counted:
     """Do it; the broker runs already."""
     create_topics(broker, {"words": _PARTITIONS, "counts": _PARTITIONS})
     expected = _fill(address(broker), plan)
-    command = [
-        *(java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        *("-cp", f"{_classes()}:{streams_classpath()}", "CountWords"),
-        *(address(broker), str(directory / "state"), "words", "counts"),
-    ]
-    application = Program(command, directory / "application.out")
+    application = make_application(address(broker), directory, replicas=1, standbys=0)
     counted = Counted()
     began = time.monotonic()
     consumer = make_consumer(address(broker), "counts-reader")
@@ -87,8 +81,20 @@ def count_words(plan: Count, broker: Broker, directory: Path) -> Counted:
         consumer.close()
     counted.restarts = application.restarts
     counted.seconds = time.monotonic() - began
-    counted.complaints += _compare(expected, found)
+    counted.complaints += compare(expected, found)
     return counted
+
+
+def make_application(bootstrap: str, directory: Path, *, replicas: int, standbys: int) -> Program:
+    """An instance of the application with a state of its own, not started yet."""
+    directory.mkdir(exist_ok=True)
+    command = [
+        *(java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        *("-cp", f"{_classes()}:{streams_classpath()}", "CountWords"),
+        *(bootstrap, str(directory / "state"), "words", "counts", str(replicas), str(standbys)),
+    ]
+    return Program(command, directory / "application.out")
 
 
 def _fill(bootstrap: str, plan: Count) -> Counter[str]:
@@ -114,7 +120,7 @@ def _await_counts(
         if time.monotonic() > deadline:
             counted.complaints.append(f"{total} of {plan.records} after {plan.timeout_s} s")
             break
-        total += _read(consumer, found)
+        total += read_counts(consumer, found)
         application.look_after()
         if counted.kills < plan.kills and total > plan.records * counted.kills / (plan.kills + 1):
             counted.kills += 1
@@ -125,12 +131,13 @@ def _await_counts(
             else:
                 application.kill()
                 application.start()
-    while _read(consumer, found):  # what comes after the end came twice
+    while read_counts(consumer, found):  # what comes after the end came twice
         pass
     return found
 
 
-def _read(consumer: Consumer, found: dict[str, list[int]]) -> int:
+def read_counts(consumer: Consumer, found: dict[str, list[int]]) -> int:
+    """Add what comes next; how many counts that were."""
     count = 0
     for message in consumer.consume(1000, 0.5):
         error = message.error()
@@ -142,7 +149,7 @@ def _read(consumer: Consumer, found: dict[str, list[int]]) -> int:
     return count
 
 
-def _compare(expected: Counter[str], found: dict[str, list[int]]) -> list[str]:
+def compare(expected: Counter[str], found: dict[str, list[int]]) -> list[str]:
     """Each word's counts are 1, 2, 3, ... up to what a plain count says."""
     return [
         f"{word}: {expected[word]} times, counted as {found.get(word, [])[-20:]}"

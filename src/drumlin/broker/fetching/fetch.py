@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1
 _SESSIONS_FROM: Final = 7
+#: Of what is not there at all: with them the aborted transactions are none, and not null.
+_UNKNOWN: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
@@ -103,32 +105,47 @@ class Fetch:
         partitions = self.broker.partitions
         return partitions.of_id(topic) if self.by_id else partitions.of_name(topic)
 
-    def missing(self, topic: bytes, index: int) -> Replica:
+    def missing(self, topic: bytes, wanted: Wanted) -> Replica:
         """A partition that is not among them.
 
         Raises:
             KafkaError: why it is missing.
         """
         may_follow = not self.is_follower and self.context.version >= _FOLLOWERS_FROM
-        return missing_partition(self.broker, topic, index, by_id=self.by_id, may_follow=may_follow)
+        index, epoch = wanted[:2]
+        return missing_partition(
+            self.broker, topic, index, epoch, by_id=self.by_id, may_follow=may_follow
+        )
 
-    def find(self, topic: bytes, index: int) -> Replica:
+    def find(self, topic: bytes, wanted: Wanted) -> Replica:
         """A partition, by `partitions_of` or else by `missing`.
 
         Raises:
             KafkaError: there is none.
         """
-        partition = self.partitions_of(topic).get(index)
-        return self.missing(topic, index) if partition is None else partition
+        partition = self.partitions_of(topic).get(wanted[0])
+        return self.missing(topic, wanted) if partition is None else partition
 
     def refused(self, error: KafkaError, topic: bytes, index: int) -> Answer:
         """The answer for a partition that this broker does not lead, or does not know."""
-        leader = None
-        if error.code in MISLED and self.writer.tells_leaders:
-            leader = current_leader(self.broker, topic, index, by_id=self.by_id)
-            if leader is not None:
-                self._leaders.add(leader)
-        return failed(error.code, (), leader)
+        if error.code in _UNKNOWN:
+            return failed(error.code, ())
+        return failed(error.code, None, self._leader(error.code, topic, index, is_hosted=False))
+
+    def hinted(self, answer: Answer, topic: bytes, index: int) -> Answer:
+        """An error of a partition that is here, with the leader for whoever has gone astray."""
+        leader = self._leader(ErrorCode(answer[0]), topic, index, is_hosted=True)
+        return answer if leader is None else (*answer[:6], leader)
+
+    def _leader(
+        self, code: ErrorCode, topic: bytes, index: int, *, is_hosted: bool
+    ) -> CurrentLeader | None:
+        if code not in MISLED or not self.writer.tells_leaders:
+            return None
+        leader = current_leader(self.broker, topic, index, by_id=self.by_id, is_hosted=is_hosted)
+        if leader is not None:
+            self._leaders.add(leader)
+        return leader
 
     def _rack(self) -> str | None:
         """Of a consumer that is told from which replica to read; None: it is not."""
@@ -139,8 +156,8 @@ class Fetch:
         return self.request.rack.decode(errors="replace")
 
     def endpoints(self) -> Sequence[NodeEndpoint]:
-        """Of the leaders that answers name."""
-        if not self._leaders:
+        """Of the leaders that answers name; brokers know each other."""
+        if not self._leaders or self.is_follower:
             return ()
         return endpoints_of(self.broker, self._leaders, self.context.listener)
 

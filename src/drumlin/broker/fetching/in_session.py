@@ -193,7 +193,7 @@ class SessionFetch(Fetch):
             partition = found.get(watched.wanted[0])
             if partition is None:
                 try:
-                    partition = self.missing(watched.topic, watched.wanted[0])
+                    partition = self.missing(watched.topic, watched.wanted)
                 except KafkaError as error:
                     watched.watch(None)
                     reading.must_answer = True
@@ -204,6 +204,8 @@ class SessionFetch(Fetch):
             answer = reading.follow(partition, watched.wanted) if reading.is_follower else None
             if answer is None:
                 answer = reading.look(partition, watched.wanted, may_block=False)
+            if answer[0]:
+                answer = self.hinted(answer, watched.topic, watched.wanted[0])
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             else:
@@ -226,7 +228,7 @@ class SessionFetch(Fetch):
 
     def partition_of(self, number: int) -> Replica:
         watched = self._items[number]
-        return self.find(watched.topic, watched.wanted[0])
+        return self.find(watched.topic, watched.wanted)
 
     def put_cold(self, answer: Answer) -> None:
         # It stays among those with news: it may have got some while the thread was looking.

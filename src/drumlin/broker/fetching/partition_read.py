@@ -31,15 +31,20 @@ _ABORTED_MAX: Final = 1000
 
 
 def missing_partition(
-    broker: BrokerData, topic: bytes, index: int, *, by_id: bool, may_follow: bool
+    broker: BrokerData,
+    topic: bytes,
+    index: int,
+    leader_epoch: int,
+    *,
+    by_id: bool,
+    may_follow: bool,
 ) -> Replica:
     """A partition that is not led here by the bytes of its topic's name or id.
 
     `may_follow`: one that this broker follows will do (KIP-392).
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER;
-            KAFKA_STORAGE_ERROR while it is offline.
+        KafkaError: UNKNOWN_TOPIC_ID, or as `PartitionRegistry.get` does.
     """
     if by_id:
         name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
@@ -49,7 +54,7 @@ def missing_partition(
         except UnicodeDecodeError:
             raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
     followed = broker.partitions.find_followed(name, index) if may_follow else None
-    return broker.partitions.get(name, index) if followed is None else followed
+    return broker.partitions.get(name, index, leader_epoch) if followed is None else followed
 
 
 def has_records(answer: Answer) -> bool:

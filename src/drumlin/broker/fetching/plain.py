@@ -73,7 +73,7 @@ class PlainFetch(Fetch):
             partition = found.get(wanted[0])
             if partition is None:
                 try:
-                    partition = self.missing(name, wanted[0])
+                    partition = self.missing(name, wanted)
                 except KafkaError as error:
                     reading.must_answer = True
                     put(self.refused(error, name, wanted[0]))
@@ -81,13 +81,15 @@ class PlainFetch(Fetch):
             answer = reading.follow(partition, wanted) if reading.is_follower else None
             if answer is None:
                 answer = look(partition, wanted, may_block=False)
+            if answer[0]:
+                answer = self.hinted(answer, name, wanted[0])
             if answer[5] is not NOTHING or answer[0] or answer[6]:
                 reading.take(answer)
             put(answer)
 
     def partition_of(self, number: int) -> Replica:
         topic, wanted = self._items[number]
-        return self.find(topic, wanted[0])
+        return self.find(topic, wanted)
 
     def wanted_next(self) -> tuple[Replica, Wanted]:
         number = len(self.answers)

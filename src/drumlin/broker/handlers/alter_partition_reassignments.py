@@ -80,7 +80,7 @@ async def _alter(
         targets = {key: each.replicas for key, each in wanted.items()}
         found = await metadata.reassign(targets, may_change_factor=may_change_factor)
         outcomes = {key.partition: outcome for key, outcome in found.items()}
-    unknown = KafkaError(ErrorCode.unknown_topic_id)
+    unknown = KafkaError(ErrorCode.unknown_topic_id)  # `_result` says what else that is called
     return (
         _result(shape, each.partition_index, outcomes.get(each.partition_index, unknown))
         for each in partitions
@@ -92,7 +92,8 @@ def _result(
 ) -> ReassignablePartitionResponse:
     error = outcome if isinstance(outcome, KafkaError) else None
     if error is not None and error.code is ErrorCode.unknown_topic_id:
-        error = KafkaError(ErrorCode.unknown_topic_or_partition)
+        message = f"there is no partition {index} of such a topic"
+        error = KafkaError(ErrorCode.unknown_topic_or_partition, message)
     return shape(
         "ReassignablePartitionResponse",
         partition_index=index,

@@ -1,6 +1,6 @@
 """DescribeProducers (key 61), version 0: a partition's producers and their open transactions.
 
-Used to find hanging transactions (kafka-transactions.sh find-hanging).
+Used to find hanging transactions (kafka-transactions.sh find-hanging). Followers know them, too.
 Each partition named is answered once, in the order in which they are named.
 """
 
@@ -53,9 +53,10 @@ def _partition(
         check_topic_name(topic)
         if topic not in context.broker.metadata.image.topics:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, f"there is no topic {topic}")
-        partition = context.broker.partitions.get(topic, index)
-        partition.check_readable()
-        for entry in partition.active_producers():
+        partitions = context.broker.partitions
+        replica = partitions.find_followed(topic, index) or partitions.get(topic, index)
+        replica.check_readable()
+        for entry in replica.active_producers():
             producers.append(_producer(shape, entry))
             yield
     except KafkaError as error:

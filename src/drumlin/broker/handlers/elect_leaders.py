@@ -91,9 +91,8 @@ async def _elect(
 ) -> list[tuple[int, KafkaError | None]]:
     metadata = context.broker.metadata
     topic = metadata.image.topics.get(name)
-    unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
     if topic is None:
-        return [(index, unknown) for index in indexes]
+        return [(index, _unknown(name, index)) for index in indexes]
     partitions = {index: PartitionId(topic.topic_id, index) for index in indexes}
     outcomes = await metadata.elect_leaders(partitions.values(), is_unclean=is_unclean)
     told: list[tuple[int, KafkaError | None]] = []
@@ -103,8 +102,13 @@ async def _elect(
             told.append((index, None))
         else:
             is_unknown = outcome.code is ErrorCode.unknown_topic_id
-            told.append((index, unknown if is_unknown else outcome))
+            told.append((index, _unknown(name, index) if is_unknown else outcome))
     return told
+
+
+def _unknown(name: str, index: int) -> KafkaError:
+    message = f"there is no partition {index} of a topic {name}"
+    return KafkaError(ErrorCode.unknown_topic_or_partition, message)
 
 
 def _result(shape: Shape, index: int, error: KafkaError | None) -> PartitionResult:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
+from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
@@ -114,9 +115,9 @@ def _look_up(
 ) -> tuple[ErrorCode, _Found]:
     try:
         _check_version(context.version, part.timestamp)
-        partition = context.broker.partitions.get(topic, part.partition_index)
+        known_epoch = getattr(part, "current_leader_epoch", NO_LEADER_EPOCH)
+        partition = context.broker.partitions.get(topic, part.partition_index, known_epoch)
         partition.check_readable()
-        partition.check_leader_epoch(getattr(part, "current_leader_epoch", -1))
         if is_follower:
             end_offset = partition.log_end_offset
         else:

@@ -45,9 +45,9 @@ def _answer(
 ) -> EpochEndOffset:
     epoch, end_offset, code = -1, -1, ErrorCode.none
     try:
-        partition = context.broker.partitions.get(topic, wanted.partition)
+        known_epoch = wanted.current_leader_epoch
+        partition = context.broker.partitions.get(topic, wanted.partition, known_epoch)
         partition.check_readable()
-        partition.check_leader_epoch(wanted.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         code = error.code

@@ -39,7 +39,8 @@ def _describe(
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
-        refusal: DescribedGroup = refused_group(shape, group_id, error)
+        told = KafkaError(error.code, error.message or "the group cannot be asked for here, or now")
+        refusal: DescribedGroup = refused_group(shape, group_id, told)
         return refusal
     described = group.describe()
     state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch

@@ -1,0 +1,1 @@
+"""The same requests to three brokers of each kind: what changes where there are several."""
