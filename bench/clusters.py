@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from bench.harness import Options, cpu_seconds
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 from rig.kafka_cluster import KafkaCluster
+from rig.raw import RawClient
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper, running_zookeeper
 
@@ -26,6 +27,9 @@ _REPLICATED = {
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
 }
+_AT_ONCE = 10_000  # partitions that one request may create, here as in Apache Kafka
+_ZOOKEEPER_MIB = 512
+_ELECT_LEADERS, _PREFERRED = 2, 0
 _numbers = itertools.count()
 
 
@@ -67,8 +71,11 @@ class Cluster:
         name = f"bench-{next(_numbers)}"
         settings = {"min.insync.replicas": "2", "file.delete.delay.ms": "1000", **configs}
         admin = AdminClient({"bootstrap.servers": self.address})
-        topic = NewTopic(name, partitions, BROKERS, config=settings)
+        topic = NewTopic(name, min(partitions, _AT_ONCE), BROKERS, config=settings)
         admin.create_topics([topic], request_timeout=300)[name].result(300)
+        for known in range(_AT_ONCE, partitions, _AT_ONCE):
+            more = NewPartitions(name, min(known + _AT_ONCE, partitions))
+            admin.create_partitions([more], request_timeout=300)[name].result(300)
         self.await_in_sync(name, timeout_s=600)
         return name
 
@@ -95,6 +102,19 @@ class Cluster:
 
         wait_until(are_in_sync, f"{topic} to be in sync", timeout_s)
         return time.monotonic() - begun
+
+    def elect_preferred(self, topic: str, timeout_s: float = 120.0) -> None:
+        """Have each partition be led by the first of its replicas, as after its creation."""
+        with RawClient(self.brokers[1].port, "bench", timeout_s=timeout_s) as client:
+            fields = {"topic_partitions": None, "timeout": round(1000 * timeout_s)}
+            client.ask("elect_leaders", _ELECT_LEADERS, election_type=_PREFERRED, **fields)
+        admin = AdminClient({"bootstrap.servers": self.address})
+
+        def are_elected() -> bool:
+            known = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+            return all(each.leader == each.replicas[0] for each in known)
+
+        wait_until(are_elected, "preferred leaders", timeout_s)
 
     def kill(self, node_id: int, topic: str) -> Failover:
         """Kill a broker, and wait until others lead all that it led of the topic."""
@@ -130,7 +150,7 @@ def drumlin_cluster(directory: Path) -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
         folder = directory / "zookeeper"
         folder.mkdir()
-        zookeeper = stack.enter_context(running_zookeeper(folder))
+        zookeeper = stack.enter_context(running_zookeeper(folder, heap_mib=_ZOOKEEPER_MIB))
         servers: dict[int, DrumlinServer] = {}
         for node_id in range(1, BROKERS + 1):
             folder = directory / f"drumlin-{node_id}"

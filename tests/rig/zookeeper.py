@@ -20,7 +20,7 @@ from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
-_JVM = ["-Xmx64m", *SHORT_LIVED_JVM.split()]
+_HEAP_MIB = 64
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS = 500
 
@@ -44,11 +44,17 @@ class ZooKeeper(BrokerProcess):
     With certificates it has a second port, for clients that show one of theirs.
     """
 
-    def __init__(self, directory: Path, certificates: Certificates | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        certificates: Certificates | None = None,
+        heap_mib: int = _HEAP_MIB,
+    ) -> None:
         super().__init__(directory / "zookeeper.out")
         self.directory = directory
         self.port, self.secure_port = free_ports(2)
         self._certificates = certificates
+        self._jvm = [f"-Xmx{heap_mib}m", *SHORT_LIVED_JVM.split()]
 
     @property
     def address(self) -> str:
@@ -81,7 +87,7 @@ class ZooKeeper(BrokerProcess):
             }
         path = self.directory / "zoo.cfg"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self.launch([java(), *_JVM, "-cp", _classpath(), _MAIN, str(path)], cwd=self.directory)
+        self.launch([java(), *self._jvm, "-cp", _classpath(), _MAIN, str(path)], cwd=self.directory)
         wait_until(self._is_ready, "ZooKeeper to be ready", timeout_s)
 
     @property
@@ -106,10 +112,10 @@ class ZooKeeper(BrokerProcess):
 
 @contextlib.contextmanager
 def running_zookeeper(
-    directory: Path, certificates: Certificates | None = None
+    directory: Path, certificates: Certificates | None = None, heap_mib: int = _HEAP_MIB
 ) -> Iterator[ZooKeeper]:
     """One that runs meanwhile; who asks for it is skipped where there can be none."""
-    server = ZooKeeper(directory, certificates)
+    server = ZooKeeper(directory, certificates, heap_mib)
     try:
         server.start()
         yield server

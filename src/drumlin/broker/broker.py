@@ -321,8 +321,10 @@ class Broker:
         try:
             async with asyncio.timeout(_HAND_OVER_S):
                 await self.metadata.hand_over()
-        except (KafkaError, TimeoutError) as error:
+        except KafkaError as error:
             _log.warning("the partitions led here could not be handed over: %s", error)
+        except TimeoutError:
+            _log.warning("not all partitions led here were handed over in %g s", _HAND_OVER_S)
 
 
 def _fetch_sessions(config: BrokerConfig, clock: Clock, turns: Turns) -> FetchSessions:

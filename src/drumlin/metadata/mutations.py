@@ -31,9 +31,19 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
 
     @functools.wraps(mutation)
     async def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.shield(asyncio.create_task(mutation(*args, **kwargs)))
+        task = asyncio.create_task(mutation(*args, **kwargs))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_ended_alone)
+            raise
 
     return run
+
+
+def _ended_alone(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("a change for which nobody waited any more has failed: %r", error)
 
 
 class Locks:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.metadata.mutations import Together
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from drumlin.metadata.zookeeper.errors import told
 from drumlin.metadata.zookeeper.operations import NodeTooLarge, transactions
 from drumlin.ready_threads import ready_threads
 
 if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
     from drumlin.metadata.zookeeper.operations import Fence, Operation, Transaction
     from drumlin.metadata.zookeeper.session import Conflict, Session
 
@@ -27,10 +27,17 @@ class Commits:
     def __init__(self, session: Session) -> None:
         self.session = session
         self._thread = ready_threads(1, "metadata")
+        self._is_closed = False
         self._together: Together[Transaction] = Together(self._commit_all)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """What `function` gives, called in the thread with the session and `args`."""
+        """What `function` gives, called in the thread with the session and `args`.
+
+        Raises:
+            ZooKeeperFailure: the session has been ended.
+        """
+        if self._is_closed:
+            raise ZooKeeperFailure("the broker has let go of ZooKeeper")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, self.session, *args)
 
@@ -67,6 +74,7 @@ class Commits:
         self.session.stop_waiting()
         await self._together.settle()
         await self.run(_close)
+        self._is_closed = True
         self._thread.shutdown()
 
 
