@@ -107,13 +107,17 @@ class _Cluster:
 
     def _plain_partition(self, shape: Any, name: str, state: PartitionState) -> Any:
         led = leadership(self, name, state)  # type: ignore[arg-type]
+        error, replicas = led.error, state.replicas
+        if shape.version == 0 and led.offline_replicas:
+            replicas = tuple(each for each in replicas if each not in led.offline_replicas)
+            error = error if error.value else ErrorCode.replica_not_available
         return shape(
             "MetadataResponsePartition",
-            error_code=led.error,
+            error_code=error,
             partition_index=state.index,
             leader_id=led.leader,
             leader_epoch=state.leader_epoch,
-            replica_nodes=state.replicas,
+            replica_nodes=replicas,
             isr_nodes=led.isr,
             offline_replicas=led.offline_replicas,
         )

@@ -69,7 +69,7 @@ class SecuredKafka(ApacheKafka):
         protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT," + ",".join(
             f"{name.upper()}:{each[0]}" for name, each in LISTENERS.items()
         )
-        self._settings = {
+        self.settings = {
             "listeners": f"{own},CONTROLLER://127.0.0.1:{self.place.controller_port},{listed}",
             "advertised.listeners": f"{own},{listed}",
             "listener.security.protocol.map": protocols,
@@ -86,7 +86,7 @@ class SecuredKafka(ApacheKafka):
                 more |= _login_settings(others["sasl.enabled.mechanisms"])
             if name == "signed":
                 more |= _signed_settings(keys)
-            self._settings |= {start + key: value for key, value in more.items()}
+            self.settings |= {start + key: value for key, value in more.items()}
 
     def make_topics(self) -> None:
         """The topics, and the rights of users on them."""

@@ -37,6 +37,8 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
         except asyncio.CancelledError:
             task.add_done_callback(_ended_alone)
             raise
+        finally:
+            del task  # its failure would hold this frame, and that the task
 
     return run
 

@@ -139,7 +139,6 @@ class Partition(Replica):
         log.start_leader_epoch(state.leader_epoch)
         if self.replica_count == 1:
             log.forget_replicas()
-            log.awaits_nobody()
             self.isr = None
             self._confirmations.reached(log.high_watermark)
         else:

@@ -122,9 +122,10 @@ class LogState:
     def forget_replicas(self) -> None:
         """No other broker has a replica: from now on the high watermark is the log's end."""
         self._high_watermark = self._high_watermark_before = None
+        self.awaits_nobody()
 
     def awaits_nobody(self) -> None:
-        """No follower is on its way here: it is led elsewhere, or has no other replica."""
+        """No follower is on its way here."""
         self.has_follower_below = _nobody
 
     def note_deletions_dropped(self, end_offset: int) -> None:

@@ -39,8 +39,9 @@ def _describe(
     try:
         group = context.broker.share_groups.group(group_id)
     except KafkaError as error:
-        told = KafkaError(error.code, error.message or "the group cannot be asked for here, or now")
-        refusal: DescribedGroup = refused_group(shape, group_id, told)
+        if error.code is ErrorCode.not_coordinator:  # the only one with a message in Apache Kafka
+            error = KafkaError(error.code, "the group is coordinated by another broker")
+        refusal: DescribedGroup = refused_group(shape, group_id, error)
         return refusal
     described = group.describe()
     state_name, epoch, assignment_epoch = group.state_name, group.epoch, group.target.epoch
