@@ -222,6 +222,12 @@ class Replicas:
         self.away.remove(node)
         self._follow(node, self.state.leader, self.state.leader_epoch)
 
+    def lose_tail(self, node: int, end_offset: int) -> None:
+        """Of one that is away: the power has failed there."""
+        self.log(node).truncate_to(end_offset)
+        self._note_fetched(node, self.log(node).log_end_offset)
+        self.restart(node, is_clean=False)
+
     def restart(self, node: int, *, is_clean: bool) -> None:
         """Of one that is away."""
         if is_clean:

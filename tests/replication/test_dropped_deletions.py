@@ -171,6 +171,21 @@ def test_deletions_go_while_a_thread_reads_for_a_follower(replicas: Replicas) ->
     replicas.lead(3)
 
 
+def test_a_follower_that_had_got_a_deletion_has_lost_it_again(replicas: Replicas) -> None:
+    """Its power has failed; the same leader remembers that it had followed so far."""
+    replicas.put(b"k", b"old")
+    replicas.put(b"k", None)
+    replicas.catch_up()
+    drop_all_deletions(replicas, 1)
+    replicas.catch_up()
+    assert replicas.log(1).deletions_kept_from > 2
+    replicas.leave(3)
+    replicas.lose_tail(3, 1)
+    replicas.come_back(3)
+    replicas.catch_up()
+    replicas.lead(3)
+
+
 def test_who_has_followed_all_along_does_not_begin_anew(
     replicas: Replicas, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,7 +266,9 @@ def happens(replicas: Replicas, source: Random) -> None:
     elif what == "lead" and node in replicas.state.isr:
         replicas.lead(node)
     elif what == "return" and node in replicas.away:
-        if source.random() < 0.5:
+        if source.random() < 0.2:
+            replicas.lose_tail(node, source.randrange(replicas.log(node).log_end_offset + 1))
+        elif source.random() < 0.5:
             replicas.restart(node, is_clean=source.random() < 0.5)
         replicas.come_back(node)
     elif what == "leave" and node in replicas.followed:

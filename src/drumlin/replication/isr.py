@@ -64,7 +64,7 @@ class FollowerProgress:
 
     def left(self) -> None:
         """It has left the ISR by itself, so it may have lost what it had."""
-        self.log_end_offset = UNKNOWN
+        self.log_end_offset = self.deletions_kept_from = UNKNOWN
         self.caught_up_at_ms = _LONG_AGO_MS
 
     def lacked_nothing(self, leader_end_offset: int, at_ms: float) -> None:
@@ -145,10 +145,17 @@ class InSyncReplicas:
         """A follower has got all deletions that are dropped by now, or began after that."""
         self.followers[replica_id].deletions_kept_from = deletions_kept_from
 
-    def has_followed(self, replica_id: int, deletions_kept_from: int) -> bool:
-        """Whether a follower has fetched since deletions were dropped last."""
+    def has_followed(self, replica_id: int, offset: int, deletions_kept_from: int) -> bool:
+        """Whether a follower at `offset` has fetched since deletions were dropped last.
+
+        One that has gone back since has lost records: maybe deletions that are not here any more.
+        """
         follower = self.followers.get(replica_id)
-        return follower is not None and follower.deletions_kept_from == deletions_kept_from
+        return (
+            follower is not None
+            and follower.deletions_kept_from == deletions_kept_from
+            and follower.log_end_offset <= offset
+        )
 
     def has_follower_below(self, offset: int) -> bool:
         """Whether a replica that catches up has not got to an offset yet.

@@ -210,7 +210,7 @@ class Partition(Replica):
 
     def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
         isr, kept_from = self.isr, self.log.deletions_kept_from
-        if isr is None or offset >= kept_from or isr.has_followed(replica_id, kept_from):
+        if isr is None or offset >= kept_from or isr.has_followed(replica_id, offset, kept_from):
             return False  # the last: whatever is dropped by now, it had, or it began after that
         if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
             raise KafkaError(ErrorCode.not_leader_or_follower)
