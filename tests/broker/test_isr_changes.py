@@ -100,3 +100,15 @@ def test_one_that_is_refused_is_not_pending(tmp_path: Path) -> None:
     assert partition.isr is not None
     assert partition.isr.pending is None
     assert partition.isr_size == 1
+
+
+def test_one_that_comes_as_the_last_is_answered_is_asked_for_too(tmp_path: Path) -> None:
+    """In the same turn of the loop: whoever asks has ended, and nobody knows it yet."""
+
+    def refused(partition: Partition, _: IsrWish) -> PartitionState:
+        asyncio.get_running_loop().call_soon(partition.follower_fetched, 2, 5, 3, 0)
+        return _STATE
+
+    _, partition, metadata = play(tmp_path, refused, joined)
+    assert metadata.asked[0] == metadata.asked[1]
+    assert partition.isr_size == 2

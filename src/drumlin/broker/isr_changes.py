@@ -16,6 +16,8 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumlin.metadata.image import PartitionState
     from drumlin.metadata.store import IsrWish, MetadataStore
     from drumlin.replication.partition import Partition
@@ -53,28 +55,35 @@ class IsrChanges:
                 await self._task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
         if not task.cancelled() and task.exception() is not None:
             _log.error("in-sync replicas could not be changed", exc_info=task.exception())
 
     async def _run(self) -> None:
-        while self._wishes:
-            asked, self._wishes = self._wishes, {}
-            ids = {PartitionId(each.topic_id, each.index): each for each in asked}
-            wishes = {key: asked[partition] for key, partition in ids.items()}
-            before = {key: partition.isr_size for key, partition in ids.items()}
-            try:
-                answers = await self._metadata.alter_isrs(wishes)
-            except KafkaError as error:
-                answers = dict.fromkeys(wishes, error)
-            pace, is_refused = Pace(), False
-            for key, answer in answers.items():
-                if not isinstance(answer, KafkaError):
-                    self._count(before[key], len(answer.isr))
-                is_refused |= self._take(ids[key], wishes[key], answer)
-                await pace.give_way()
-            if is_refused:
-                await asyncio.sleep(_AGAIN_S)
+        try:
+            while self._wishes:
+                asked, self._wishes = self._wishes, {}
+                if await self._ask_all(asked):
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            # In the turn that found no more: a wish that comes before `_ended` begins anew.
+            self._task = None
+
+    async def _ask_all(self, asked: Mapping[Partition, IsrWish]) -> bool:
+        """Whether any was refused."""
+        ids = {PartitionId(each.topic_id, each.index): each for each in asked}
+        wishes = {key: asked[partition] for key, partition in ids.items()}
+        before = {key: partition.isr_size for key, partition in ids.items()}
+        try:
+            answers = await self._metadata.alter_isrs(wishes)
+        except KafkaError as error:
+            answers = dict.fromkeys(wishes, error)
+        pace, is_refused = Pace(), False
+        for key, answer in answers.items():
+            if not isinstance(answer, KafkaError):
+                self._count(before[key], len(answer.isr))
+            is_refused |= self._take(ids[key], wishes[key], answer)
+            await pace.give_way()
+        return is_refused
 
     def _count(self, before: int, now: int) -> None:
         """The partition knows of the change already: it was told before the answer came."""

@@ -244,15 +244,10 @@ class Partition(Replica):
         return max(there)[1] if there else None
 
     def drop_laggards(self) -> None:
-        """Ask for an ISR without those who have not had all for too long. Called now and then.
-
-        Also for one with those who have caught up before there was news of them: where nothing is
-        new for them, they do not say so again.
-        """
-        isr, log = self.isr, self.log
+        """Ask for an ISR without those who have not had all for too long. Called now and then."""
+        isr = self.isr
         if self.is_led and isr is not None:
-            self._ask_for(isr, isr.shrinkage(log.log_end_offset, self._now_ms()))
-            self._ask_for(isr, isr.growth(log.high_watermark))
+            self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 
