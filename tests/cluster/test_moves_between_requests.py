@@ -15,9 +15,8 @@ import pytest
 
 from cluster.moves import ask, create, described, elect, reassign
 from rig.batches import batch, describe_batches
-from rig.drumlin_cluster import DrumlinCluster
+from rig.drumlin_cluster import DrumlinCluster, running_cluster
 from rig.drumlin_server import DrumlinServer
-from rig.jars import Unavailable
 from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import wait_until
@@ -33,15 +32,8 @@ _REFUSALS = {"not_leader_or_follower"}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinCluster]:
     settings = {"auto.leader.rebalance.enable": "false", "min.insync.replicas": "1"}
-    cluster = DrumlinCluster(tmp_path_factory.mktemp("two"), 2, settings)
-    try:
-        cluster.start()
+    with running_cluster(tmp_path_factory.mktemp("two"), 2, settings) as cluster:
         yield cluster
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        cluster.close()
-    cluster.check_output()
 
 
 class _Topic:

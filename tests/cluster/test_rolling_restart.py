@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import drumlin
 from rig.apache_kafka import JVM, kafka_classpath
-from rig.drumlin_cluster import DrumlinCluster
+from rig.drumlin_cluster import DrumlinCluster, running_cluster
 from rig.jars import Unavailable, java
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
@@ -43,15 +43,8 @@ _SETTINGS = {
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[DrumlinCluster]:
-    cluster = DrumlinCluster(tmp_path / "cluster", settings=_SETTINGS)
-    try:
-        cluster.start()
+    with running_cluster(tmp_path / "cluster", settings=_SETTINGS) as cluster:
         yield cluster
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        cluster.close()
-    cluster.check_output()
 
 
 def create(cluster: DrumlinCluster, *names: str) -> None:

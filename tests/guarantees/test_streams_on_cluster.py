@@ -9,8 +9,7 @@ import pytest
 
 from guarantees.streams.counting import streams_classpath
 from guarantees.streams.on_cluster import SETTINGS, Fault, count_on_cluster
-from rig.drumlin_cluster import DrumlinCluster
-from rig.jars import Unavailable
+from rig.drumlin_cluster import DrumlinCluster, running_cluster
 
 pytestmark = [
     pytest.mark.clients,
@@ -27,16 +26,9 @@ _LONG: tuple[Fault, ...] = tuple(
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[DrumlinCluster]:
-    cluster = DrumlinCluster(tmp_path / "cluster", settings=SETTINGS)
-    try:
+    with running_cluster(tmp_path / "cluster", settings=SETTINGS) as cluster:
         streams_classpath()
-        cluster.start()
         yield cluster
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    finally:
-        cluster.close()
-    cluster.check_output()
 
 
 @pytest.mark.parametrize(

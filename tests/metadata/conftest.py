@@ -6,10 +6,12 @@ import asyncio
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
+from cli.conftest import Result
+from drumlin.cli import app
 from drumlin.metadata.changes import Change
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
@@ -87,5 +89,29 @@ def run_brokers(chroot: str) -> RunBrokers:
                 await brokers.close()
 
         asyncio.run(with_brokers())
+
+    return run
+
+
+class HasOption(Protocol):
+    """Data of a broker, or of a Kafka."""
+
+    @property
+    def option(self) -> str:
+        """What is said for them on the command line."""
+
+
+Adopt = Callable[..., Result]
+
+
+@pytest.fixture
+def adopt(chroot: str, capsys: pytest.CaptureFixture[str]) -> Adopt:
+    """Runs the command on the chroot."""
+
+    def run(data: HasOption, *more: str) -> Result:
+        capsys.readouterr()
+        given = ("--data", data.option, "--zookeeper", chroot, "--yes", *more)
+        code = app.main(["cluster", "adopt", *given])
+        return Result(code, *capsys.readouterr())
 
     return run

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from cli.conftest import Result
 from drumlin.cli import app
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
@@ -27,6 +26,7 @@ from drumlin.metadata.zookeeper.connection import ZooKeeperAway
 from drumlin.metadata.zookeeper.session import Session
 from drumlin.storage.directory_lock import DirectoryLock
 from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
+from metadata.conftest import Adopt
 from metadata.stores import stores_at
 from rig.zookeeper_operator import Operator
 
@@ -101,22 +101,6 @@ class Data:
 @pytest.fixture
 def data(tmp_path: Path) -> Data:
     return Data(tmp_path / "data")
-
-
-Adopt = Callable[..., Result]
-
-
-@pytest.fixture
-def adopt(chroot: str, capsys: pytest.CaptureFixture[str]) -> Adopt:
-    """Runs the command on the chroot."""
-
-    def run(data: Data, *more: str) -> Result:
-        capsys.readouterr()
-        given = ("--data", data.option, "--zookeeper", chroot, "--yes", *more)
-        code = app.main(["cluster", "adopt", *given])
-        return Result(code, *capsys.readouterr())
-
-    return run
 
 
 def check_is_moved(data: Data, hosts: str) -> None:

@@ -6,14 +6,11 @@ Steps, and what is refused, are those of an embedded store (`test_adopting.py`).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from cli.conftest import Result
-from drumlin.cli import app
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.kraft import messages
 from drumlin.metadata.kraft.log import FOLDER
@@ -21,6 +18,7 @@ from drumlin.metadata.opening import IN_ZOOKEEPER
 from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper import operations
 from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
+from metadata.conftest import Adopt
 from metadata.kafka_log import CLUSTER_ID, config, partition, topic, value, write_segment
 from metadata.stores import stores_at
 from metadata.test_adopting import Killer, run_killed
@@ -69,22 +67,6 @@ class KafkasData:
 @pytest.fixture
 def data(tmp_path: Path) -> KafkasData:
     return KafkasData(tmp_path / "data")
-
-
-Adopt = Callable[..., Result]
-
-
-@pytest.fixture
-def adopt(chroot: str, capsys: pytest.CaptureFixture[str]) -> Adopt:
-    """Runs the command on the chroot."""
-
-    def run(data: KafkasData, *more: str) -> Result:
-        capsys.readouterr()
-        given = ("--data", data.option, "--zookeeper", chroot, "--yes", *more)
-        code = app.main(["cluster", "adopt", *given])
-        return Result(code, *capsys.readouterr())
-
-    return run
 
 
 def check_is_moved(data: KafkasData, hosts: str, retention: str = "5") -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from rig.broker_cluster import BrokerCluster
 from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
 from rig.messages import render
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper
@@ -72,3 +76,19 @@ class DrumlinCluster(BrokerCluster[DrumlinServer]):
             ):
                 return False
         return True
+
+
+@contextlib.contextmanager
+def running_cluster(
+    directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+) -> Iterator[DrumlinCluster]:
+    """One that runs meanwhile; who asks for it is skipped where there can be none."""
+    cluster = DrumlinCluster(directory, count, settings)
+    try:
+        cluster.start()
+        yield cluster
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        cluster.close()
+    cluster.check_output()
