@@ -15,9 +15,11 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.metadata import database
 from drumlin.metadata.database import FILE_NAME, Database
 from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.kraft import messages
 from drumlin.metadata.kraft.log import FOLDER
 from drumlin.metadata.opening import open_embedded
 from drumlin.metadata.store import UnusableMetadata
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.directory_lock import DirectoryLock
 from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
 from metadata.kafka_log import (
@@ -246,3 +248,23 @@ def test_what_nobody_enforces_is_said(log_dir: Path, caplog: pytest.LogCaptureFi
     written(log_dir, acl, value(topic("t", ID)), value(partition(ID, 0, (1,))))
     begin(log_dir)
     assert "Kafka's metadata has ACLs, which are not taken over nor enforced" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["../../elsewhere", "", "a/b", "x" * 250])
+def test_a_name_that_no_topic_has_would_be_a_folder_elsewhere(log_dir: Path, name: str) -> None:
+    said = [value(topic(name, ID)), value(partition(ID, 0, (1,)))]
+    assert f"topic {name!r}" in refused(written(log_dir, *said))
+
+
+def test_numbers_that_have_no_next_one(log_dir: Path) -> None:
+    said = [value(topic("t", ID)), value(partition(ID, 0, (1,), leader_epoch=2**31 - 1))]
+    assert "t-0 has no leader epoch after 2147483647" in refused(written(log_dir, *said))
+    ids = messages.ProducerIds(broker_id=1, broker_epoch=1, next_producer_id=INT64_MAX)
+    said = [value(topic("t", ID)), value(partition(ID, 0, (1,))), value(ids)]
+    assert f"no producer ids after {INT64_MAX}" in refused(written(log_dir, *said))
+
+
+def test_log_dirs_that_are_not_said_of_all_replicas(log_dir: Path) -> None:
+    there = partition(ID, 0, (2, 1), isr=(1,), leader=1, directories=(UUID(int=1 << 90),))
+    said = [value(topic("t", ID)), value(there)]
+    assert "t-0 has 2 replicas, in 1 log dirs" in refused(written(log_dir, *said))

@@ -15,7 +15,9 @@ from uuid import UUID
 from drumlin.config.topic import parse_overrides
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.kraft.state import KafkaPartition, KafkaTopic, led_by
+from drumlin.metadata.names import check_topic_name
 from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import KafkaError
 
@@ -26,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 #: Ids of log dirs below it say that the place of a replica is not known.
 _FIRST_DIRECTORY_ID: Final = 100
+_INT32_MAX: Final = 2**31 - 1
 _REMOTE_STORAGE: Final = "remote.storage.enable"
 
 
@@ -57,21 +60,38 @@ def inherit(log: MetadataLog) -> Inheritance:
         what = ", ".join(sorted(metadata.not_enforced))
         _log.warning("Kafka's metadata has %s, which are not taken over nor enforced here", what)
     topics = tuple(_topic(each) for each in metadata.topics.values())
-    following = metadata.next_producer_id
     return Inheritance(
         topics,
         _configs(log, {each.name for each in topics}),
-        # The log of a node that is no controller may lack the last block.
-        following + PRODUCER_ID_BLOCK_SIZE if following else 0,
+        _following(metadata.next_producer_id),
         # What was not agreed on is not to be removed for it.
         frozenset(metadata.deleted) if len(log.voters) == 1 else frozenset(),
     )
 
 
+def _following(next_producer_id: int) -> int:
+    if not next_producer_id:
+        return 0
+    # The log of a node that is no controller may lack the last block.
+    following = next_producer_id + PRODUCER_ID_BLOCK_SIZE
+    if following > INT64_MAX - PRODUCER_ID_BLOCK_SIZE:
+        raise CannotTakeOver(f"there are no producer ids after {next_producer_id}")
+    return following
+
+
 def _topic(topic: KafkaTopic) -> TopicState:
+    try:
+        check_topic_name(topic.name)
+    except KafkaError as error:
+        raise CannotTakeOver(f"topic {topic.name!r}: {error.message}") from error
     count = len(topic.partitions)
     if not count or topic.partitions.keys() != set(range(count)):
         raise CannotTakeOver(f"topic {topic.name} has partitions {sorted(topic.partitions)} only")
+    for index, each in topic.partitions.items():
+        if not 0 <= each.leader_epoch < _INT32_MAX:
+            raise CannotTakeOver(
+                f"{topic.name}-{index} has no leader epoch after {each.leader_epoch}"
+            )
     partitions = tuple(_partition(index, topic.partitions[index]) for index in range(count))
     return TopicState(topic.name, topic.topic_id, partitions)
 
@@ -151,6 +171,11 @@ def check_places(log: MetadataLog, node_id: int, known: frozenset[UUID]) -> None
         for index, partition in topic.partitions.items():
             if node_id not in partition.replicas or not partition.directories:
                 continue
+            count, known_count = len(partition.replicas), len(partition.directories)
+            if count != known_count:
+                raise CannotTakeOver(
+                    f"{topic.name}-{index} has {count} replicas, in {known_count} log dirs"
+                )
             place = partition.directories[partition.replicas.index(node_id)]
             if place.int >= _FIRST_DIRECTORY_ID and place not in known:
                 raise CannotTakeOver(
