@@ -58,13 +58,13 @@ def _described(peer: ClusterPeer, node_id: int, topic: str) -> Any:
 
 
 def _await_loss(peer: ClusterPeer, topics: dict[str, str]) -> None:
-    """Both brokers know it, in all that it led or followed."""
+    """Both brokers know it, in all that it led or followed, and who leads instead."""
 
     def is_known() -> bool:
         for node_id in peer.alive:
             for what, topic in topics.items():
                 known = _described(peer, node_id, topic)
-                if what == "alone" and known["leader_id"] != -1:
+                if (known["leader_id"] == -1) != (what == "alone"):
                     return False
                 if what != "alone" and _LOST in known["isr_nodes"]:
                     return False
