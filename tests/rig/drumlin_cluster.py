@@ -50,6 +50,8 @@ class DrumlinCluster(BrokerCluster[DrumlinServer]):
         self._zookeeper.start()
         with ThreadPoolExecutor() as pool:
             list(pool.map(DrumlinServer.start, self.brokers.values()))
+        # A broker that is ready knows itself; the news of it reaches the others a little later.
+        self.await_whole()
 
     def await_whole(self, timeout_s: float = 60.0) -> None:
         """Every broker knows that every replica of every partition is in sync."""
