@@ -137,6 +137,7 @@ class Partition(Replica):
         log = self.log
         self.replica_count, self.leader_epoch = len(state.replicas), state.leader_epoch
         log.start_leader_epoch(state.leader_epoch)
+        log.settle_exact_states()
         if self.replica_count == 1:
             log.forget_replicas()
             self.isr = None
