@@ -29,6 +29,7 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.reading_calls import ReadingCalls
+from drumlin.client.state_calls import StateCalls
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
@@ -96,7 +97,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, WritingCalls, TransactionCalls):
+class Client(ReadingCalls, StateCalls, WritingCalls, TransactionCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.

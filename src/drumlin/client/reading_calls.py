@@ -52,6 +52,8 @@ class ReadingCalls(Calls):
             isolation: "read_committed" leaves out records of aborted transactions;
                 "read_uncommitted", the default, reads everything.
             max_bytes_per_batch: bytes fetched at a time, 8 MiB by default.
+            without_gaps: raise `RecordsMissing` where the log has neither a record nor a marker
+                at an offset, as a cleaner leaves it.
 
         Raises:
             UnknownTopic: there is no such topic or partition.

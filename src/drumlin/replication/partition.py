@@ -434,6 +434,15 @@ class Partition(Replica):
         self.waiting.disturb()
         self.replicas_waiting.disturb()
 
+    def settle_exact_states(self) -> None:
+        """States that the log will have from now on are exact, if it is not known of others."""
+        self.log.settle_exact_states()
+
+    @property
+    def exact_from(self) -> int:
+        """The first end offset whose state the log tells exactly. Any thread may ask."""
+        return self.log.exact_from
+
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""
         self.is_led = False

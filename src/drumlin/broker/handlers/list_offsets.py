@@ -89,7 +89,7 @@ def _settle(context: RequestContext, topic: str, index: int) -> None:
     """Only the loop may do so; what comes after this may run in a thread."""
     partition = context.broker.partitions.find(topic, index)
     if partition is not None:
-        partition.log.settle_exact_states()
+        partition.settle_exact_states()
 
 
 def _respond(
@@ -171,7 +171,7 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> _Found:
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _Found()
     if timestamp == EXACT_FROM:
-        return _Found(partition.log.exact_from, EXACT_FROM, partition.leader_epoch)
+        return _Found(partition.exact_from, EXACT_FROM, partition.leader_epoch)
     if timestamp == _MAX_TIMESTAMP:
         found = partition.max_timestamp_offset()
     else:
