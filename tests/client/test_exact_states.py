@@ -6,12 +6,19 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import drumlin
 from drumlin.client.client import Client
 from rig.compacted_topic import COMPACTED, await_clean
 from rig.drumlin_server import DrumlinServer
+
+KEYS = 300
+
+
+def value_of(number: int) -> bytes:
+    return b"%d" % number * 40
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +41,7 @@ def states_client(broker: DrumlinServer) -> Iterator[Client]:
 def write(client: Client, topic: str, rounds: int) -> int:
     """Every key once a round; the end of the log."""
     for number in range(rounds):
-        rows = [{"key": b"%d" % key, "value": b"%d" % number * 40} for key in range(300)]
+        rows = [{"key": b"%d" % key, "value": value_of(number)} for key in range(KEYS)]
         client.append(rows, topic)
     return client.offsets(topic)[0]
 
@@ -54,10 +61,30 @@ def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) ->
     assert early[place].needs_all
     with pytest.raises(drumlin.RecordsMissing, match=f"{topic}.* partition 0"):
         list(client.read_range(topic, 0, 0, exact_from - 1, without_gaps=True))
+    with pytest.raises(
+        drumlin.StateNotExact, match=f"exact state is that at {exact_from}"
+    ):
+        client.snapshot(topic, at={0: exact_from - 1})
+    assert client.snapshot(topic, at={0: exact_from - 1}, allow_inexact=True).num_rows < KEYS
+    for at in (exact_from, end_offset - 1, end_offset):
+        assert values(client.snapshot(topic, at={0: at})) == state(at)
+    begun = client.snapshot_batches(topic)
     write(client, topic, 10)
     await_clean(broker.data, topic)
     with pytest.raises(drumlin.StateNotExact, match="overtaken"):
         client.confirm_states(claims)
+    with pytest.raises(drumlin.StateNotExact, match="overtaken"):
+        next(begun)
+
+
+def state(end_offset: int) -> dict[bytes, bytes]:
+    """Of the first records that were written."""
+    written = range(end_offset)
+    return {b"%d" % (each % KEYS): value_of(each // KEYS) for each in written}
+
+
+def values(rows: pa.Table) -> dict[bytes, bytes]:
+    return dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
 
 def test_records_that_were_deleted(broker: DrumlinServer, states_client: Client) -> None:

@@ -2,7 +2,7 @@
 
 A partition is read as often as its state takes the memory that it may have: each pass keeps the
 keys of one share of the hash space, and gives them out before the next pass begins. Only leaders
-are read: what a follower's cleaner has thrown out, nobody asks.
+are read, and asked before and after whether what they hold tells the state (`state_claims.py`).
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin.client import reader
+from drumlin.client.errors import RecordsMissing
+from drumlin.client.exact_states import confirm_states, exact_from
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.range_stream import OffsetRange
+from drumlin.client.state_claims import Claims, incomplete
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS
@@ -47,14 +50,14 @@ def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
     return pa.schema([RECORD_SCHEMA_WITH_HEADERS.field(each) for each in columns])
 
 
-class StateCheck(Protocol):
-    """Whether a partition's log still tells the state that is read from it."""
+class SnapshotOptions(NamedTuple):
+    """How states are read."""
 
-    def before(self, wanted: OffsetRange) -> None:
-        """Called before a partition is read. Raises where the log has lost that state already."""
-
-    def after(self, wanted: OffsetRange) -> None:
-        """Called when it was read, before any row is given out. Raises where it may be wrong."""
+    schema: pa.Schema
+    isolation: Isolation
+    #: What the state of one partition may take; None: all that it needs.
+    memory_bytes: int | None
+    allow_inexact: bool
 
 
 class StateReader:
@@ -64,33 +67,35 @@ class StateReader:
         self,
         thread: LoopThread,
         connections: BrokerConnections,
-        schema: pa.Schema,
-        isolation: Isolation,
-        *,
-        memory_bytes: int | None = None,
-        check: StateCheck | None = None,
+        options: SnapshotOptions,
+        claims: Claims,
     ) -> None:
-        """`memory_bytes`: what the state of one partition may take; None: all that it needs."""
+        """`claims`: why the states are exact, for each partition that will be read."""
         self._thread = thread
         self._connections = connections
-        self._schema = schema
-        self._isolation: Isolation = isolation
-        self._memory_bytes = memory_bytes
-        self._check = check
+        self._options = options
+        self._schema = options.schema
+        self._claims = claims
         self._seed = os.urandom(SEED_SIZE)
 
     def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The last row of every key, tombstones applied, in columns of the schema.
 
         In the order of offsets, if the state takes no more memory than it may.
+
+        Raises:
+            StateNotExact: before the rows that may be wrong.
         """
-        if self._check is not None:
-            self._check.before(wanted)
+        place = wanted.topic, wanted.partition
+        claimed = self._claims[place]
         waiting = [_Share(0, 1)]
         while waiting:
-            latest = self._pass(wanted, waiting)
-            if self._check is not None:
-                self._check.after(wanted)
+            try:
+                latest = self._pass(wanted, waiting)
+            except RecordsMissing as missing:
+                told = self._thread.run(exact_from(self._connections, [place]))
+                raise incomplete(claimed, told.get(place, (None, -1))[0], missing) from missing
+            self._thread.run(confirm_states(self._connections, {place: claimed}))
             for batch in latest.rows():
                 yield self._shown(batch, wanted.partition)
 
@@ -111,8 +116,8 @@ class StateReader:
 
     def _is_too_large(self, latest: LatestRows, share: _Share) -> bool:
         return (
-            self._memory_bytes is not None
-            and latest.nbytes > _MEMORY_PART * self._memory_bytes
+            self._options.memory_bytes is not None
+            and latest.nbytes > _MEMORY_PART * self._options.memory_bytes
             and latest.key_count > 1
             and share.count < _SHARES_MAX
         )
@@ -120,7 +125,12 @@ class StateReader:
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
-        options: reader.ReadOptions = {"columns": sorted(names), "isolation": self._isolation}
+        claimed = self._claims[wanted.topic, wanted.partition]
+        options: reader.ReadOptions = {
+            "columns": sorted(names),
+            "isolation": self._options.isolation,
+            "without_gaps": claimed.needs_all,
+        }
         batches = reader.read_ranges(
             self._thread, self._connections, [wanted], options, leaders_only=True
         )
