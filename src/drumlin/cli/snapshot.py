@@ -37,6 +37,34 @@ EXAMPLES: Final = examples(
 )
 
 
+Columns = Annotated[
+    str | None,
+    Option("--columns", metavar="NAME[,…]", help="Of the file; default: all but headers."),
+]
+Decoding = Annotated[
+    str | None,
+    Option(
+        "--decode",
+        metavar="utf8|json",
+        help="What the file has of keys and values, in place of bytes: text, or columns of the "
+        "type that JSON values have (the state must fit into memory).",
+    ),
+]
+Memory = Annotated[
+    int,
+    Option(
+        "--memory",
+        metavar="MIB",
+        min=1,
+        help="For the state of one partition, which is read several times where it is larger.",
+    ),
+]
+ToFile = Annotated[
+    Path | None,
+    Option("--output", "-o", metavar="FILE", help="Write a .parquet, .arrow or .csv file."),
+]
+
+
 class _Options(TypedDict):
     """What both ways to read a state take."""
 
@@ -55,32 +83,10 @@ def snapshot(
         str, Option("--format", metavar="FORMAT", help=f"With {', '.join(FIELDS)} in {{}}.")
     ] = "{key}\t{value}",
     null: Annotated[str, Option("--null", metavar="TEXT", help="What stands for a null.")] = "",
-    to_file: Annotated[
-        Path | None,
-        Option("--output", "-o", metavar="FILE", help="Write a .parquet, .arrow or .csv file."),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        Option("--columns", metavar="NAME[,…]", help="Of the file; default: all but headers."),
-    ] = None,
-    decode: Annotated[
-        str | None,
-        Option(
-            "--decode",
-            metavar="utf8|json",
-            help="What the file has of keys and values, in place of bytes: text, or columns of "
-            "the type that JSON values have (the state must fit into memory).",
-        ),
-    ] = None,
-    memory: Annotated[
-        int,
-        Option(
-            "--memory",
-            metavar="MIB",
-            min=1,
-            help="For the state of one partition; it is read several times where that is larger.",
-        ),
-    ] = 1024,
+    to_file: ToFile = None,
+    columns: Columns = None,
+    decode: Decoding = None,
+    memory: Memory = 1024,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
