@@ -5,7 +5,7 @@ Run it again if it was killed: readers of committed records see all of it or not
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from drumlin.cli import output
 from drumlin.cli.command_config import CommandConfig, settings_of
@@ -20,6 +20,9 @@ from drumlin.cli.options import (
     parse_assignments,
 )
 from drumlin.cli.points import HELP, parse_point
+
+if TYPE_CHECKING:
+    from drumlin.client.restoring import RestoreReport
 
 EXAMPLES: Final = examples(
     "drumlin restore --topic accounts --at 2026-01-31T12:00 --to accounts-january",
@@ -43,33 +46,37 @@ Configs = Annotated[
         help="Of the new topic, in place of the old one's; repeatable.",
     ),
 ]
+Records = Annotated[
+    bool,
+    Option("--records", help="Write all records up to there, tombstones too, not the state."),
+]
+First = Annotated[
+    int | None,
+    Option("--first", metavar="N", min=1, help="Write the first N records of each partition."),
+]
+Compression = Annotated[
+    str, Option("--compression", metavar="CODEC", help="gzip, snappy, lz4, zstd or none.")
+]
+Timeout = Annotated[
+    int | None,
+    Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=1,
+        help="How long it may take; default: as long as a transaction may be open.",
+    ),
+]
 
 
 def restore(
     topic: Source,
     to: Target,
     at: Annotated[str, Option("--at", metavar="POINT", help=f"The state when: {HELP}")] = "end",
-    records: Annotated[
-        bool,
-        Option("--records", help="Write all records up to there, tombstones too, not the state."),
-    ] = False,
-    first: Annotated[
-        int | None,
-        Option("--first", metavar="N", min=1, help="Write the first N records of each partition."),
-    ] = None,
+    records: Records = False,
+    first: First = None,
     config: Configs = None,
-    compression: Annotated[
-        str, Option("--compression", metavar="CODEC", help="gzip, snappy, lz4, zstd or none.")
-    ] = "none",
-    timeout: Annotated[
-        int | None,
-        Option(
-            "--timeout",
-            metavar="SECONDS",
-            min=1,
-            help="How long it may take; default: as long as a transaction may be open.",
-        ),
-    ] = None,
+    compression: Compression = "none",
+    timeout: Timeout = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -107,21 +114,27 @@ def restore(
             timeout_ms=None if timeout is None else timeout * 1000,
             on_progress=tell,
         )
-    ends = ",".join(f"{each}:{offset}" for each, offset in sorted(report.end_offsets.items()))
+    _show(report, as_json)
+
+
+def _show(report: RestoreReport, as_json: bool) -> None:
     if as_json:
         output.show_json(
             {
-                "topic": topic,
-                "to": to,
+                "topic": report.source,
+                "to": report.target,
                 "was_there": report.was_there,
                 "records": None if report.was_there else report.record_count,
                 "end_offsets": report.end_offsets,
             }
         )
-    elif report.was_there:
-        output.note(f"{to} is there already: restored from {topic} up to {ends}")
+        return
+    ends = ",".join(f"{each}:{offset}" for each, offset in sorted(report.end_offsets.items()))
+    whence = f"{report.source} up to {ends}"
+    if report.was_there:
+        output.note(f"{report.target} is there already: restored from {whence}")
     else:
-        output.note(f"{report.record_count:,} records in {to}, from {topic} up to {ends}")
+        output.note(f"{report.record_count:,} records in {report.target}, from {whence}")
 
 
 restore_command: Final = command(restore, epilog=EXAMPLES)

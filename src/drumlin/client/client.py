@@ -34,6 +34,7 @@ from drumlin.client.restoring import Progress, RestoreOptions, Restorer, Restore
 from drumlin.client.snapshot_ranges import Point
 from drumlin.client.snapshots import MEMORY_BYTES
 from drumlin.client.transactions.calls import TransactionCalls
+from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
@@ -305,7 +306,11 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
         request = RestoreRequest(topic, at, records, first)
         request.check()
         options = RestoreOptions(texts, compression, timeout_ms, memory_bytes)
-        restorer = Restorer(self, self._thread, self._connections, request, options, on_progress)
+
+        def begin(transactional_id: str, timeout_ms: int | None) -> Transaction:
+            return self.transaction(transactional_id, timeout_ms=timeout_ms)
+
+        restorer = Restorer(self._thread, self._connections, begin, request, options, on_progress)
         return restorer.run(to)
 
     # -- offsets -------------------------------------------------------------------------

@@ -9,16 +9,18 @@ never written to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from drumlin.client import reader, snapshots
+from drumlin.client import admin, group_admin, reader, snapshots
+from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import BATCH_BYTES
-from drumlin.client.errors import NotRestored, translated
+from drumlin.client.errors import NotRestored, TopicExists, translated
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.offsets import offsets_of_topic
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.restore_marker import RestoreRequest, marked, marker_in, name_for
 from drumlin.client.snapshot_ranges import ranges_until
@@ -28,10 +30,10 @@ from drumlin.client.transactions.transaction import Transaction
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
-if TYPE_CHECKING:
-    from drumlin.client.admin import TopicDescription
-    from drumlin.client.client import Client
+T = TypeVar("T")
 
+#: Begins a transaction of this id, with this time-out.
+Begin = Callable[[str, int | None], Transaction]
 #: Called with the number of records that were written, of one batch after the other.
 Progress = Callable[[int], object]
 
@@ -74,16 +76,16 @@ class Restorer:
 
     def __init__(
         self,
-        client: Client,
         thread: LoopThread,
         connections: BrokerConnections,
+        begin: Begin,
         request: RestoreRequest,
         options: RestoreOptions,
         on_progress: Progress | None = None,
     ) -> None:
-        self._client = client
         self._thread = thread
         self._connections = connections
+        self._begin = begin
         self._request = request
         self._options = options
         self._on_progress = on_progress or (lambda _: None)
@@ -93,7 +95,7 @@ class Restorer:
         source = self._request.source
         if source == target:
             raise NotRestored(f"topic {target!r} cannot be restored into itself")
-        described = self._client.topics([source])[source]
+        described = self._ask(admin.describe_topics(self._connections, [source]))[source]
         topic = self._described(target) or self._create(target, described)
         if len(topic.partitions) != len(described.partitions):
             raise NotRestored(
@@ -102,8 +104,10 @@ class Restorer:
             )
         name = name_for(target)
         # From here on no earlier attempt can write, and what one has left open is aborted.
-        with self._client.transaction(name, timeout_ms=self._options.timeout_ms) as transaction:
-            committed = self._client.committed_offsets(name, require_stable=True)
+        with self._begin(name, self._options.timeout_ms) as transaction:
+            committed = self._ask(
+                group_admin.fetch_committed(self._connections, name, require_stable=True)
+            )
             marker = marker_in(committed, topic.topic_id)
             if marker is not None:
                 transaction.abort()
@@ -114,14 +118,18 @@ class Restorer:
             with _telling_time(transaction):
                 return self._write(transaction, topic)
 
+    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with translated():
+            return self._thread.run(coroutine)
+
     # -- the target ----------------------------------------------------------------------
 
     def _described(self, target: str) -> TopicDescription | None:
-        return self._client.look_up_topics([target]).found.get(target)
+        return self._ask(admin.look_up_topics(self._connections, [target])).found.get(target)
 
     def _create(self, target: str, source: TopicDescription) -> TopicDescription:
         """A topic like the source. Records keep their timestamps, whatever the source does."""
-        configs = self._client.topic_configs(source.name)
+        configs = self._ask(admin.topic_configs(self._connections, source.name))
         taken_over = {
             key: entry.value
             for key, entry in configs.items()
@@ -129,33 +137,38 @@ class Restorer:
         }
         if _TIMESTAMP_TYPE in configs and configs[_TIMESTAMP_TYPE].value != _CREATE_TIME:
             taken_over[_TIMESTAMP_TYPE] = _CREATE_TIME
-        self._client.create_topic(
+        wanted = admin.NewTopic(
             target,
             len(source.partitions),
-            replication_factor=len(source.partitions[0].replicas),
-            configs=taken_over | dict(self._options.configs),
-            if_not_exists=True,
+            len(source.partitions[0].replicas),
+            taken_over | dict(self._options.configs),
         )
-        return self._client.topics([target])[target]
+        with contextlib.suppress(TopicExists):  # another restore was faster: it will be fenced
+            self._ask(admin.create_topic(self._connections, wanted))
+        return self._ask(admin.describe_topics(self._connections, [target]))[target]
 
     def _check_empty(self, target: str) -> None:
-        ends = self._client.offsets(target)
-        stable = self._client.offsets(target, isolation=_ISOLATION)
+        connections = self._connections
+        ends = self._ask(offsets_of_topic(connections, target, "latest", "read_uncommitted"))
+        stable = self._ask(offsets_of_topic(connections, target, "latest", _ISOLATION))
         if any(stable[each] < ends[each] for each in ends):
             raise NotRestored(f"another transaction is open in topic {target!r}")
-        batches = self._client.read_batches(target, columns=["offset"], isolation=_ISOLATION)
-        if any(batch.num_rows for batch in batches):
-            raise NotRestored(f"topic {target!r} has records that no restore has written")
+        ranges = self._ask(ranges_until(connections, target, None, None, _ISOLATION))
+        options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
+        with translated():
+            batches = reader.read_ranges(self._thread, connections, ranges, options)
+            if any(batch.num_rows for batch in batches):
+                raise NotRestored(f"topic {target!r} has records that no restore has written")
 
     # -- from one to the other -----------------------------------------------------------
 
     def _write(self, transaction: Transaction, topic: TopicDescription) -> RestoreReport:
         request, target = self._request, topic.name
-        with translated():
-            ranges = self._thread.run(
-                ranges_until(self._connections, request.source, None, request.at, _ISOLATION)
-            )
-        limit = self._client.topic_configs(target)["max.message.bytes"].value
+        ranges = self._ask(
+            ranges_until(self._connections, request.source, None, request.at, _ISOLATION)
+        )
+        configs = self._ask(admin.topic_configs(self._connections, target))
+        limit = configs["max.message.bytes"].value
         batch_bytes = min(BATCH_BYTES, int(limit or BATCH_BYTES))
         record_count = 0
         end_offsets = {}
