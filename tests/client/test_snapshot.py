@@ -13,6 +13,7 @@ import pytest
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
 from drumlin.records.columns import HEADERS_TYPE
+from rig.waiting import wait_until
 
 START_MS = 1_600_000_000_000
 
@@ -130,7 +131,10 @@ def test_transactions(client: Client, topic: str) -> None:
         assert client.snapshot(topic)["value"].to_pylist() == [b"first"]
         uncommitted = client.snapshot(topic, isolation="read_uncommitted")
         assert uncommitted["value"].to_pylist() == [b"second"]
-    assert client.snapshot(topic)["value"].to_pylist() == [b"second"]
+    wait_until(
+        lambda: client.snapshot(topic)["value"].to_pylist() == [b"second"],
+        "the commit to be seen",
+    )
 
 
 def test_a_state_larger_than_memory_is_read_in_parts(client: Client, topic: str) -> None:

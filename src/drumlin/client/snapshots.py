@@ -16,12 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from drumlin.client import reader
-from drumlin.client.errors import RecordsMissing
-from drumlin.client.exact_states import confirm_states, exact_from
-from drumlin.client.loop_thread import LoopThread
+from drumlin.client.exact_reading import ExactReader
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.state_claims import Claims, incomplete
-from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS
 from drumlin.records.key_shares import SEED_SIZE, key_shares
@@ -57,25 +53,15 @@ class SnapshotOptions(NamedTuple):
     isolation: Isolation
     #: What the state of one partition may take; None: all that it needs.
     memory_bytes: int | None
-    allow_inexact: bool
 
 
 class StateReader:
-    """Reads the state of partitions, in a client's thread and the caller's."""
+    """Reads the state of partitions."""
 
-    def __init__(
-        self,
-        thread: LoopThread,
-        connections: BrokerConnections,
-        options: SnapshotOptions,
-        claims: Claims,
-    ) -> None:
-        """`claims`: why the states are exact, for each partition that will be read."""
-        self._thread = thread
-        self._connections = connections
+    def __init__(self, exact_reader: ExactReader, options: SnapshotOptions) -> None:
+        self._reader = exact_reader
         self._options = options
         self._schema = options.schema
-        self._claims = claims
         self._seed = os.urandom(SEED_SIZE)
 
     def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -86,16 +72,10 @@ class StateReader:
         Raises:
             StateNotExact: before the rows that may be wrong.
         """
-        place = wanted.topic, wanted.partition
-        claimed = self._claims[place]
         waiting = [_Share(0, 1)]
         while waiting:
-            try:
-                latest = self._pass(wanted, waiting)
-            except RecordsMissing as missing:
-                told = self._thread.run(exact_from(self._connections, [place]))
-                raise incomplete(claimed, told.get(place, (None, -1))[0], missing) from missing
-            self._thread.run(confirm_states(self._connections, {place: claimed}))
+            latest = self._pass(wanted, waiting)
+            self._reader.confirm(wanted)
             for batch in latest.rows():
                 yield self._shown(batch, wanted.partition)
 
@@ -125,15 +105,11 @@ class StateReader:
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
-        claimed = self._claims[wanted.topic, wanted.partition]
         options: reader.ReadOptions = {
             "columns": sorted(names),
             "isolation": self._options.isolation,
-            "without_gaps": claimed.needs_all,
         }
-        batches = reader.read_ranges(
-            self._thread, self._connections, [wanted], options, leaders_only=True
-        )
+        batches = self._reader.read(wanted, options)
         for batch in batches:
             if "value" not in self._schema.names:
                 # Only tombstones need to be known.

@@ -9,6 +9,7 @@ import pyarrow as pa
 from drumlin.client import arguments, exact_states, snapshots, tables
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
+from drumlin.client.exact_reading import ExactReader
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.snapshot_ranges import Point, check_point, ranges_until
 from drumlin.client.snapshots import SnapshotOptions, StateReader
@@ -60,8 +61,8 @@ class StateCalls(Calls):
             TypeError, ValueError: an argument cannot have this value.
         """
         schema = snapshots.schema_of(columns, headers=headers)
-        options = SnapshotOptions(schema, isolation, None, allow_inexact)
-        batches = self._snapshot(topic, at, partitions, options)
+        options = SnapshotOptions(schema, isolation, None)
+        batches = self._snapshot(topic, at, partitions, options, allow_inexact=allow_inexact)
         tables.check_decode(decode)
         table = pa.Table.from_batches(list(batches), schema)
         return tables.decoded(table, decode, topic)
@@ -92,8 +93,8 @@ class StateCalls(Calls):
         schema = snapshots.schema_of(columns, headers=headers)
         tables.check_decode(decode)
         arguments.whole_number("memory_bytes", memory_bytes, 1, 2**63 - 1)
-        options = SnapshotOptions(schema, isolation, memory_bytes, allow_inexact)
-        batches = self._snapshot(topic, at, partitions, options)
+        options = SnapshotOptions(schema, isolation, memory_bytes)
+        batches = self._snapshot(topic, at, partitions, options, allow_inexact=allow_inexact)
         return (tables.decoded(batch, decode, topic) for batch in batches)
 
     def _snapshot(
@@ -102,6 +103,8 @@ class StateCalls(Calls):
         at: Point | None,
         partitions: Sequence[int] | None,
         options: SnapshotOptions,
+        *,
+        allow_inexact: bool,
     ) -> Iterator[pa.RecordBatch]:
         """The point is found at once, not when the first batch is asked for."""
         check_point(at)
@@ -109,8 +112,9 @@ class StateCalls(Calls):
         arguments.isolation_level(isolation)
         ranges = self._run(ranges_until(self._connections, topic, partitions, at, isolation))
         ends = {(topic, each.partition): each.end_offset for each in ranges}
-        claims = self.claim_states(ends, is_now=at is None, allow_inexact=options.allow_inexact)
-        states = StateReader(self._thread, self._connections, options, claims)
+        claims = self.claim_states(ends, is_now=at is None, allow_inexact=allow_inexact)
+        exact_reader = ExactReader(self._thread, self._connections, claims)
+        states = StateReader(exact_reader, options)
         return _translated(batch for wanted in ranges for batch in states.read(wanted))
 
     def exact_from(self, topic: str) -> dict[int, int]:

@@ -34,8 +34,8 @@ _ROW_BYTES_AT_LEAST: Final = 64 << 20
 _WANTED_PART_MIN: Final = 0.75
 _ROWS_MIN: Final = 64
 #: Smaller pieces are joined when rows are thrown out.
-_PIECE_ROWS: Final = 1 << 16
-_PIECE_BYTES: Final = 16 << 20
+_PIECE_ROWS: Final = 1 << 14
+_PIECE_BYTES: Final = 2 << 20
 
 
 class _Piece(NamedTuple):
