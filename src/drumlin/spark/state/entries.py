@@ -1,80 +1,107 @@
-"""The entries of a state on their way through the shuffle: Arrow rows, packed into cells.
-
-Spark would convert every row into its own form and back. A cell holds thousands of rows in one
-value, as Arrow wrote them, so that Spark moves bytes.
-"""
+"""The entries of a state: what its stages know of each record, and the rows that come of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from drumlin.records.latest_rows import LatestRows
 from drumlin.spark.columns import arrow_schema
 
-#: What tells two entries of one key apart, and one that is deleted.
-_NEEDED: Final = ("key", "value", "partition", "offset")
-
-#: Rows of the shuffle, for Spark and as Arrow has them.
-CELLS_DDL: Final = "reducer int, packed binary"
-_CELLS: Final = pa.schema([("reducer", pa.int32()), ("packed", pa.binary())])
+_NEEDED: Final = ("key", "partition", "offset")
 
 
-def entry_columns(columns: Sequence[str]) -> list[str]:
-    """The columns that entries need, for a result with `columns`."""
-    more = [name for name in columns if name not in (*_NEEDED, "topic")]
-    return [*_NEEDED, *more]
+def entry_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that entries need, for a result with `columns`.
+
+    Without values, `has_value` tells which entries are no tombstones.
+    """
+    value = "value" if "value" in columns else "has_value"
+    more = [name for name in columns if name not in (*_NEEDED, "value", "topic")]
+    return (*_NEEDED, value, *more)
 
 
-def without_values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same entries, where only tombstones are told from values: those are made empty."""
-    column = batch.schema.get_field_index("value")
-    nothing = pc.if_else(pc.is_valid(batch.column(column)), pa.scalar(b""), pa.scalar(None, "binary"))
-    return batch.set_column(column, "value", nothing)
+def entry_schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of entries with these columns."""
+    fields = [
+        pa.field(name, pa.bool_()) if name == "has_value" else arrow_schema((name,)).field(0)
+        for name in columns
+    ]
+    return pa.schema(fields)
 
 
-def cells(
-    entries: pa.RecordBatch, reducers: np.ndarray, cell_bytes: int
-) -> Iterator[pa.RecordBatch]:
-    """The entries, packed for their reducers; batches of about `cell_bytes` or less."""
-    order = np.argsort(reducers, kind="stable")
-    entries, reducers = entries.take(pa.array(order)), reducers[order]
-    borders = np.flatnonzero(np.diff(reducers, prepend=-1, append=-1))
-    numbers: list[int] = []
-    packed: list[pa.Buffer] = []
-    waiting_bytes = 0
-    for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
-        for piece in _pieces(entries.slice(start, end - start), cell_bytes):
-            cell = piece.serialize()
-            if numbers and waiting_bytes + cell.size > cell_bytes:
-                yield _batch(numbers, packed)
-                numbers, packed, waiting_bytes = [], [], 0
-            numbers.append(int(reducers[start]))
-            packed.append(cell)
-            waiting_bytes += cell.size
-    if numbers:
-        yield _batch(numbers, packed)
+def read_columns(columns: Sequence[str]) -> list[str]:
+    """The columns to read from the topic, in the order of the entries' columns."""
+    return ["value" if name == "has_value" else name for name in columns]
 
 
-def unpacked(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The entries in a batch of cells."""
-    schema = arrow_schema(columns)
-    for cell in batch.column("packed"):
-        # A copy: Arrow wants its buffers aligned, and nothing of the batch is to be held.
-        yield pa.ipc.read_record_batch(pa.py_buffer(cell.as_py()), schema)
+def as_entries(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Records as they were read, as entries."""
+    arrays = [
+        pc.is_valid(array) if name == "has_value" else array
+        for name, array in zip(columns, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=entry_schema(columns))
 
 
-def _pieces(entries: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Parts with the same number of rows, of about `size_bytes`."""
-    count = max(1, min(entries.num_rows, -(-entries.nbytes // size_bytes)))
-    rows = -(-entries.num_rows // count)
-    for start in range(0, entries.num_rows, rows):
-        yield entries.slice(start, rows)
+def as_rows(entries: pa.RecordBatch, topic: str, columns: Sequence[str]) -> pa.RecordBatch:
+    """The entries with exactly these columns, as Spark expects them."""
+    arrays = [
+        pa.repeat(pa.scalar(topic), entries.num_rows) if name == "topic" else entries.column(name)
+        for name in columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def _batch(numbers: list[int], packed: list[pa.Buffer]) -> pa.RecordBatch:
-    columns = [pa.array(numbers, pa.int32()), pa.array(map(memoryview, packed), pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=_CELLS)
+class Entries:
+    """What a task has read: the last entry of each key; for changes, all entries from `since` on."""
+
+    def __init__(self, since: Mapping[int, int]) -> None:
+        self._since = offsets_by_partition(since)
+        self._start_anew()
+
+    @property
+    def nbytes(self) -> int:
+        return self._latest.nbytes + self._later_bytes
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take in records; those without a key are no entries."""
+        if not len(self._since):
+            self._latest.add(batch)
+            return
+        is_later = is_since(batch, self._since)
+        if not is_later.all():
+            self._latest.add(batch.filter(pa.array(~is_later)))
+        if is_later.any():
+            later = batch.filter(pc.and_(pa.array(is_later), pc.is_valid(batch.column("key"))))
+            self._later.append(later)
+            self._later_bytes += later.nbytes
+
+    def taken(self) -> Iterator[pa.RecordBatch]:
+        """All entries, tombstones too; from then on this holds none."""
+        latest, later = self._latest, self._later
+        self._start_anew()
+        yield from latest.rows(with_tombstones=True)
+        yield from later
+
+    def _start_anew(self) -> None:
+        self._latest = LatestRows()
+        self._later: list[pa.RecordBatch] = []
+        self._later_bytes = 0
+
+
+def offsets_by_partition(offsets: Mapping[int, int]) -> np.ndarray:
+    """An array with the offset of each partition at its number."""
+    found = np.zeros(max(offsets, default=-1) + 1, np.int64)
+    found[list(offsets)] = list(offsets.values())
+    return found
+
+
+def is_since(batch: pa.RecordBatch, since: np.ndarray) -> np.ndarray:
+    """Which rows have an offset at or above that of their partition."""
+    partitions = batch.column("partition").to_numpy()
+    return batch.column("offset").to_numpy() >= since[partitions]

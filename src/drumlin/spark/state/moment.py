@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.driver import within_logs
 from drumlin.spark.offset_limits import time_ms
-from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, parse_offsets
+from drumlin.spark.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
 from drumlin.spark.option_values import OptionError, parsed
 
 #: None: now. A number: milliseconds since the Unix epoch. A map: offsets of one topic by partition,
-#: or by topic and partition. Text: `latest`, a number of milliseconds, or offsets in JSON.
+#: or by topic and partition. Text: `earliest`, `latest`, a number of milliseconds, or offsets in JSON.
 Moment: TypeAlias = "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,8 +58,8 @@ def end_offsets(cluster: Cluster, limit: OffsetLimit) -> dict[TopicPartition, in
 
 
 def _limit_of_text(text: str, name: str) -> OffsetLimit:
-    if text.lower() == "latest":
-        return OffsetLimit(LATEST)
+    if text.lower() in WORDS:
+        return OffsetLimit(WORDS[text.lower()])
     if text.startswith("{"):
         return parsed(name, text, parse_offsets)
     return _after(parsed(name, text, time_ms), name)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from drumlin.spark.cluster import Cluster
+from drumlin.spark.data_loss import DataLoss
 from drumlin.spark.driver import plan_tasks
 from drumlin.spark.offsets import OffsetLimit, TopicPartition
+from drumlin.spark.option_values import OptionError
 from drumlin.spark.portable import Portable
 from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.state.moment import end_offsets
@@ -31,25 +33,42 @@ class StatePlan(Portable):
     """The log up to a moment, divided among tasks."""
 
     tasks: tuple[tuple[PlannedRange, ...], ...]
-    end: Mapping[TopicPartition, int]
+    since: Mapping[int, int]  # for changes, where they begin in each partition; else empty
     size_bytes: float
 
 
-def plan_state(options: StateOptions, limit: OffsetLimit) -> StatePlan:
-    """What to read for the state at the moment of `limit`.
+def plan_state(
+    options: StateOptions, moment: OffsetLimit, since: OffsetLimit | None = None
+) -> StatePlan:
+    """What to read for the state at a moment, or for the changes from `since` to that moment.
 
     Raises:
-        OptionError: the limit does not fit the topic.
-        DataLoss: the log begins after the moment, or ends before it.
+        OptionError: the moments do not fit the topic, or each other.
+        DataLoss: a moment lies outside of the log.
     """
     cluster = Cluster(options.source)
     logs = cluster.partitions()
-    end = end_offsets(cluster, limit)
+    begin = {} if since is None else end_offsets(cluster, since)
+    end = end_offsets(cluster, moment)
     start = cluster.earliest(logs)
+    _check_since(begin, start, end)
     topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
     planned = plan_tasks(cluster, options.source, start, end, topic_ids)
     tasks = tuple(each.value for each in planned)
-    return StatePlan(tasks, end, _size_bytes(cluster, [each for task in tasks for each in task]))
+    size_bytes = _size_bytes(cluster, [each for task in tasks for each in task])
+    return StatePlan(tasks, {key.partition: each for key, each in begin.items()}, size_bytes)
+
+
+def _check_since(
+    since: Mapping[TopicPartition, int],
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+) -> None:
+    for key, offset in since.items():
+        if offset > end[key]:
+            raise OptionError(f"{key}: changes from {offset} on, after their end {end[key]}")
+        if offset < start[key]:
+            raise DataLoss(f"{key} begins at {start[key]}: changes from {offset} on are gone")
 
 
 def reducer_count(options: StateOptions, size_bytes: float, cores: int) -> int:

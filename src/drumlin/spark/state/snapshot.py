@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from drumlin.spark.state.options import COLUMNS, StateOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
@@ -24,39 +20,39 @@ def snapshot(
     columns: Sequence[str] | None = None,
     **options: object,
 ) -> DataFrame:
-    """The last record of each key, as a DataFrame; deleted keys and records without a key are not in it.
+    """The last record of each key, as a DataFrame, without keys that are deleted.
 
-    A key counts once in each partition. The DataFrame is that of one moment: its end offsets are
-    looked up here, once.
+    Keys of two partitions are two keys. Records without a key are left out. The DataFrame is that
+    of one moment: its end offsets are looked up here, once. Committed records count, unless the
+    options say otherwise.
 
     Args:
         topic: the name of one topic.
-        at: now, if it is None: up to the last stable offsets. A `datetime` with a time zone, or
-            milliseconds since 1970: the log up to its first record that is younger. Offsets: the
-            end offset of each partition, `{0: 100, 1: 200}`, exclusive.
-        columns: some of key, value, headers, topic, partition, offset, timestamp (the default) and
-            timestampType.
-        options: those of `format("drumlin")` that do not say what to read. `reducers`: into how
-            many parts the state is divided, each of which must fit a worker's memory.
-            `taskMemory`: how many bytes a task holds before it hands out what it has.
+        at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
+            milliseconds since 1970: the log up to its first record that is younger. Offsets:
+            where each partition ends, exclusive, as `{0: 100, 1: 200}`, or with the topic around
+            it, or as the JSON that `endingOffsets` takes.
+        columns: some of key, value, headers, topic, partition, offset, timestamp (these are the
+            default) and timestampType.
+        options: those of `format("drumlin")`, but for those that say what to read. `reducers`:
+            into how many parts the state is divided, each of which must fit a worker's memory.
+            `taskMemory`: how many bytes of it a task holds before it hands them out.
 
     Raises:
         OptionError: the options are invalid.
-        DataLoss: offsets that lie outside of the log.
+        DataLoss: the moment lies outside of the log.
     """
-    from drumlin.records.kernels.shipped_code import pack
     from drumlin.spark.source import spark_schema
-    from drumlin.spark.state.entries import CELLS_DDL
+    from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.moment import limit_of
-    from drumlin.spark.state.plan import plan_state, reducer_count
-    from drumlin.spark.state.stages import Stages
+    from drumlin.spark.state.options import COLUMNS, StateOptions
+    from drumlin.spark.state.plan import plan_state
+    from drumlin.spark.state.shuffle import reduced_and_merged
+    from drumlin.spark.state.stages import Merging
 
     asked = StateOptions.of(topic, bootstrap_servers, columns or COLUMNS, options)
     plan = plan_state(asked, limit_of(at, topic, "at"))
-    reducers = reducer_count(asked, plan.size_bytes, spark.sparkContext.defaultParallelism)
-    stages = Stages(asked, plan.tasks, reducers, secrets.randbits(63))
-    # One row for each task, with the index of the task.
-    numbers = spark.range(0, len(plan.tasks), 1, max(1, len(plan.tasks)))
-    packed = numbers.mapInArrow(functools.partial(stages.reduce, pack()), CELLS_DDL)
-    merged = packed.repartitionById(reducers, "reducer")
-    return merged.mapInArrow(stages.merge, spark_schema(asked.source.columns))
+    wanted = asked.source.columns
+    entries = entry_columns(wanted)
+    merge = Merging(asked, entries).run
+    return reduced_and_merged(spark, asked, plan, entries, merge, spark_schema(wanted))

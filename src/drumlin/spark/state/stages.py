@@ -1,16 +1,15 @@
 """The two stages of a state: tasks that read and reduce ranges, and reducers that merge them.
 
 Between them lies one shuffle of packed entries. It is a barrier: no reducer begins before all
-tasks are complete.
+tasks are complete. Each stage runs in the workers of `mapInArrow` and is pickled on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drumlin.records.kernels.shipped_code import ShippedCode
 from drumlin.spark.portable import Portable
 from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.state.options import StateOptions
@@ -18,63 +17,101 @@ from drumlin.spark.state.options import StateOptions
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
+    from drumlin.records.kernels.shipped_code import ShippedCode
+
 
 @dataclass(frozen=True, slots=True)
-class Stages(Portable):
-    """What the tasks of both stages need to know."""
+class Reading(Portable):
+    """The first stage: of each range the last entries, handed out as cells for the reducers."""
 
     options: StateOptions
+    columns: tuple[str, ...]  # of the entries
     tasks: tuple[tuple[PlannedRange, ...], ...]
     reducers: int
-    seed: int  # of the hash that tells an entry's reducer: the same in all tasks
+    seed: bytes  # of the hash that tells an entry's reducer: the same in all tasks
+    #: For changes, by partition: of what lies below, the last entries; from there on, all.
+    #: Empty for a snapshot.
+    since: Mapping[int, int]
 
-    def reduce(
-        self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        """The first stage, in a worker of `mapInArrow`; `numbers` holds the indexes of its tasks."""
+    def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read and reduce; `numbers` holds the indexes of a worker's tasks."""
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from self._reduce_task(self.tasks[number], code)
+                yield from self._run_task(self.tasks[number], code)
 
-    def merge(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The second stage: the last entries of the keys that belong to a reducer, as rows."""
-        from drumlin.spark.batch_sizes import of_good_size
-        from drumlin.spark.state.entries import entry_columns, unpacked
-        from drumlin.spark.state.latest import LatestRows
-        from drumlin.spark.state.rows import as_rows
-
-        columns = self.options.source.columns
-        latest = LatestRows()
-        for batch in batches:
-            for entries in unpacked(batch, entry_columns(columns)):
-                latest.add(entries)
-        rows = latest.rows(tombstones=False)
-        if rows is not None:
-            yield from of_good_size(
-                [as_rows(rows, self.options.topic, columns)], self.options.source.batch_bytes
-            )
-
-    def _reduce_task(
+    def _run_task(
         self, ranges: Sequence[PlannedRange], code: ShippedCode
     ) -> Iterator[pa.RecordBatch]:
-        from drumlin.spark.state.entries import entry_columns, without_values
-        from drumlin.spark.state.latest import LatestRows
+        from drumlin.spark.state.entries import Entries, as_entries, read_columns
         from drumlin.spark.tasks import read_task
 
-        columns = self.options.source.columns
+        entries = Entries(self.since)
+        source = self.options.reading(read_columns(self.columns))
+        for batch in read_task(source, ranges, code):
+            entries.add(as_entries(batch, self.columns))
+            if entries.nbytes >= self.options.task_bytes:
+                # Hand out what there is, tombstones too: they hide older entries of other tasks.
+                yield from self._cells(entries.taken())
+        yield from self._cells(entries.taken())
+
+    def _cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from drumlin.spark.state.cells import cells
+
+        return cells(batches, self.reducers, self.seed, self.options.cell_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Portable):
+    """The second stage of a snapshot: the last entries of the keys of a reducer, as rows."""
+
+    options: StateOptions
+    columns: tuple[str, ...]  # of the entries
+
+    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Merge the cells of one reducer."""
+        from drumlin.records import kernels
+        from drumlin.records.latest_rows import LatestRows
+        from drumlin.spark.batch_sizes import of_good_size
+        from drumlin.spark.state.cells import unpacked
+        from drumlin.spark.state.entries import as_rows
+
+        kernels.bring(code)
         latest = LatestRows()
-        for batch in read_task(self.options.reading(entry_columns(columns)), ranges, code):
-            latest.add(batch if "value" in columns else without_values(batch))
-            if latest.size_bytes >= self.options.task_bytes:
-                yield from self._cells(latest)
-        yield from self._cells(latest)
+        for batch in batches:
+            for entries in unpacked(batch, self.columns):
+                latest.add(entries)
+        # All tasks have read what they were to read: cells come only when all are complete.
+        source = self.options.source
+        rows = (as_rows(each, self.options.topic, source.columns) for each in latest.rows())
+        yield from of_good_size(rows, source.batch_bytes)
 
-    def _cells(self, latest) -> Iterator[pa.RecordBatch]:
-        """Hand out what a task has reduced so far, tombstones too: they hide older entries."""
-        from drumlin.spark.state.entries import cells
-        from drumlin.spark.state.latest import reducer_numbers
 
-        entries = latest.rows(tombstones=True)
-        if entries is not None:
-            numbers = reducer_numbers(entries, self.seed, self.reducers)
-            yield from cells(entries, numbers, self.options.cell_bytes)
+@dataclass(frozen=True, slots=True)
+class Comparing(Portable):
+    """The second stage of changes: what the entries of the keys of a reducer have changed."""
+
+    options: StateOptions
+    since: Mapping[int, int]
+
+    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Compare the entries in the cells of one reducer."""
+        import pyarrow as pa
+
+        from drumlin.records import kernels
+        from drumlin.spark.state.cells import unpacked
+        from drumlin.spark.state.change_rows import ENTRY_COLUMNS, changes
+        from drumlin.spark.state.entries import Entries, offsets_by_partition
+
+        kernels.bring(code)
+        entries = Entries(self.since)
+        for batch in batches:
+            for each in unpacked(batch, ENTRY_COLUMNS):
+                entries.add(each)
+        # All tasks have read what they were to read: cells come only when all are complete.
+        found = list(entries.taken())
+        if found:
+            together = pa.concat_batches(found)
+            del found
+            yield from changes(
+                together, offsets_by_partition(self.since), self.options.source.batch_bytes
+            )
