@@ -67,5 +67,6 @@ def _pieces(
 
 
 def _batch(numbers: list[int], packed: list[pa.Buffer]) -> pa.RecordBatch:
-    columns = [pa.array(numbers, pa.int32()), pa.array(map(memoryview, packed), pa.binary())]
+    values = pa.array([memoryview(each) for each in packed], pa.binary())
+    columns = [pa.array(numbers, pa.int32()), values]
     return pa.RecordBatch.from_arrays(columns, schema=_CELLS)

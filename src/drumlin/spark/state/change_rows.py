@@ -34,7 +34,7 @@ def changes(
     """The changes that entries from `since` on are; the entries below it say what was before.
 
     Of each key there is at most one entry below, and all keys are bytes. Changes come key by key,
-    in offset order, in batches of about `batch_bytes`. A tombstone of an absent key changes nothing.
+    in offset order, in batches of about `batch_bytes`. A tombstone of an absent key is no change.
     """
     rows_together = max(1, entries.num_rows * batch_bytes // max(1, 2 * entries.nbytes))
     order, has_former = _in_order(entries)

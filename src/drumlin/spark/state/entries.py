@@ -58,7 +58,7 @@ def as_rows(entries: pa.RecordBatch, topic: str, columns: Sequence[str]) -> pa.R
 
 
 class Entries:
-    """What a task has read: the last entry of each key; for changes, all entries from `since` on."""
+    """What was read: the last entry of each key, and for changes all entries from `since` on."""
 
     def __init__(self, since: Mapping[int, int]) -> None:
         self._since = offsets_by_partition(since)
@@ -104,4 +104,5 @@ def offsets_by_partition(offsets: Mapping[int, int]) -> np.ndarray:
 def is_since(batch: pa.RecordBatch, since: np.ndarray) -> np.ndarray:
     """Which rows have an offset at or above that of their partition."""
     partitions = batch.column("partition").to_numpy()
-    return batch.column("offset").to_numpy() >= since[partitions]
+    found: np.ndarray = batch.column("offset").to_numpy() >= since[partitions]
+    return found

@@ -17,8 +17,10 @@ from drumlin.spark.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, pa
 from drumlin.spark.option_values import OptionError, parsed
 
 #: None: now. A number: milliseconds since the Unix epoch. A map: offsets of one topic by partition,
-#: or by topic and partition. Text: `earliest`, `latest`, a number of milliseconds, or offsets in JSON.
-Moment: TypeAlias = "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
+#: or by topic and partition. Text: `earliest`, `latest`, milliseconds, or offsets in JSON.
+Moment: TypeAlias = (
+    "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
+)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 

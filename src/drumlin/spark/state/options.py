@@ -26,21 +26,31 @@ _CELL_BYTES: Final = 8 << 20
 #: A cell is a small part of what a task holds, so that a reducer takes in little at a time.
 _CELLS_PER_TASK: Final = 8
 
-_REFUSED: Final = {
-    "assign": "the topic is an argument of its own",
-    "subscribepattern": "the topic is an argument of its own",
-    "startingoffsets": "a state begins with the log",
-    "startingtimestamp": "a state begins with the log",
-    "startingoffsetsbytimestamp": "a state begins with the log",
-    "endingoffsets": "the moment of a state says where it ends",
-    "endingtimestamp": "the moment of a state says where it ends",
-    "endingoffsetsbytimestamp": "the moment of a state says where it ends",
-    "failondataloss": "a state with gaps would be wrong, so it fails",
-    "maxoffsetspertrigger": "this is no stream",
-    "minoffsetspertrigger": "this is no stream",
-    "maxbytespertrigger": "this is no stream",
-    "commitoffsetstogroup": "this is no stream",
+#: What a state decides by itself.
+_DECIDED: Final = {
+    "assign": "the topic is named elsewhere",
+    "subscribepattern": "the topic is named elsewhere",
+    **dict.fromkeys(
+        ("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"),
+        "it follows from the moment where to start",
+    ),
+    **dict.fromkeys(
+        ("endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"),
+        "it follows from the moment where to end",
+    ),
+    "failondataloss": "with records missing it would be wrong, so it fails",
 }
+#: What only a stream has.
+_OF_STREAMS: Final = dict.fromkeys(
+    (
+        "maxoffsetspertrigger",
+        "minoffsetspertrigger",
+        "maxbytespertrigger",
+        "maxtriggerdelay",
+        "commitoffsetstogroup",
+    ),
+    "it is no stream",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,10 @@ class StateOptions(Portable):
     def cell_bytes(self) -> int:
         """The size of the largest cells that are shuffled, but for a single larger record."""
         return max(1, min(_CELL_BYTES, self.task_bytes // _CELLS_PER_TASK))
+
+    def with_columns(self, columns: Sequence[str]) -> StateOptions:
+        """The same, for a result with these columns."""
+        return dataclasses.replace(self, source=self.reading(columns))
 
     def reading(self, columns: Sequence[str]) -> SourceOptions:
         """The source's options, to read these columns."""
@@ -85,11 +99,10 @@ class StateOptions(Portable):
         Raises:
             OptionError: they are invalid, or not for a state.
         """
-        for name, reason in _REFUSED.items():
-            if name in options:
-                raise OptionError(f"option '{name}' does not go with a state from a log: {reason}")
+        _refuse(options, _DECIDED | _OF_STREAMS)
         # A follower may have been cleaned further than the leader: only the leader is read.
-        kept = {name: each for name, each in options.items() if name != "kafka.client.rack"}
+        left_out = ("kafka.client.rack", "snapshot")
+        kept = {name: each for name, each in options.items() if name not in left_out}
         source = SourceOptions.parse({"kafka.isolation.level": "read_committed"} | kept)
         topics = source.subscription.topics
         if len(topics) != 1:
@@ -100,3 +113,24 @@ class StateOptions(Portable):
             reducers=positive(options, "reducers"),
             task_bytes=size_bytes(options, "taskMemory", _TASK_BYTES),
         )
+
+
+def stream_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a stream of changes, whose names are in lower case, without its start.
+
+    Raises:
+        OptionError: they say what to read.
+    """
+    _refuse(options, _DECIDED | {"snapshot": "it is a stream"})
+    return {"kafka.isolation.level": "read_committed", **options}
+
+
+def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a stream that mean something for the state with which it begins."""
+    return {name: each for name, each in options.items() if name not in _OF_STREAMS}
+
+
+def _refuse(options: Mapping[str, str], refused: Mapping[str, str]) -> None:
+    for name, reason in refused.items():
+        if name in options:
+            raise OptionError(f"option '{name}' does not go with a state from a log: {reason}")

@@ -33,6 +33,7 @@ class StatePlan(Portable):
     """The log up to a moment, divided among tasks."""
 
     tasks: tuple[tuple[PlannedRange, ...], ...]
+    end: Mapping[TopicPartition, int]
     since: Mapping[int, int]  # for changes, where they begin in each partition; else empty
     size_bytes: float
 
@@ -56,7 +57,8 @@ def plan_state(
     planned = plan_tasks(cluster, options.source, start, end, topic_ids)
     tasks = tuple(each.value for each in planned)
     size_bytes = _size_bytes(cluster, [each for task in tasks for each in task])
-    return StatePlan(tasks, {key.partition: each for key, each in begin.items()}, size_bytes)
+    since_offsets = {key.partition: offset for key, offset in begin.items()}
+    return StatePlan(tasks, end, since_offsets, size_bytes)
 
 
 def _check_since(

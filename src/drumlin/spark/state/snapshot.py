@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
 
     from drumlin.spark.state.moment import Moment
+    from drumlin.spark.state.options import StateOptions
+    from drumlin.spark.state.plan import StatePlan
 
 
 def snapshot(
@@ -42,17 +44,22 @@ def snapshot(
         OptionError: the options are invalid.
         DataLoss: the moment lies outside of the log.
     """
-    from drumlin.spark.source import spark_schema
-    from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.moment import limit_of
     from drumlin.spark.state.options import COLUMNS, StateOptions
     from drumlin.spark.state.plan import plan_state
+
+    asked = StateOptions.of(topic, bootstrap_servers, columns or COLUMNS, options)
+    return snapshot_of(spark, asked, plan_state(asked, limit_of(at, topic, "at")))
+
+
+def snapshot_of(spark: SparkSession, options: StateOptions, plan: StatePlan) -> DataFrame:
+    """The same, of a moment that is known."""
+    from drumlin.spark.source import spark_schema
+    from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.shuffle import reduced_and_merged
     from drumlin.spark.state.stages import Merging
 
-    asked = StateOptions.of(topic, bootstrap_servers, columns or COLUMNS, options)
-    plan = plan_state(asked, limit_of(at, topic, "at"))
-    wanted = asked.source.columns
-    entries = entry_columns(wanted)
-    merge = Merging(asked, entries).run
-    return reduced_and_merged(spark, asked, plan, entries, merge, spark_schema(wanted))
+    columns = options.source.columns
+    entries = entry_columns(columns)
+    merge = Merging(options, entries).run
+    return reduced_and_merged(spark, options, plan, entries, merge, spark_schema(columns))
