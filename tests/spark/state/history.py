@@ -1,4 +1,4 @@
-"""A topic with a history: puts and deletes, committed and aborted, compacted; and its twin in dicts.
+"""A topic with a history of puts and deletes, committed or aborted; and its twin in dicts.
 
 The first part of the log is compacted by the real cleaner. Then cleaning ends and the second part
 is written: any moment in it has an exact state.

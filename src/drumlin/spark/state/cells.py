@@ -67,6 +67,8 @@ def _pieces(
 
 
 def _batch(numbers: list[int], packed: list[pa.Buffer]) -> pa.RecordBatch:
-    values = pa.array([memoryview(each) for each in packed], pa.binary())
-    columns = [pa.array(numbers, pa.int32()), values]
-    return pa.RecordBatch.from_arrays(columns, schema=_CELLS)
+    ends = np.cumsum([0, *(each.size for each in packed)], dtype=np.int32)
+    # Put together by hand: `pa.array` of memory views never lets go of what they show.
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(packed))]
+    values = pa.Array.from_buffers(pa.binary(), len(packed), buffers)
+    return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), values], schema=_CELLS)
