@@ -53,8 +53,8 @@ def last_rows(
 
 
 def _is_too_large(latest: LatestRows, memory_bytes: int) -> bool:
-    """Whether there are many last rows: with room for as many more, it takes a while to fill."""
-    return latest.key_count > 1 and latest.nbytes > memory_bytes // 2
+    """Whether the last rows alone leave too little room: it would soon be full again."""
+    return latest.key_count > 1 and latest.nbytes > memory_bytes * 3 // 4
 
 
 def _reduced(latest: LatestRows, share: _Share, seed: bytes) -> LatestRows:
