@@ -26,7 +26,7 @@ _SOURCE: Final = (
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
     "groupIdPrefix commitOffsetsToGroup strictOptions "
     "columns batchBytes maxBytesPerTrigger pushFilters "
-    "snapshot reducers taskMemory"
+    "snapshot reducers taskMemory allowInexact"
 )
 
 #: The options of the sink, and those that source and sink share.

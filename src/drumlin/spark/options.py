@@ -106,6 +106,7 @@ class SourceOptions(Portable):
     batch_bytes: int
     transform: Transform | None  # a user's function over the records that are read
     client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
+    without_gaps: bool = False  # for a state that is exact only if nothing is missing
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:

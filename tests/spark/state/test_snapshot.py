@@ -95,9 +95,6 @@ def test_headers_timestamps_and_what_has_no_key(spark: SparkSession, address: st
     assert row.timestamp == datetime(2023, 11, 14, 22, 13, 20)
     with pytest.raises(DataLoss, match="ends at offset 4, before 5"):
         snapshot(spark, topic.name, bootstrap_servers=address, at={0: 5})
-    topic.delete_records_before(0, 3)
-    with pytest.raises(DataLoss, match="from 3 on"):
-        snapshot(spark, topic.name, bootstrap_servers=address, at={0: 2})
 
 
 def by_option(spark: SparkSession, history: History, moment: object, **more: object) -> DataFrame:

@@ -6,6 +6,7 @@ along with the offsets: so whatever dies, each change is made of the value that 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -75,11 +76,17 @@ def _values_at(
     spark: SparkSession, options: Mapping[str, str], moment: OffsetLimit
 ) -> tuple[str, GroupedData]:
     """The offsets of a moment, as an option, and the values that keys have there."""
+    from drumlin.client.errors import StateNotExact
     from drumlin.spark.offsets import to_json
     from drumlin.spark.state.options import StateOptions, without_stream_options
     from drumlin.spark.state.plan import plan_state
     from drumlin.spark.state.snapshot import snapshot_of
 
     asked = StateOptions.parse(without_stream_options(options)).with_columns((*_KEY, "value"))
-    plan = plan_state(asked, moment)
+    try:
+        plan = plan_state(asked, moment)
+    except StateNotExact as error:
+        # A query that has a checkpoint needs these values no more. A new one is refused.
+        inexact = dataclasses.replace(asked, allow_inexact=True)
+        plan = dataclasses.replace(plan_state(inexact, moment), refusal=str(error))
     return json.dumps(to_json(plan.end)), snapshot_of(spark, asked, plan).groupBy(*_KEY)

@@ -37,6 +37,8 @@ def changes(
     Raises:
         OptionError: the options are invalid, or `until` is before `since`.
         DataLoss: a moment lies outside of the log.
+        StateNotExact: a cleaner has removed records since `since`. Running the query raises it,
+            too, if one does so meanwhile.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -49,6 +51,6 @@ def changes(
 
     asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
     plan = plan_state(asked, limit_of(until, topic, "until"), limit_of(since, topic, "since"))
-    merge = Comparing(asked, plan.since).run
+    merge = Comparing(asked, plan.since, plan.claims).run
     schema = from_arrow_schema(CHANGES)
     return reduced_and_merged(spark, asked, plan, ENTRY_COLUMNS, merge, schema)

@@ -12,7 +12,7 @@ from typing import Final
 
 from drumlin.spark.keyword_options import as_text
 from drumlin.spark.option_names import warn_of_unknown
-from drumlin.spark.option_values import OptionError, positive, size_bytes
+from drumlin.spark.option_values import OptionError, boolean, positive, size_bytes
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.portable import Portable
 
@@ -61,6 +61,7 @@ class StateOptions(Portable):
     topic: str
     reducers: int | None  # None: as many as the size of the log asks for
     task_bytes: int
+    allow_inexact: bool
 
     @property
     def cell_bytes(self) -> int:
@@ -112,6 +113,7 @@ class StateOptions(Portable):
             topic=topics[0],
             reducers=positive(options, "reducers"),
             task_bytes=size_bytes(options, "taskMemory", _TASK_BYTES),
+            allow_inexact=boolean(options, "allowInexact", default=False),
         )
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from drumlin.spark.cluster import Cluster
+from drumlin.spark.cluster import Cluster, client_of
 from drumlin.spark.data_loss import DataLoss
 from drumlin.spark.driver import plan_tasks
-from drumlin.spark.offsets import OffsetLimit, TopicPartition
+from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.portable import Portable
 from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.state.moment import end_offsets
 from drumlin.spark.state.options import StateOptions
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    from drumlin.client.state_claims import Claims
 
 #: How much of the log one reducer is to get, before tasks have reduced it.
 _REDUCER_BYTES: Final = 48 << 20
@@ -34,8 +37,10 @@ class StatePlan(Portable):
 
     tasks: tuple[tuple[PlannedRange, ...], ...]
     end: Mapping[TopicPartition, int]
+    claims: Claims  # why the state of that moment, or of the changes' begin, is exact
     since: Mapping[int, int]  # for changes, where they begin in each partition; else empty
     size_bytes: float
+    refusal: str | None = None  # why the state must not be used after all
 
 
 def plan_state(
@@ -46,6 +51,7 @@ def plan_state(
     Raises:
         OptionError: the moments do not fit the topic, or each other.
         DataLoss: a moment lies outside of the log.
+        StateNotExact: the log does not tell the state of the first moment any more.
     """
     cluster = Cluster(options.source)
     logs = cluster.partitions()
@@ -53,12 +59,17 @@ def plan_state(
     end = end_offsets(cluster, moment)
     start = cluster.earliest(logs)
     _check_since(begin, start, end)
+    claims = client_of(options.source).claim_states(
+        {(key.topic, key.partition): offset for key, offset in (begin or end).items()},
+        is_now=since is None and moment.value == LATEST,
+        allow_inexact=options.allow_inexact,
+    )
     topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
     planned = plan_tasks(cluster, options.source, start, end, topic_ids)
     tasks = tuple(each.value for each in planned)
     size_bytes = _size_bytes(cluster, [each for task in tasks for each in task])
     since_offsets = {key.partition: offset for key, offset in begin.items()}
-    return StatePlan(tasks, end, since_offsets, size_bytes)
+    return StatePlan(tasks, end, claims, since_offsets, size_bytes)
 
 
 def _check_since(

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.moment import limit_of
 from drumlin.spark.state.options import StateOptions
 from drumlin.spark.state.plan import plan_state
@@ -39,24 +40,27 @@ class SnapshotReader(DataSourceReader):
         ranges: dict[int, list[PlannedRange]] = {}
         for each in (each for task in plan.tasks for each in task):
             ranges.setdefault(each.partition, []).append(each)
-        return [InputPartition(tuple(each)) for each in ranges.values()]
+        return [
+            InputPartition((tuple(each), {each[0].key: plan.claims[each[0].key]}))
+            for each in ranges.values()
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from drumlin.records.last_rows import last_rows
         from drumlin.spark.batch_sizes import of_good_size
         from drumlin.spark.state.entries import as_entries, as_rows, entry_columns, read_columns
-        from drumlin.spark.state.passes import last_rows
-        from drumlin.spark.tasks import read_task
 
         if partition.value is None:  # how Spark says that there are no partitions at all
             return
+        ranges, claims = partition.value
         options, columns = self._options, self._options.source.columns
         of_entries = entry_columns(columns)
         source = options.reading(read_columns(of_entries))
 
         def read_again() -> Iterator[pa.RecordBatch]:
-            for batch in read_task(source, partition.value, self._code):
+            for batch in read_exactly(source, claims, ranges, self._code):
                 yield as_entries(batch, of_entries)
 
-        last = last_rows(read_again, options.task_bytes)
+        last = last_rows(read_again, options.task_bytes, lambda: confirm(options.source, claims))
         rows = (as_rows(each, options.topic, columns) for each in last)
         yield from of_good_size(rows, options.source.batch_bytes)

@@ -38,7 +38,7 @@ def reduced_and_merged(
 
     reducers = reducer_count(options, plan.size_bytes, spark.sparkContext.defaultParallelism)
     seed = secrets.token_bytes(SEED_SIZE)
-    reading = Reading(options, columns, plan.tasks, reducers, seed, plan.since)
+    reading = Reading(options, columns, plan.tasks, reducers, seed, plan.since, plan.claims)
     code = pack()
     # One row for each task, with the index of the task.
     numbers = spark.range(0, len(plan.tasks), 1, max(1, len(plan.tasks)))

@@ -39,10 +39,13 @@ def snapshot(
         options: those of `format("drumlin")`, but for those that say what to read. `reducers`:
             into how many parts the state is divided, each of which must fit a worker's memory.
             `taskMemory`: how many bytes of it a task holds before it hands them out.
+            `allowInexact`: whether what the log still tells of the state will do.
 
     Raises:
         OptionError: the options are invalid.
         DataLoss: the moment lies outside of the log.
+        StateNotExact: a cleaner has removed records of the state since. Running the query raises
+            it, too, if one does so meanwhile.
     """
     from drumlin.spark.state.moment import limit_of
     from drumlin.spark.state.options import COLUMNS, StateOptions
@@ -61,5 +64,5 @@ def snapshot_of(spark: SparkSession, options: StateOptions, plan: StatePlan) -> 
 
     columns = options.source.columns
     entries = entry_columns(columns)
-    merge = Merging(options, entries).run
+    merge = Merging(options, entries, plan.claims, plan.refusal).run
     return reduced_and_merged(spark, options, plan, entries, merge, spark_schema(columns))

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from drumlin.spark.data_loss import ReadFailed
 from drumlin.spark.portable import Portable
 from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.options import StateOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
+    from drumlin.client.state_claims import Claims
     from drumlin.records.kernels.shipped_code import ShippedCode
 
 
@@ -32,6 +35,7 @@ class Reading(Portable):
     #: For changes, by partition: of what lies below, the last entries; from there on, all.
     #: Empty for a snapshot.
     since: Mapping[int, int]
+    claims: Claims
 
     def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read and reduce; `numbers` holds the indexes of a worker's tasks."""
@@ -43,11 +47,10 @@ class Reading(Portable):
         self, ranges: Sequence[PlannedRange], code: ShippedCode
     ) -> Iterator[pa.RecordBatch]:
         from drumlin.spark.state.entries import Entries, as_entries, read_columns
-        from drumlin.spark.tasks import read_task
 
         entries = Entries(self.since)
         source = self.options.reading(read_columns(self.columns))
-        for batch in read_task(source, ranges, code):
+        for batch in read_exactly(source, self.claims, ranges, code):
             entries.add(as_entries(batch, self.columns))
             if entries.nbytes >= self.options.task_bytes:
                 # Hand out what there is, tombstones too: they hide older entries of other tasks.
@@ -66,9 +69,17 @@ class Merging(Portable):
 
     options: StateOptions
     columns: tuple[str, ...]  # of the entries
+    claims: Claims
+    refusal: str | None = None
 
     def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Merge the cells of one reducer."""
+        """Merge the cells of one reducer.
+
+        Raises:
+            ReadFailed, StateNotExact: they do not tell the state.
+        """
+        if self.refusal is not None:
+            raise ReadFailed(self.refusal)
         from drumlin.records import kernels
         from drumlin.records.latest_rows import LatestRows
         from drumlin.spark.batch_sizes import of_good_size
@@ -81,6 +92,7 @@ class Merging(Portable):
             for entries in unpacked(batch, self.columns):
                 latest.add(entries)
         # All tasks have read what they were to read: cells come only when all are complete.
+        confirm(self.options.source, self.claims)
         source = self.options.source
         rows = (as_rows(each, self.options.topic, source.columns) for each in latest.rows())
         yield from of_good_size(rows, source.batch_bytes)
@@ -92,6 +104,7 @@ class Comparing(Portable):
 
     options: StateOptions
     since: Mapping[int, int]
+    claims: Claims
 
     def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compare the entries in the cells of one reducer."""
@@ -108,6 +121,7 @@ class Comparing(Portable):
             for each in unpacked(batch, ENTRY_COLUMNS):
                 entries.add(each)
         # All tasks have read what they were to read: cells come only when all are complete.
+        confirm(self.options.source, self.claims)
         found = list(entries.taken())
         if found:
             together = pa.concat_batches(found)
