@@ -7,9 +7,7 @@ are read: what a follower's cleaner has thrown out, nobody asks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -21,16 +19,11 @@ from drumlin.client.range_stream import OffsetRange
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS
-from drumlin.records.key_shares import SEED_SIZE, key_shares
-from drumlin.records.latest_rows import LatestRows
+from drumlin.records.state_passes import passes
 
 #: The columns of a snapshot; `headers` if they are asked for.
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
 MEMORY_BYTES: Final = 1 << 30
-
-#: While a state is divided, half of it is there twice.
-_MEMORY_PART: Final = 2 / 3
-_SHARES_MAX: Final = 1 << 20
 
 
 def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
@@ -77,7 +70,6 @@ class StateReader:
         self._isolation: Isolation = isolation
         self._memory_bytes = memory_bytes
         self._check = check
-        self._seed = os.urandom(SEED_SIZE)
 
     def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The last row of every key, tombstones applied, in columns of the schema.
@@ -86,36 +78,11 @@ class StateReader:
         """
         if self._check is not None:
             self._check.before(wanted)
-        waiting = [_Share(0, 1)]
-        while waiting:
-            latest = self._pass(wanted, waiting)
+        for latest in passes(lambda: self._records(wanted), self._memory_bytes):
             if self._check is not None:
                 self._check.after(wanted)
             for batch in latest.rows():
                 yield self._shown(batch, wanted.partition)
-
-    def _pass(self, wanted: OffsetRange, waiting: list[_Share]) -> LatestRows:
-        """The state of one of the shares that wait. Where it is too large, others will wait."""
-        share = waiting.pop()
-        latest = LatestRows()
-        for batch in self._records(wanted):
-            latest.add(share.of(batch, self._seed))
-            while self._is_too_large(latest, share):
-                share, other = share.halves()
-                waiting.append(other)
-                whole, latest = latest, LatestRows()
-                for rows in whole.rows(with_tombstones=True):
-                    latest.add(share.of(rows, self._seed))
-                del whole
-        return latest
-
-    def _is_too_large(self, latest: LatestRows, share: _Share) -> bool:
-        return (
-            self._memory_bytes is not None
-            and latest.nbytes > _MEMORY_PART * self._memory_bytes
-            and latest.key_count > 1
-            and share.count < _SHARES_MAX
-        )
 
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""
@@ -137,22 +104,3 @@ class StateReader:
             rows = rows.append_column("partition", numbers)
         arrays = [rows.column(name) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """One of `count` equal parts of the hash space."""
-
-    number: int
-    count: int
-
-    def halves(self) -> tuple[_Share, _Share]:
-        first = 2 * self.number
-        return _Share(first, 2 * self.count), _Share(first + 1, 2 * self.count)
-
-    def of(self, batch: pa.RecordBatch, seed: bytes) -> pa.RecordBatch:
-        """The rows whose keys are in this share."""
-        if self.count == 1:
-            return batch
-        shares = key_shares(batch.column("key"), None, seed=seed, count=self.count)
-        return batch.filter(pa.array(shares == self.number))

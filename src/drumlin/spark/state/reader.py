@@ -42,9 +42,9 @@ class SnapshotReader(DataSourceReader):
         return [InputPartition(tuple(each)) for each in ranges.values()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from drumlin.records.state_passes import passes
         from drumlin.spark.batch_sizes import of_good_size
         from drumlin.spark.state.entries import as_entries, as_rows, entry_columns, read_columns
-        from drumlin.spark.state.passes import last_rows
         from drumlin.spark.tasks import read_task
 
         if partition.value is None:  # how Spark says that there are no partitions at all
@@ -57,6 +57,7 @@ class SnapshotReader(DataSourceReader):
             for batch in read_task(source, partition.value, self._code):
                 yield as_entries(batch, of_entries)
 
-        last = last_rows(read_again, options.task_bytes)
-        rows = (as_rows(each, options.topic, columns) for each in last)
-        yield from of_good_size(rows, options.source.batch_bytes)
+        for latest in passes(read_again, options.task_bytes):
+            # What is given out below has been read up to the moment.
+            rows = (as_rows(each, options.topic, columns) for each in latest.rows())
+            yield from of_good_size(rows, options.source.batch_bytes)
