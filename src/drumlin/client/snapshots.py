@@ -18,7 +18,7 @@ from drumlin.client.exact_reading import ExactReader
 from drumlin.client.range_stream import OffsetRange
 from drumlin.peer.options import Isolation
 from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS
-from drumlin.records.last_rows import last_rows
+from drumlin.records.state_passes import passes
 
 #: The columns of a snapshot; `headers` if they are asked for.
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
@@ -64,13 +64,11 @@ class StateReader:
         Raises:
             StateNotExact: before the rows that may be wrong.
         """
-        latest = last_rows(
-            lambda: self._records(wanted),
-            self._options.memory_bytes,
-            lambda: self._reader.confirm(wanted),
-        )
-        for batch in latest:
-            yield self._shown(batch, wanted.partition)
+        for latest in passes(lambda: self._records(wanted), self._options.memory_bytes):
+            self._reader.confirm(wanted)
+            for batch in latest.rows():
+                yield self._shown(batch, wanted.partition)
+            del latest  # the next pass needs the memory
 
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""

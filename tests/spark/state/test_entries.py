@@ -1,4 +1,4 @@
-"""Entries in tasks and reducers, without Spark: packed, read in passes, compared; beside dicts."""
+"""Entries in tasks and reducers, without Spark: packed and compared, beside dicts; and options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.records.latest_rows import LatestRows
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import SourceOptions
@@ -21,7 +20,6 @@ from drumlin.spark.state.change_rows import CHANGES, ENTRY_COLUMNS, changes
 from drumlin.spark.state.entries import Entries, entry_columns, entry_schema, offsets_by_partition
 from drumlin.spark.state.moment import limit_of
 from drumlin.spark.state.options import StateOptions
-from drumlin.spark.state.passes import last_rows
 from drumlin.spark.state.plan import reducer_count
 from rig.depth import so_many
 
@@ -55,13 +53,13 @@ def batches(log: Log, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def last_offsets(log: Log, *, with_tombstones: bool) -> list[int]:
+def last_offsets(log: Log) -> list[int]:
     last = {
         (partition, key): offset
         for offset, (partition, key, _) in enumerate(log)
         if key is not None
     }
-    return sorted(each for each in last.values() if with_tombstones or log[each][2] is not None)
+    return sorted(last.values())
 
 
 @settings(max_examples=so_many(60, 1000))
@@ -84,7 +82,7 @@ def test_cells_bring_all_entries_of_a_key_to_one_reducer(
                 for key in zip(each["partition"].to_pylist(), each["key"].to_pylist(), strict=True):
                     assert places.setdefault(key, reducer) == reducer
         assert entries.nbytes == Entries({}).nbytes
-        assert sorted(arrived) == last_offsets(part, with_tombstones=True)
+        assert sorted(arrived) == last_offsets(part)
         arrived.clear()
 
 
@@ -95,36 +93,6 @@ def test_cells_are_bounded_and_let_go() -> None:
         assert packed["packed"].nbytes < 8000
     del packed
     assert pa.total_allocated_bytes() == before
-
-
-@settings(max_examples=so_many(40, 500))
-@given(LOGS, st.integers(1, 40), st.integers(1, 2000))
-def test_passes_give_each_last_row_once(log: Log, rows: int, memory_bytes: int) -> None:
-    found = [
-        offset
-        for batch in last_rows(lambda: batches(log, rows), memory_bytes)
-        for offset in batch["offset"].to_pylist()
-    ]
-    assert sorted(found) == last_offsets(log, with_tombstones=False)
-
-
-def test_the_log_is_read_again_as_often_as_its_keys_ask_for() -> None:
-    log: Log = [(0, b"key-%d" % (number % 500), b"x" * 100) for number in range(2000)]
-    reads = 0
-
-    def read() -> Iterator[pa.RecordBatch]:
-        nonlocal reads
-        reads += 1
-        return batches(log, 200)
-
-    list(last_rows(read, 1 << 20))
-    assert reads == 1
-    reads = 0
-    kept = LatestRows()
-    for batch in batches(log[-500:], 200):
-        kept.add(batch)
-    list(last_rows(read, kept.nbytes // 3))
-    assert 3 <= reads <= 12
 
 
 @settings(max_examples=so_many(80, 1000))

@@ -46,7 +46,7 @@ class SnapshotReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from drumlin.records.last_rows import last_rows
+        from drumlin.records.state_passes import passes
         from drumlin.spark.batch_sizes import of_good_size
         from drumlin.spark.state.entries import as_entries, as_rows, entry_columns, read_columns
 
@@ -61,6 +61,8 @@ class SnapshotReader(DataSourceReader):
             for batch in read_exactly(source, claims, ranges, self._code):
                 yield as_entries(batch, of_entries)
 
-        last = last_rows(read_again, options.task_bytes, lambda: confirm(options.source, claims))
-        rows = (as_rows(each, options.topic, columns) for each in last)
-        yield from of_good_size(rows, options.source.batch_bytes)
+        for latest in passes(read_again, options.task_bytes):
+            confirm(options.source, claims)
+            rows = (as_rows(each, options.topic, columns) for each in latest.rows())
+            yield from of_good_size(rows, options.source.batch_bytes)
+            del latest, rows  # the next pass needs the memory
