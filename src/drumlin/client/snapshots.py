@@ -28,8 +28,8 @@ from drumlin.records.latest_rows import LatestRows
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
 MEMORY_BYTES: Final = 1 << 30
 
-#: While a state is divided, half of it is there twice.
-_MEMORY_PART: Final = 2 / 3
+#: While a state is divided, half of it is there twice; and freed memory is not all free at once.
+_MEMORY_PART: Final = 1 / 2
 _SHARES_MAX: Final = 1 << 20
 
 
@@ -88,11 +88,14 @@ class StateReader:
             self._check.before(wanted)
         waiting = [_Share(0, 1)]
         while waiting:
-            latest = self._pass(wanted, waiting)
-            if self._check is not None:
-                self._check.after(wanted)
-            for batch in latest.rows():
-                yield self._shown(batch, wanted.partition)
+            yield from self._rows(wanted, waiting)  # nothing is held of it in the next pass
+
+    def _rows(self, wanted: OffsetRange, waiting: list[_Share]) -> Iterator[pa.RecordBatch]:
+        latest = self._pass(wanted, waiting)
+        if self._check is not None:
+            self._check.after(wanted)
+        for batch in latest.rows():
+            yield self._shown(batch, wanted.partition)
 
     def _pass(self, wanted: OffsetRange, waiting: list[_Share]) -> LatestRows:
         """The state of one of the shares that wait. Where it is too large, others will wait."""
