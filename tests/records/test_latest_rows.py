@@ -129,6 +129,17 @@ def test_many_keys_many_times(either_path: str) -> None:
     assert sum(each.rows.num_rows for each in latest._pieces) <= 2 * len(expected)
 
 
+def test_few_large_rows_are_thrown_out_too(either_path: str) -> None:
+    latest = LatestRows()
+    rows: list[Row] = [(0, number, b"k%d" % number, b"v") for number in range(1000)]
+    latest.add(batch_of(rows))
+    with mock.patch.multiple(latest_rows, _ROW_BYTES_AT_LEAST=500_000):
+        for number in range(1000, 1100):
+            latest.add(batch_of([(0, number, b"large", bytes(100_000))]))
+            assert latest.nbytes < 1_000_000
+    assert latest.key_count == 1001
+
+
 def test_rows_say_in_a_column_of_its_own_whether_they_have_a_value(either_path: str) -> None:
     latest = LatestRows()
     rows = {"offset": [0, 1, 2], "key": [b"a", b"b", b"a"], "has_value": [True, True, False]}
