@@ -73,12 +73,12 @@ def pieces(rows: list[Any], size: int) -> list[Any]:
 @given(ROWS, st.integers(1, 60), st.integers(0, 60), st.booleans())
 @pytest.mark.usefixtures("kernels")
 def test_keeps_the_last_row_of_each_key(
-    rows: list[Row], size: int, waited_for: int, copies: bool
+    rows: list[Row], size: int, loaded_after: int, copies: bool
 ) -> None:
     # Kernels are met in the midst; old rows are thrown out as often as may be.
     with mock.patch.multiple(
         latest_rows,
-        _ROWS_WORTH_WAITING=waited_for,
+        _ROWS_WORTH_LOADING=loaded_after,
         _DEAD_ROWS_AT_LEAST=0,
         _PIECE_ROWS=7,
         _ROWS_MIN=60 if copies else 0,
@@ -127,6 +127,17 @@ def test_many_keys_many_times(either_path: str) -> None:
     found = zip(table["key"].to_pylist(), table["offset"].to_pylist(), strict=True)
     assert dict(found) == expected
     assert sum(each.rows.num_rows for each in latest._pieces) <= 2 * len(expected)
+
+
+def test_few_large_rows_are_thrown_out_too(either_path: str) -> None:
+    latest = LatestRows()
+    rows: list[Row] = [(0, number, b"k%d" % number, b"v") for number in range(1000)]
+    latest.add(batch_of(rows))
+    with mock.patch.multiple(latest_rows, _ROW_BYTES_AT_LEAST=500_000):
+        for number in range(1000, 1100):
+            latest.add(batch_of([(0, number, b"large", bytes(100_000))]))
+            assert latest.nbytes < 1_000_000
+    assert latest.key_count == 1001
 
 
 def test_rows_say_in_a_column_of_its_own_whether_they_have_a_value(either_path: str) -> None:
