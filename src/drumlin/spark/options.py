@@ -115,6 +115,11 @@ class SourceOptions(Portable):
             OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
         """
         _refuse_kafka_options(options)
+        if "snapshot" in options:
+            raise OptionError(
+                "option 'snapshot' is for spark.read.format('drumlin') alone; in a program, "
+                "see drumlin.spark.snapshot"
+            )
         if not options.get("kafka.bootstrap.servers", "").strip():
             raise OptionError("option 'kafka.bootstrap.servers' must be specified")
         if boolean(options, "strictOptions", default=False):

@@ -34,6 +34,7 @@ from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
+from drumlin.records.kernels.code.row_index import index_rows, reindex_rows, share_rows
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
@@ -49,6 +50,9 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "checksum": checksum,
         "murmur2": murmur2,
         "scan": scan,
+        "index_rows": index_rows,
+        "reindex_rows": reindex_rows,
+        "share_rows": share_rows,
     },
     "compaction": {
         "mark_survivors": mark_survivors,

@@ -161,6 +161,9 @@ SIGNATURES: Final = {
     "checksum": "llil",
     "murmur2": "lii",
     "scan": "pillll",
+    "index_rows": "ll",
+    "reindex_rows": "l",
+    "share_rows": "ll",
 }
 #: The kernels of compaction, and of loading compacted logs, are a set of their own: only a cleaner
 #: waits for them.

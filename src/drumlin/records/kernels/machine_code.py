@@ -29,6 +29,9 @@ class Kernels(NamedTuple):
     checksum: Callable[..., int]
     murmur2: Callable[..., int]
     scan: Callable[..., int]
+    index_rows: Callable[..., int]
+    reindex_rows: Callable[..., int]
+    share_rows: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 
