@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from drumlin.client.errors import MembershipEnded as MembershipEnded
     from drumlin.client.errors import NoCommittedOffset as NoCommittedOffset
     from drumlin.client.errors import NotAuthorized as NotAuthorized
+    from drumlin.client.errors import NotRestored as NotRestored
     from drumlin.client.errors import OffsetOutOfRange as OffsetOutOfRange
     from drumlin.client.errors import OffsetStoreFailed as OffsetStoreFailed
     from drumlin.client.errors import OffsetStoreUnreachable as OffsetStoreUnreachable
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from drumlin.client.errors import UnknownTopic as UnknownTopic
     from drumlin.client.open_batch import Delivered as Delivered
     from drumlin.client.open_batch import Delivery as Delivery
+    from drumlin.client.restoring import RestoreReport as RestoreReport
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
     from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
     from drumlin.client.transactions.errors import ProducerFenced as ProducerFenced
@@ -72,6 +74,7 @@ _DEFINED_IN: Final = {
         "MembershipEnded",
         "NoCommittedOffset",
         "NotAuthorized",
+        "NotRestored",
         "OffsetOutOfRange",
         "OffsetStoreFailed",
         "OffsetStoreUnreachable",
@@ -82,6 +85,7 @@ _DEFINED_IN: Final = {
         "UnknownTopic",
     ),
     "drumlin.client.open_batch": ("Delivered", "Delivery"),
+    "drumlin.client.restoring": ("RestoreReport",),
     "drumlin.client.transactions.errors": (
         "NothingToEnd",
         "OutcomeUnknown",

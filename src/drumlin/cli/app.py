@@ -31,6 +31,8 @@ app: Final = LazyGroup(
         "topics": _at("topics", "app", "List, describe, create, change and delete topics."),
         "produce": _at("produce", "produce_command", "Write lines, or rows of a file, to a topic."),
         "consume": _at("consume", "consume_command", "Show records, or write them to a file."),
+        "snapshot": _at("snapshot", "snapshot_command", "Show the last record of every key."),
+        "restore": _at("restore", "restore_command", "Write a state into a new topic."),
         "groups": _at("groups", "app", "List, describe and delete groups; move their offsets."),
         "cluster": _at("cluster_commands", "app", "Show a cluster's state; run one for practice."),
         "configs": _at("configs", "app", "Show and change configurations."),

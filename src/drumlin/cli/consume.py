@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,10 +20,10 @@ from drumlin.cli.cluster import connect as connect_cluster
 from drumlin.cli.command_config import CommandConfig, settings_of
 from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_group, complete_topic
-from drumlin.cli.names import missing
+from drumlin.cli.names import existing_partitions
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
-from drumlin.cli.record_text import FIELDS, Formatter, json_lines
+from drumlin.cli.record_text import FIELDS, Formatter, json_lines, show_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ def consume(
             sink = _sink(stack, topic, to_file, as_json, formatter, options)
             _read_as_member(client, str(group), topic, sink, count, options)
             return
-        partitions = _existing(client, topic, partition)
+        partitions = existing_partitions(client, topic, partition)
         starts = first.in_partitions(client, topic, partitions)
         member = _group(stack, bootstrap, command_config, group, topic)
         if member is not None:
@@ -140,7 +140,7 @@ def consume(
                 if member is not None:
                     member.commit(reading.offsets)
     if to_file:
-        _report(to_file, reading.records, as_json)
+        output.show_file(to_file, reading.records, as_json)
 
 
 def _read_as_member(
@@ -164,19 +164,6 @@ def _read_as_member(
             consumer.commit({(topic, last["partition"]): last["offset"] + 1})
             if shown == count:
                 return
-
-
-def _existing(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
-    """The partitions to read: those wanted, else all."""
-    topics = client.list_topics(internal=True)
-    if topic not in topics:  # said at once: asking for its partitions waits for it
-        raise output.Failure(missing("topic", topic, topics))
-    existing = client.partitions(topic)
-    first, last = min(existing), max(existing)
-    for each in set(wanted or ()) - set(existing):
-        shown = f"{first} to {last}" if last > first else str(first)
-        raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
-    return wanted or existing
 
 
 def _group(
@@ -286,21 +273,9 @@ def _sink(
     lines = json_lines if as_json else formatter.lines
 
     def show(batch: pa.RecordBatch) -> None:
-        text = "".join(f"{line}\n" for line in lines(topic, batch))
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
-        sys.stdout.buffer.flush()
+        show_lines(lines(topic, batch))
 
     return show
-
-
-def _report(path: Path, records: int, as_json: bool) -> None:
-    size = path.stat().st_size
-    row = {"file": str(path), "records": records, "size_bytes": size}
-    if as_json:
-        output.show_json(row)
-    else:
-        output.note(f"{records:,} records in {path} ({output.human_bytes(size)})")
 
 
 consume_command: Final = command(consume, epilog=EXAMPLES)

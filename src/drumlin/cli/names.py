@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.cli import output
+
+if TYPE_CHECKING:  # brings Arrow along
+    from drumlin.client.client import Client
 
 _WILDCARDS: Final = frozenset("*?[")
 
@@ -49,3 +52,20 @@ def suggestion(name: str, known: Collection[str]) -> str:
     """What was meant, perhaps."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
+    """The partitions to read: those wanted, else all.
+
+    Raises:
+        output.Failure: there is no such topic, or no such partition of it.
+    """
+    topics = client.list_topics(internal=True)
+    if topic not in topics:  # said at once: asking for its partitions waits for it
+        raise output.Failure(missing("topic", topic, topics))
+    existing = client.partitions(topic)
+    first, last = min(existing), max(existing)
+    for each in set(wanted or ()) - set(existing):
+        shown = f"{first} to {last}" if last > first else str(first)
+        raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
+    return wanted or existing

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:  # loaded where there is a terminal to paint on
@@ -91,6 +92,15 @@ def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Ta
 
 def _heading(column: str) -> str:
     return column.removeprefix("is_").removesuffix("_bytes").removesuffix("_ms").replace("_", " ")
+
+
+def show_file(path: Path, records: int, as_json: bool) -> None:
+    """What was written to a file."""
+    size = path.stat().st_size
+    if as_json:
+        show_json({"file": str(path), "records": records, "size_bytes": size})
+    else:
+        note(f"{records:,} records in {path} ({human_bytes(size)})")
 
 
 def show_json(value: Any) -> None:

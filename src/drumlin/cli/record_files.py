@@ -1,11 +1,12 @@
-"""Columnar files of records: written by `consume -o`, read by `produce`."""
+"""Columnar files of records: written by `consume` and `snapshot`, read by `produce`."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,22 +21,56 @@ ARROW: Final = frozenset({".arrow", ".feather"})
 CSV: Final = frozenset({".csv"})
 WRITABLE: Final = PARQUET | ARROW | CSV
 
+Write = Callable[[pa.RecordBatch], Any]
+
 
 @contextlib.contextmanager
-def writing(path: Path, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
+def writing(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that appends batches to a new file, which is complete after the block."""
+    _check(path, schema)
+    with _opened(path, path), _writer(path, schema) as write:
+        yield write
+
+
+@contextlib.contextmanager
+def replacing(path: Path, schema: pa.Schema) -> Iterator[Write]:
+    """The same, but nothing new is to be seen at `path` before the file is complete and on disk."""
+    _check(path, schema)
+    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        with _opened(beside, path) as file:
+            with _writer(beside, schema) as write:
+                yield write
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _check(path: Path, schema: pa.Schema) -> None:
     if path.suffix not in WRITABLE:
         raise output.Failure(f"{path}: its name must end in {' or '.join(sorted(WRITABLE))}")
+    if path.suffix in CSV and "headers" in schema.names:
+        raise output.Failure(f"{path}: CSV has no lists: leave out --headers, or that column")
+
+
+@contextlib.contextmanager
+def _opened(place: Path, path: Path) -> Iterator[IO[bytes]]:
+    """An empty file. Arrow's own words for what can go wrong are long."""
     try:
-        path.open("wb").close()
-    except OSError as error:  # Arrow's own words for this are long
+        file = place.open("wb")
+    except OSError as error:
         raise output.Failure(f"{path}: {error.strerror}") from None
+    with file:
+        yield file
+
+
+@contextlib.contextmanager
+def _writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     if path.suffix in PARQUET:
         with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as parquet:
             yield parquet.write_batch
     elif path.suffix in CSV:
-        if "headers" in schema.names:
-            raise output.Failure(f"{path}: CSV has no lists: leave out --headers")
         with pyarrow.csv.CSVWriter(path, schema) as csv:
             yield csv.write_batch
     else:

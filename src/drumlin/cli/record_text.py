@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import string
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -67,6 +68,14 @@ class Formatter:
 
     def _text(self, data: bytes | None) -> str:
         return self._null if data is None else data.decode("utf-8", "surrogateescape")
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines whose bytes may be no UTF-8."""
+    text = "".join(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
 
 
 def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:

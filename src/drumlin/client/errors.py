@@ -145,6 +145,10 @@ class DeliveryFailed(ClientError):
         self.may_be_written = may_be_written
 
 
+class NotRestored(ClientError):
+    """A topic was not restored, as the topic to be written is not such as can be written."""
+
+
 class BufferFull(ClientError, TimeoutError):
     """A writer's buffer stayed full for too long."""
 

@@ -50,12 +50,14 @@ class RangeStream:
         isolation: Isolation,
         fetch_bytes: int,
         memory: FetchMemory,
+        rack: str = "",
     ) -> None:
+        """`rack`: where replicas are near; without one, only the leader is read."""
         self._connections = connections
         self._range = wanted
         self._isolation = isolation
         self._fetch_bytes = fetch_bytes
-        self._nearest = NearestReplica(connections.options.client_rack)
+        self._nearest = NearestReplica(rack)
         self._share = memory.share()
         self._is_closed = False
         # A piece, the error that ended fetching, or None after the last piece.

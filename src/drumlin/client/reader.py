@@ -130,9 +130,15 @@ def read_ranges(
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
+    *,
+    leaders_only: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `ranges`, one range after the other, each in offset order."""
-    for _, batches in read_each_range(thread, connections, ranges, options):
+    """The records of `ranges`, one range after the other, each in offset order.
+
+    `leaders_only`: read no other replica, however near.
+    """
+    each_range = read_each_range(thread, connections, ranges, options, leaders_only=leaders_only)
+    for _, batches in each_range:
         yield from batches
 
 
@@ -141,6 +147,8 @@ def read_each_range(
     connections: BrokerConnections,
     ranges: Sequence[OffsetRange],
     options: ReadOptions,
+    *,
+    leaders_only: bool = False,
 ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
     """Every range with its records, which are to be read before the next is asked for.
 
@@ -166,7 +174,8 @@ def read_each_range(
     record_kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
-        return RangeStream(connections, wanted, isolation, fetch_bytes, memory)
+        rack = "" if leaders_only else connections.options.client_rack
+        return RangeStream(connections, wanted, isolation, fetch_bytes, memory, rack)
 
     try:
         while waiting or open_streams:

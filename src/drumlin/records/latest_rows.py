@@ -1,8 +1,8 @@
 """The last row of every key: what a compacted log stands for, as Arrow columns.
 
 Rows come in any order; of each (partition, key) the one with the largest offset is kept, with all
-its columns. A tombstone counts like any other row until rows are handed out. Memory is that of
-the rows, at most about twice as many as there are keys, and 40 bytes a key. Results of several
+its columns. A tombstone counts like any other row until rows are handed out. Memory is twice that
+of the rows that are kept, and 40 bytes a key. Results of several
 `LatestRows` can be put together by another one, as long as their tombstones are handed out too.
 """
 
@@ -23,16 +23,19 @@ from drumlin.records.row_index import CompiledRowIndex, Int32s, PlainRowIndex, R
 
 #: After so many rows kernels are waited for.
 _ROWS_WORTH_WAITING: Final = 10_000
-#: Rows of old keys are thrown out when they are more than the others, and at least as many; then
-#: until they are half as many. To throw out fewer takes more work for each.
+#: Old rows are thrown out when they are more than the others, and at least so many; then until
+#: they are half as many. To throw out fewer takes more work for each.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
 _DEAD_ROWS_LEFT: Final = 0.5
+#: All of them are thrown out when rows take twice as many bytes as after the last time: few old
+#: rows may be large ones.
+_ROW_BYTES_AT_LEAST: Final = 64 << 20
 #: Pieces with this part of wanted rows, and so many rows, are kept as they are at first.
 _WANTED_PART_MIN: Final = 0.75
 _ROWS_MIN: Final = 64
 #: Smaller pieces are joined when rows are thrown out.
-_PIECE_ROWS: Final = 1 << 16
-_PIECE_BYTES: Final = 16 << 20
+_PIECE_ROWS: Final = 1 << 14
+_PIECE_BYTES: Final = 2 << 20
 
 
 class _Piece(NamedTuple):
@@ -63,6 +66,7 @@ class LatestRows:
         self._pieces: list[_Piece] = []
         self._row_count = 0
         self._row_bytes = 0
+        self._row_bytes_before = 0  # after old rows were thrown out for the last time
         self._rows_seen = 0
 
     @property
@@ -87,7 +91,9 @@ class LatestRows:
         ids = self._index.add(as_binary(batch.column("key")), *_places(batch))
         self._keep(_wanted(batch, ids))
         if self._dead_rows > max(self.key_count, _DEAD_ROWS_AT_LEAST):
-            self._compact()
+            self._compact(int(_DEAD_ROWS_LEFT * self.key_count))
+        elif self._row_bytes > max(2 * self._row_bytes_before, _ROW_BYTES_AT_LEAST):
+            self._compact(0)
 
     def rows(self, *, with_tombstones: bool = False) -> Iterator[pa.RecordBatch]:
         """The last row of every key, in the order in which they came.
@@ -122,7 +128,7 @@ class LatestRows:
             self._row_count += len(piece.ids)
             self._row_bytes += piece.nbytes
 
-    def _compact(self) -> None:
+    def _compact(self, dead_rows_left: int) -> None:
         """Throw out old rows, from those pieces first that have the most of them."""
         pieces = self._pieces
         masks = [self._index.is_last(each.ids, _offsets(each.rows)) for each in pieces]
@@ -130,7 +136,7 @@ class LatestRows:
         sizes = np.array([len(each) for each in masks])
         order = np.argsort(live / sizes)
         dead_after = self._dead_rows - np.cumsum((sizes - live)[order])
-        enough = int(np.searchsorted(-dead_after, -_DEAD_ROWS_LEFT * self.key_count)) + 1
+        enough = int(np.searchsorted(-dead_after, -dead_rows_left)) + 1
         chosen = set(order[:enough].tolist())
         self._pieces, self._row_count, self._row_bytes = [], 0, 0
         joined: list[_Piece] = []
@@ -145,6 +151,7 @@ class LatestRows:
                 self._keep(piece)
         if joined:
             self._keep(_joined(joined))
+        self._row_bytes_before = self._row_bytes
 
 
 _NOTHING: Final = _Piece(pa.record_batch([], names=[]), np.empty(0, np.int32))

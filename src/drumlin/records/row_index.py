@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from drumlin.records.arrow_memory import Columns, Int64s
 from drumlin.records.kernels.layout import KEYS
 from drumlin.records.kernels.row_index_layout import (
-    ENTRY_OFFSET,
     ENTRY_WIDTH,
     INDEX_BLOCK_ROWS,
     INDEX_COUNT,
@@ -104,7 +103,10 @@ class CompiledRowIndex:
         return ids
 
     def is_last(self, ids: Int32s, offsets: Int64s) -> NDArray[np.bool_]:
-        return _are_last(self._entries[:, ENTRY_OFFSET], ids, offsets)
+        marks = np.empty(len(ids), np.bool_)
+        self._state[INDEX_OFFSETS], self._state[INDEX_IDS] = offsets.ctypes.data, ids.ctypes.data
+        self._kernels.mark_last(self._state, len(ids), marks.ctypes.data)
+        return marks
 
     @property
     def count(self) -> int:

@@ -34,7 +34,7 @@ from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
-from drumlin.records.kernels.code.row_index import index_rows, reindex_rows, share_rows
+from drumlin.records.kernels.code.row_index import index_rows, mark_last, reindex_rows, share_rows
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
@@ -53,6 +53,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "index_rows": index_rows,
         "reindex_rows": reindex_rows,
         "share_rows": share_rows,
+        "mark_last": mark_last,
     },
     "compaction": {
         "mark_survivors": mark_survivors,

@@ -164,6 +164,7 @@ SIGNATURES: Final = {
     "index_rows": "ll",
     "reindex_rows": "l",
     "share_rows": "ll",
+    "mark_last": "lip",
 }
 #: The kernels of compaction, and of loading compacted logs, are a set of their own: only a cleaner
 #: waits for them.

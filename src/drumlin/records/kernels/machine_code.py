@@ -32,6 +32,7 @@ class Kernels(NamedTuple):
     index_rows: Callable[..., int]
     reindex_rows: Callable[..., int]
     share_rows: Callable[..., int]
+    mark_last: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 

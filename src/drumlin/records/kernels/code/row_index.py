@@ -57,6 +57,17 @@ def reindex_rows(state: Pointer) -> int:
     return 0
 
 
+def mark_last(state: Pointer, count: int, marks: Pointer) -> int:
+    """Write 1 for each of `count` rows that is still the last one of its entry, 0 for others."""
+    offsets, ids = int64s_at(state[at.INDEX_OFFSETS]), int32s_at(state[at.INDEX_IDS])
+    entries = int64s_at(state[at.INDEX_ENTRIES])
+    for row in range(count):
+        number = max(0, ids[row])  # NOWHERE: any entry, for there is one where there is a row
+        is_last = entries[number * at.ENTRY_WIDTH + at.ENTRY_OFFSET] == offsets[row]
+        marks[row] = is_last & (ids[row] >= 0)
+    return count
+
+
 def share_rows(columns: Pointer, state: Pointer) -> int:
     """Write the share that each row's key belongs to; NOWHERE for rows without a key."""
     shares = int32s_at(state[at.INDEX_IDS])

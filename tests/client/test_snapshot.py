@@ -1,0 +1,195 @@
+"""The state of a topic, now and at points of its history, against a dict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from drumlin.client.client import Client
+from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
+from drumlin.client.range_stream import OffsetRange
+from drumlin.client.snapshots import StateReader, schema_of
+from drumlin.records.columns import HEADERS_TYPE
+from rig.waiting import wait_until
+
+START_MS = 1_600_000_000_000
+
+
+def history(count: int, keys: int, seed: int = 5) -> pa.Table:
+    """Rows of three partitions with a second between them: inserts, updates, tombstones."""
+    chance = random.Random(seed)
+    return pa.table(
+        {
+            "key": pa.array([b"k%d" % chance.randrange(keys) for _ in range(count)]),
+            "value": pa.array([None if i % 11 == 0 else b"%d" % i for i in range(count)]),
+            "timestamp": pa.array(
+                [START_MS + i * 1000 for i in range(count)], pa.timestamp("ms", "UTC")
+            ),
+            "headers": pa.array([[("n", b"%d" % i)] for i in range(count)], HEADERS_TYPE),
+        }
+    )
+
+
+def write(client: Client, topic: str, rows: pa.Table, **options: Any) -> None:
+    client.append(
+        rows, topic, partition=lambda data, _: [i % 3 for i in range(len(data))], **options
+    )
+
+
+def twin(log: pa.Table) -> list[dict[str, Any]]:
+    """What a dict makes of a log that was read: the rows of its state, in the log's order."""
+    last: dict[tuple[int, bytes], dict[str, Any]] = {}
+    for row in log.to_pylist():
+        last[row["partition"], row["key"]] = row
+    rows = [row for row in last.values() if row["value"] is not None]
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def test_the_last_value_of_every_key(client: Client, topic: str) -> None:
+    write(client, topic, history(5000, 300), batch_bytes=4000)
+    names = ["key", "value", "headers", "partition", "offset", "timestamp"]
+    log = client.read(topic, columns=names)
+    found = client.snapshot(topic, headers=True)
+    assert found.column_names == names
+    assert found.to_pylist() == twin(log)
+    assert client.snapshot(topic).column_names == [each for each in names if each != "headers"]
+    only_keys = client.snapshot(topic, columns=["key"], partitions=[2])
+    wanted = [row["key"] for row in twin(log) if row["partition"] == 2]
+    assert only_keys.to_pydict() == {"key": wanted}
+    texts = client.snapshot(topic, decode="json", columns=["value", "key"])
+    assert texts.schema.types == [pa.int64(), pa.string()]
+
+
+def test_a_point_in_history(client: Client, topic: str) -> None:
+    write(client, topic, history(900, 40))
+    log = client.read(topic, columns=["key", "value", "partition", "offset", "timestamp"])
+
+    def before(ends: dict[int, int]) -> list[dict[str, Any]]:
+        kept = [row["offset"] < ends[row["partition"]] for row in log.to_pylist()]
+        return twin(log.filter(pa.array(kept)))
+
+    ends = {0: 0, 1: 150, 2: 299}
+    assert client.snapshot(topic, at=ends).to_pylist() == before(ends)
+    # Record i has second i and partition i % 3; those of the time itself count too.
+    at_450 = {0: 151, 1: 150, 2: 150}
+    for at in (
+        START_MS + 450_000,
+        START_MS + 450_999,
+        datetime.fromtimestamp(START_MS / 1000 + 450.0009, UTC),
+    ):
+        assert client.snapshot(topic, at=at).to_pylist() == before(at_450)
+    assert client.snapshot(topic, at=START_MS - 1).num_rows == 0
+    assert client.snapshot(topic, at=datetime.now(UTC)).to_pylist() == twin(log)
+
+
+def test_points_that_are_none(client: Client, topic: str) -> None:
+    write(client, topic, history(30, 5))
+    with pytest.raises(OffsetOutOfRange, match="11"):
+        client.snapshot(topic, at={0: 11}, partitions=[0])
+    with pytest.raises(ValueError, match=r"at has offsets of partitions \[0\]"):
+        client.snapshot(topic, at={0: 1})
+    with pytest.raises(ValueError, match="no time zone"):
+        client.snapshot(topic, at=datetime(2020, 1, 1))
+    with pytest.raises(TypeError, match="at 'now'"):
+        client.snapshot(topic, at="now")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no such columns: \\['topic'\\]"):
+        client.snapshot(topic, columns=["topic"])
+    with pytest.raises(UnknownTopic):
+        client.snapshot(topic, partitions=[3])
+    with pytest.raises(ValueError, match="memory_bytes 0"):
+        client.snapshot_batches(topic, memory_bytes=0)
+
+
+def test_what_is_written_later_does_not_count(client: Client, topic: str) -> None:
+    write(client, topic, history(300, 20))
+    log = client.read(topic, columns=["key", "value", "partition", "offset", "timestamp"])
+    batches = client.snapshot_batches(topic)
+    write(client, topic, history(300, 20, seed=6))
+    assert rows_of(batches) == twin(log)
+
+
+def test_transactions(client: Client, topic: str) -> None:
+    def put(writer: Any, value: bytes) -> None:
+        row = pa.table({"key": [b"k"], "value": [value]})
+        writer.append(row, topic, partition=lambda data, _: [0] * len(data))
+
+    put(client, b"first")
+    with pytest.raises(KeyError), client.transaction(f"aborted-{topic}") as transaction:
+        put(transaction, b"aborted")
+        raise KeyError
+    assert client.snapshot(topic)["value"].to_pylist() == [b"first"]
+    with client.transaction(f"open-{topic}") as transaction:
+        put(transaction, b"second")
+        assert client.snapshot(topic)["value"].to_pylist() == [b"first"]
+        uncommitted = client.snapshot(topic, isolation="read_uncommitted")
+        assert uncommitted["value"].to_pylist() == [b"second"]
+    wait_until(
+        lambda: client.snapshot(topic)["value"].to_pylist() == [b"second"],
+        "the commit to be seen",
+    )
+
+
+def test_a_state_larger_than_memory_is_read_in_parts(client: Client, topic: str) -> None:
+    rows = history(20_000, 9000)
+    write(client, topic, rows, batch_bytes=10_000)
+    log = client.read(topic, columns=["key", "value", "partition", "offset", "timestamp"])
+    whole = list(client.snapshot_batches(topic))
+    parts = list(client.snapshot_batches(topic, memory_bytes=60_000))
+    assert len(parts) > len(whole)
+    assert rows_of(parts) == rows_of(whole) == twin(log)
+    # Memory for not even one key: it is read all the same.
+    few = list(
+        client.snapshot_batches(
+            topic,
+            memory_bytes=1,
+            partitions=[0],
+            at={
+                0: 30,
+            },
+        )
+    )
+    first = log.filter(
+        pa.array([r["partition"] == 0 and r["offset"] < 30 for r in log.to_pylist()])
+    )
+    assert rows_of(few) == twin(first)
+
+
+class RecordedCheck:
+    """Notes when it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def before(self, wanted: OffsetRange) -> None:
+        self.calls.append(f"before {wanted.partition}")
+
+    def after(self, wanted: OffsetRange) -> None:
+        self.calls.append(f"after {wanted.partition}")
+
+
+def test_each_partition_is_checked_before_it_is_read_and_before_rows_are_given_out(
+    client: Client, topic: str
+) -> None:
+    write(client, topic, history(90, 5))
+    check = RecordedCheck()
+    schema = schema_of(["partition"], headers=False)
+    states = StateReader(client._thread, client._connections, schema, "read_committed", check=check)
+    for partition in (2, 0):
+        for _ in states.read(OffsetRange(topic, partition, 0, 30)):
+            check.calls.append("rows")
+    assert check.calls == ["before 2", "after 2", "rows", "before 0", "after 0", "rows"]
+
+
+def test_an_empty_topic_has_no_state(client: Client, topic: str) -> None:
+    assert client.snapshot(topic).num_rows == 0
+    assert list(client.snapshot_batches(topic)) == []
