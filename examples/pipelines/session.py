@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from pyspark.sql import SparkSession
 
 from drumlin.spark.java import ensure_java
 
+#: All cores of this machine; a task is tried four times, as on a cluster.
+_HERE = "--master local[*,4] --conf spark.sql.shuffle.partitions=4 pyspark-shell"
+
 
 def start_spark(name: str) -> SparkSession:
-    """A session on all cores of this machine, which runs a task again if its worker dies.
-
-    With `spark-submit --master ...` the session is that cluster's.
-    """
+    """A session as `spark-submit` has it, or on this machine if Python starts the program."""
     ensure_java()
-    return (
-        SparkSession.builder.appName(name)
-        .config("spark.master", "local[*,4]")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .getOrCreate()
-    )
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", _HERE)
+    spark = SparkSession.builder.appName(name)
+    return spark.config("spark.sql.session.timeZone", "UTC").getOrCreate()
 
 
 def parser(description: str | None, **arguments: str) -> argparse.ArgumentParser:
