@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from deltalake import DeltaTable
 from drumlin.client.client import Client
 from examples.conftest import PIPELINES, NewTopic
 from rig.java import spark_environment
+from rig.waiting import wait_until
 
 
 def _run(program: str, *arguments: str, typed: str = "") -> str:
@@ -63,3 +65,32 @@ def test_the_pipelines(
     assert sorted(written) == ['{"cents":2,"payments":1}', '{"cents":4,"payments":2}']
     run("orders", customers=totals, target=orders)
     assert client.read(orders, isolation="read_committed").num_rows == 3
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+def test_a_load_that_is_killed_is_made_by_the_next(
+    client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
+) -> None:
+    """Driver, JVM and workers at once, while tasks write files; then the checkpoint goes, too."""
+    topic, lake = new_topic(), tmp_path / "lake"
+    values = [f"value-{number}" * 20 for number in range(300_000)]
+    client.append(pa.table({"value": values}), topic)
+    given = {"brokers": drumlin_address, "topic": topic, "lake": str(lake)}
+    given["checkpoint"] = str(tmp_path / "checkpoint")
+    arguments = [f"--{name}={value}" for name, value in given.items()]
+    with subprocess.Popen(
+        [sys.executable, str(PIPELINES / "lake.py"), *arguments],
+        env={**os.environ, **spark_environment()},
+        start_new_session=True,
+    ) as process:
+        wait_until(lambda: any(lake.glob("_aside/*/*/*.parquet")), "a task that writes", 120)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not list(lake.glob("load=*"))
+    _run("lake", *arguments)
+    given["checkpoint"] = str(tmp_path / "another")
+    _run("lake", *(f"--{name}={value}" for name, value in given.items()))
+    assert [each.name for each in lake.glob("load=*")] == ["load=00000000"]
+    in_order = [("partition", "ascending"), ("offset", "ascending")]
+    loaded = pq.read_table(lake, columns=["partition", "offset"]).sort_by(in_order)
+    assert loaded.columns == client.read(topic, columns=["partition", "offset"]).columns

@@ -104,7 +104,7 @@ def test_the_position_outlives_the_history(load: Load, delta: ModuleType) -> Non
     assert found == {partition: end for partition, end in ends.items() if end}
 
 
-@pytest.mark.parametrize("is_committed", [False, True])
+@pytest.mark.parametrize("is_committed", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_driver_that_dies_beside_its_commit(
     load: Load, delta: ModuleType, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_killed_task_adds_nothing_twice(
     assert not list((load.folder / "_aside").iterdir())
 
 
-@pytest.mark.parametrize("is_added", [False, True])
+@pytest.mark.parametrize("is_added", [pytest.param(False, marks=pytest.mark.deep), True])
 def test_a_driver_that_dies_beside_its_rename(
     load: Load, lake: ModuleType, monkeypatch: pytest.MonkeyPatch, *, is_added: bool
 ) -> None:

@@ -73,6 +73,7 @@ def test_each_change_is_written_once(
     assert _written(client, target) == written
 
 
+@pytest.mark.deep
 def test_a_driver_that_dies_after_its_write_writes_nothing_twice(
     program: ModuleType,
     spark: SparkSession,
