@@ -11,12 +11,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import history_chart
 import last_flights
 import last_flights_chart
 import pandas as pd
+import run_report
 from chart import draw
 from delays import run_query, start_spark
 from flights_data import Flights, load_flights
+from history import AsOf, history
 from last_flights import Compaction
 from local_broker import local_broker
 from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -38,9 +41,12 @@ OUTPUT = Path("build/demo")
 RESULT = OUTPUT / "delays.parquet"
 CHART = OUTPUT / "delays.png"
 COMPACTION_CHART = OUTPUT / "compaction.png"
+HISTORY_CHART = OUTPUT / "history.png"
+REPORT = OUTPUT / "report.html"
 BOX = box.SIMPLE_HEAD
 
 console = Console(highlight=False)
+story: list[str] = []
 
 
 def main() -> None:
@@ -54,13 +60,18 @@ def main() -> None:
             say(f"Started a broker on {broker.address}", began)
             with drumlin.connect(broker.address) as client:
                 fill_topic(client, flights)
+                months = look_back(client)
                 batches = stream_delays(broker.address, flights, folder)
                 compacted = compact_topic(client, flights, broker.cleaner_status_url)
     delays = pd.read_parquet(RESULT)
     draw(delays, CHART)
     last_flights_chart.draw(compacted, COMPACTION_CHART)
+    history_chart.draw(months, HISTORY_CHART)
+    tables = [batches_table(batches), airlines_table(delays), compaction_table(compacted)]
+    pictures = [CHART, HISTORY_CHART, COMPACTION_CHART]
+    run_report.write(REPORT, "A year of flights through Drumlin", story, pictures, tables)
     console.print()
-    console.print(batches_table(batches), airlines_table(delays), compaction_table(compacted))
+    console.print(*tables)
     console.print(what_next())
 
 
@@ -69,6 +80,7 @@ def say(what: str, began: float | None = None) -> float:
     seconds = 0.0 if began is None else time.monotonic() - began
     took = "" if began is None else f" [dim]({seconds:.1f} s)[/]"
     console.print(f"[green]✓[/] {what}{took}", soft_wrap=True)
+    story.append(what if began is None else f"{what} ({seconds:.1f} s)")
     return seconds
 
 
@@ -91,6 +103,15 @@ def fill_topic(client: Client, flights: Flights) -> None:
     console.print(f"  [dim]{rate:,.0f} records/s, {megabytes:,.0f} MB/s[/]")
     without = flights.records.column("key").null_count
     console.print(f"  [dim]{without:,} cancelled flights have no tail number: their key is null[/]")
+
+
+def look_back(client: Client) -> list[AsOf]:
+    """The table that the topic stands for, as of each month."""
+    began = time.monotonic()
+    with console.status("Looking back: the last flight of each aircraft, as of each month ..."):
+        months = history(client, TOPIC)
+    say(f"Took the last flight of each aircraft from the topic as of {len(months)} moments", began)
+    return months
 
 
 def stream_delays(address: str, flights: Flights, folder: Path) -> list[StreamingQueryProgress]:
@@ -117,7 +138,7 @@ def compact_topic(client: Client, flights: Flights, status_url: str) -> Compacti
     say(f"Wrote those with a tail number to the compacted topic '{COMPACTED_TOPIC}'", began)
     with console.status("Waiting for the broker to clean it ..."):
         done = last_flights.compact(client, COMPACTED_TOPIC, status_url)
-    console.print(f"[green]✓[/] Had the broker clean it [dim]({done.seconds:.1f} s)[/]")
+    say(f"Had the broker clean it ({done.seconds:.1f} s)")
     last_flights.check(done.before.records, done.after.records)
     say("Read it again: the last flight of every aircraft is there, at the same offset")
     return done
@@ -180,7 +201,7 @@ def compaction_table(done: Compaction) -> Table:
 def what_next() -> Panel:
     """What to type after the demo."""
     return Panel.fit(
-        f"The charts are [bold]{CHART}[/] and [bold]{COMPACTION_CHART}[/],\n"
+        f"The report of this run, with its charts, is [bold]{REPORT}[/],\n"
         f"the result [bold]{RESULT}[/];\n"
         "everything else is cleaned up.\n\n"
         "Start a broker that stays:\n"

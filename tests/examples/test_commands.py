@@ -1,0 +1,96 @@
+"""The programs of examples/pipelines as commands, one after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from drumlin.client.client import Client
+from examples.conftest import PIPELINES, NewTopic
+from rig.java import spark_environment
+from rig.waiting import wait_until
+
+
+def _run(program: str, *arguments: str, typed: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, str(PIPELINES / f"{program}.py"), *arguments],
+        input=typed,
+        env={**os.environ, **spark_environment()},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_service_of_accounts(drumlin_address: str, tmp_path: Path) -> None:
+    arguments = ("--brokers", drumlin_address, "--disk", str(tmp_path / "accounts.db"))
+    said = _run("accounts", *arguments, typed="deposit ada 500\nwithdraw ada 501\n")
+    assert said == "ada has 500 after 1 events\nrefused: ada has 500 only\n"
+    (tmp_path / "accounts.db").unlink()
+    assert (
+        _run("accounts", *arguments, typed="withdraw ada 120\n") == "ada has 380 after 2 events\n"
+    )
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+def test_the_pipelines(
+    client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
+) -> None:
+    payments, totals, orders = new_topic(), new_topic(), new_topic()
+    rows = {"key": ["a", "b", "a"], "value": ['{"amount": 1}', '{"amount": 2}', '{"amount": 3}']}
+    client.append(pa.table(rows), payments)
+
+    def run(program: str, **arguments: str) -> None:
+        given = {"brokers": drumlin_address, "topic": payments, **arguments}
+        given |= {"checkpoint": str(tmp_path / f"{program}-checkpoint")}
+        _run(program, *(f"--{name}={value}" for name, value in given.items()))
+
+    run("lake", lake=str(tmp_path / "lake"))
+    assert pq.read_table(tmp_path / "lake").num_rows == 3
+    run("delta_table", table=str(tmp_path / "table"))
+    assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 2
+    run("totals", target=totals)
+    written = client.read(totals, isolation="read_committed", decode="utf8")["value"].to_pylist()
+    assert sorted(written) == ['{"cents":2,"payments":1}', '{"cents":4,"payments":2}']
+    run("orders", customers=totals, target=orders)
+    assert client.read(orders, isolation="read_committed").num_rows == 3
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+def test_a_load_that_is_killed_is_made_by_the_next(
+    client: Client, new_topic: NewTopic, drumlin_address: str, tmp_path: Path
+) -> None:
+    """Driver, JVM and workers at once, while tasks write files; then the checkpoint goes, too."""
+    topic, lake = new_topic(), tmp_path / "lake"
+    values = [f"value-{number}" * 20 for number in range(300_000)]
+    client.append(pa.table({"value": values}), topic)
+    given = {"brokers": drumlin_address, "topic": topic, "lake": str(lake)}
+    given["checkpoint"] = str(tmp_path / "checkpoint")
+    arguments = [f"--{name}={value}" for name, value in given.items()]
+    with subprocess.Popen(
+        [sys.executable, str(PIPELINES / "lake.py"), *arguments],
+        env={**os.environ, **spark_environment()},
+        start_new_session=True,
+    ) as process:
+        wait_until(lambda: any(lake.glob("_aside/*/*/*.parquet")), "a task that writes", 120)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not list(lake.glob("load=*"))
+    _run("lake", *arguments)
+    given["checkpoint"] = str(tmp_path / "another")
+    _run("lake", *(f"--{name}={value}" for name, value in given.items()))
+    assert [each.name for each in lake.glob("load=*")] == ["load=00000000"]
+    in_order = [("partition", "ascending"), ("offset", "ascending")]
+    loaded = pq.read_table(lake, columns=["partition", "offset"]).sort_by(in_order)
+    assert loaded.columns == client.read(topic, columns=["partition", "offset"]).columns
