@@ -27,6 +27,7 @@ BENCHES = {
     "groups": "1,000 members, and 1,000 groups: time until stable",
     "columns": "the columnar client beside confluent-kafka, on one core",
     "spark": "Spark read beside Spark's own Kafka connector",
+    "spark_state": "drumlin.spark.snapshot beside max_by and a window over Spark's connector",
     "spark_write": "Spark write beside Spark's own Kafka sink",
     "compaction": "cleaning a topic of 6 million records and 1 million keys",
     "compaction_latency": "end to end latency while a cleaner runs",
@@ -107,7 +108,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rows",
         metavar="ROW,…",
-        help="of `spark`, `spark_write`, `stalls`, `turns` and `real_clients` (default: all)",
+        help="of `spark*`, `stalls`, `turns` and `real_clients` (default: all)",
     )
     parser.add_argument(
         "--directory",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Read = Callable[[], int]  # reads everything; the number of records
 
@@ -208,6 +208,60 @@ def batches_prebuilt(address: str, topic: str) -> Read:
     return _batches(session, "prebuilt", _options(address, topic))
 
 
+_STATE_COLUMNS = "key,value,partition,offset,timestamp"
+
+
+def _state(last: Callable[[], DataFrame]) -> Read:
+    """Every column of the last rows is looked at; their number."""
+
+    def read() -> int:
+        row = last().selectExpr(*_QUERY, "max(key)", "max(partition)").first()
+        return int(row["records"])
+
+    return read
+
+
+def state_drumlin(address: str, topic: str) -> Read:
+    """`drumlin.spark.snapshot`."""
+    from drumlin.spark import snapshot
+
+    session = new_session()
+    columns = _STATE_COLUMNS.split(",")
+    return _state(lambda: snapshot(session, topic, bootstrap_servers=address, columns=columns))
+
+
+def _kafka_records(address: str, topic: str) -> DataFrame:
+    session = new_session(os.environ["SPARK_KAFKA_JARS"])
+    frame = session.read.format("kafka").options(**_options(address, topic)).load()
+    return frame.where("key IS NOT NULL")
+
+
+def state_max_by(address: str, topic: str) -> Read:
+    """`max_by` of Spark's own source, grouped by key."""
+    from pyspark.sql.functions import expr
+
+    records = _kafka_records(address, topic)
+
+    def last() -> DataFrame:
+        grouped = records.groupBy("partition", "key")
+        rows = grouped.agg(expr("max_by(struct(value, offset, timestamp), offset) AS last"))
+        return rows.where("last.value IS NOT NULL").select("partition", "key", "last.*")
+
+    return _state(last)
+
+
+def state_window(address: str, topic: str) -> Read:
+    """The first row of a window of Spark's own source."""
+    records = _kafka_records(address, topic)
+    number = "row_number() OVER (PARTITION BY partition, key ORDER BY offset DESC) AS number"
+
+    def last() -> DataFrame:
+        rows = records.selectExpr(*_STATE_COLUMNS.split(","), number)
+        return rows.where("number = 1 AND value IS NOT NULL")
+
+    return _state(last)
+
+
 READERS = {
     "drumlin": drumlin_columns,
     "confluent": confluent,
@@ -220,6 +274,9 @@ READERS = {
     "batches-kafka": batches_kafka,
     "batches-prebuilt": batches_prebuilt,
     "spark-prebuilt": spark_prebuilt,
+    "state-drumlin": state_drumlin,
+    "state-max-by": state_max_by,
+    "state-window": state_window,
 }
 
 

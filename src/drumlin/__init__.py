@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from drumlin.client.errors import OffsetOutOfRange as OffsetOutOfRange
     from drumlin.client.errors import OffsetStoreFailed as OffsetStoreFailed
     from drumlin.client.errors import OffsetStoreUnreachable as OffsetStoreUnreachable
+    from drumlin.client.errors import RecordsMissing as RecordsMissing
     from drumlin.client.errors import RequestRefused as RequestRefused
     from drumlin.client.errors import RequestTimedOut as RequestTimedOut
+    from drumlin.client.errors import StateNotExact as StateNotExact
     from drumlin.client.errors import TopicExists as TopicExists
     from drumlin.client.errors import Undecodable as Undecodable
     from drumlin.client.errors import UnknownTopic as UnknownTopic
@@ -78,8 +80,10 @@ _DEFINED_IN: Final = {
         "OffsetOutOfRange",
         "OffsetStoreFailed",
         "OffsetStoreUnreachable",
+        "RecordsMissing",
         "RequestRefused",
         "RequestTimedOut",
+        "StateNotExact",
         "TopicExists",
         "Undecodable",
         "UnknownTopic",

@@ -12,8 +12,6 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
-from drumlin.client.range_stream import OffsetRange
-from drumlin.client.snapshots import StateReader, schema_of
 from drumlin.records.columns import HEADERS_TYPE
 from rig.waiting import wait_until
 
@@ -153,41 +151,13 @@ def test_a_state_larger_than_memory_is_read_in_parts(client: Client, topic: str)
             topic,
             memory_bytes=1,
             partitions=[0],
-            at={
-                0: 30,
-            },
+            at={0: 30},
         )
     )
     first = log.filter(
         pa.array([r["partition"] == 0 and r["offset"] < 30 for r in log.to_pylist()])
     )
     assert rows_of(few) == twin(first)
-
-
-class RecordedCheck:
-    """Notes when it was asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def before(self, wanted: OffsetRange) -> None:
-        self.calls.append(f"before {wanted.partition}")
-
-    def after(self, wanted: OffsetRange) -> None:
-        self.calls.append(f"after {wanted.partition}")
-
-
-def test_each_partition_is_checked_before_it_is_read_and_before_rows_are_given_out(
-    client: Client, topic: str
-) -> None:
-    write(client, topic, history(90, 5))
-    check = RecordedCheck()
-    schema = schema_of(["partition"], headers=False)
-    states = StateReader(client._thread, client._connections, schema, "read_committed", check=check)
-    for partition in (2, 0):
-        for _ in states.read(OffsetRange(topic, partition, 0, 30)):
-            check.calls.append("rows")
-    assert check.calls == ["before 2", "after 2", "rows", "before 0", "after 0", "rows"]
 
 
 def test_an_empty_topic_has_no_state(client: Client, topic: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -20,19 +19,9 @@ from drumlin.replication.partition import Partition
 from drumlin.storage.log_state import LogState
 from drumlin.wire.errors import ErrorCode
 from replication.real_replicas import NODES, RETENTION_MS, Replicas
+from replication.replica_histories import happens
 from rig.depth import seeds
 from storage.samples import IN_MEMORY
-
-#: What happens, and how often.
-_WHAT = {
-    "append": 25,
-    "end_transaction": 10,
-    "clean": 20,
-    "lead": 5,
-    "leave": 5,
-    "return": 3,
-    "fetch": 32,
-}
 
 
 @pytest.fixture
@@ -252,28 +241,3 @@ def test_whoever_was_away_cleaned_or_led(seed: int) -> None:
             replicas.check(each)
         for dirs in replicas.dirs.values():
             dirs.abandon()
-
-
-def happens(replicas: Replicas, source: Random) -> None:
-    (what,) = source.choices(list(_WHAT), list(_WHAT.values()))
-    node = source.choice(NODES)
-    if what in ("append", "end_transaction"):
-        getattr(replicas, what)()
-    elif what == "clean":
-        replicas.commit()
-        replicas.clean(node)
-        replicas.clock.advance_ms(RETENTION_MS)
-    elif what == "lead" and node in replicas.state.isr:
-        replicas.lead(node)
-    elif what == "return" and node in replicas.away:
-        if source.random() < 0.2:
-            replicas.lose_tail(node, source.randrange(replicas.log(node).log_end_offset + 1))
-        elif source.random() < 0.5:
-            replicas.restart(node, is_clean=source.random() < 0.5)
-        replicas.come_back(node)
-    elif what == "leave" and node in replicas.followed:
-        replicas.leave(node)
-    elif what == "fetch" and node in replicas.followed:
-        cleans = partial(replicas.clean, replicas.state.leader)
-        meanwhile = cleans if source.random() < 0.2 else None
-        replicas.fetch(node, source.choice((100, 300, 1000)), meanwhile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,25 @@ def test_programs_run(spark: SparkSession, address: str, tmp_path: Path) -> None
     assert sizes == {0: 50, 1: 50}
     assert names["histogram"].groupBy().sum("records").first()[0] == 100
     assert spark.read.parquet(str(tmp_path / "sizes")).groupBy().sum("records").first()[0] == 100
+
+
+def test_the_table_in_a_log(spark: SparkSession, address: str, tmp_path: Path) -> None:
+    """What the document says of its rows."""
+    written = [(b"ada", b"10"), (b"bob", b"20"), (b"ada", b"15")]
+    Topic(address, 2, name="balances").create().write(
+        (len(value) % 2, key, value, int(time.time() * 1000), None) for key, value in written
+    )
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+    names = _run("spark-state.md", {"127.0.0.1:9092": address, "/data/": f"{tmp_path}/"})
+    spark.conf.set(provider, before)
+    rows = {(bytes(row.key), bytes(row.value)) for row in names["balances"].collect()}
+    assert rows == {(b"ada", b"15"), (b"bob", b"20")}
+    assert names["then"].count() == 0
+    assert names["now"].count() == 2
+    moved = sorted(row.operation for row in names["moved"].collect())
+    assert moved == ["insert", "insert", "update"]
+    assert spark.read.parquet(str(tmp_path / "changes")).count() == 3
 
 
 def test_the_readme_runs_from_its_first_program_to_spark(spark: SparkSession, address: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
+from drumlin.cli.commands import Option
 from drumlin.cli.places import END, Place, parse_place
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ HELP: Final = (
     "as @MILLISECONDS, whose records count too; or what to read up to, not including it: "
     "PARTITION:OFFSET[,…], an offset for all partitions, or -N (N before the end)."
 )
+
+AllowInexact = Annotated[
+    bool,
+    Option(
+        "--allow-inexact",
+        help="Take what is left of a point at which a cleaner has removed records since; "
+        "otherwise it is refused.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from drumlin.cli.options import (
     examples,
     parse_assignments,
 )
-from drumlin.cli.points import HELP, parse_point
+from drumlin.cli.points import HELP, AllowInexact, parse_point
 
 if TYPE_CHECKING:
     from drumlin.client.restoring import RestoreReport
@@ -77,6 +77,7 @@ def restore(
     config: Configs = None,
     compression: Compression = "none",
     timeout: Timeout = None,
+    allow_inexact: AllowInexact = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -112,6 +113,7 @@ def restore(
             configs=configs,
             compression=compression,
             timeout_ms=None if timeout is None else timeout * 1000,
+            allow_inexact=allow_inexact,
             on_progress=tell,
         )
     _show(report, as_json)

@@ -18,7 +18,7 @@ from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.completion import complete_topic
 from drumlin.cli.names import existing_partitions
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
-from drumlin.cli.points import HELP, parse_point
+from drumlin.cli.points import HELP, AllowInexact, parse_point
 from drumlin.cli.record_text import FIELDS, Formatter, json_lines, show_lines
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class _Options(TypedDict):
     at: Point | None
     partitions: Sequence[int]
     memory_bytes: int
+    allow_inexact: bool
 
 
 def snapshot(
@@ -87,6 +88,7 @@ def snapshot(
     columns: Columns = None,
     decode: Decoding = None,
     memory: Memory = 1024,
+    allow_inexact: AllowInexact = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -106,6 +108,7 @@ def snapshot(
             "at": point.of(client, topic, partitions),
             "partitions": partitions,
             "memory_bytes": memory << 20,
+            "allow_inexact": allow_inexact,
         }
         if to_file is not None:
             names = columns.split(",") if columns else None
@@ -132,8 +135,14 @@ def _write(
 
     batches: Iterable[pa.RecordBatch]
     if decode == "json":  # all values together have one type
-        at, partitions = options["at"], options["partitions"]
-        table = client.snapshot(topic, at=at, partitions=partitions, columns=columns, decode=decode)
+        table = client.snapshot(
+            topic,
+            at=options["at"],
+            partitions=options["partitions"],
+            allow_inexact=options["allow_inexact"],
+            columns=columns,
+            decode=decode,
+        )
         schema, batches = table.schema, table.to_batches()
     else:
         empty = snapshots.schema_of(columns, headers=False).empty_table()

@@ -33,6 +33,7 @@ from drumlin.client.restore_marker import RestoreRequest
 from drumlin.client.restoring import Progress, RestoreOptions, Restorer, RestoreReport
 from drumlin.client.snapshot_ranges import Point
 from drumlin.client.snapshots import MEMORY_BYTES
+from drumlin.client.state_calls import StateCalls
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.writing_calls import WritingCalls
@@ -101,7 +102,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, WritingCalls, TransactionCalls):
+class Client(ReadingCalls, StateCalls, WritingCalls, TransactionCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
@@ -270,6 +271,7 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
         compression: str = "none",
         timeout_ms: int | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        allow_inexact: bool = False,
         on_progress: Progress | None = None,
     ) -> RestoreReport:
         """Write a topic's state, or its records up to a point, into a new topic: all or nothing.
@@ -292,20 +294,23 @@ class Client(ReadingCalls, WritingCalls, TransactionCalls):
             compression: "none", "gzip", "snappy", "lz4" or "zstd".
             timeout_ms: how long the transaction may take; None: as long as brokers allow.
             memory_bytes: what the state of one partition may take, as in `snapshot_batches`.
+            allow_inexact: write what the log still tells of a state that it does not tell exactly,
+                or what is left of the records.
             on_progress: called with the number of records of each batch that was written.
 
         Raises:
             NotRestored: `to` has records, other partitions, or was restored from something else.
             TransactionTimedOut: it took too long; nothing of it is visible.
             ProducerFenced: another restore into this topic has begun meanwhile.
-            UnknownTopic, OffsetOutOfRange, TypeError, ValueError: as from `snapshot`.
+            StateNotExact, UnknownTopic, OffsetOutOfRange: as from `snapshot`.
+            TypeError, ValueError: an argument cannot have this value.
         """
         arguments.text("to", to)
         arguments.compression_name(compression)
         texts = arguments.config_values("configs", configs or {})
         request = RestoreRequest(topic, at, records, first)
         request.check()
-        options = RestoreOptions(texts, compression, timeout_ms, memory_bytes)
+        options = RestoreOptions(texts, compression, timeout_ms, memory_bytes, allow_inexact)
 
         def begin(transactional_id: str, timeout_ms: int | None) -> Transaction:
             return self.transaction(transactional_id, timeout_ms=timeout_ms)

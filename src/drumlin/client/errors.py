@@ -122,6 +122,38 @@ class LogEndsEarly(ClientError):
     """The log ends before the offset up to which it was to be read."""
 
 
+class RecordsMissing(ClientError, LookupError):
+    """A range was to be read without gaps, and records of it are gone; compaction may do that."""
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        super().__init__(
+            f"topic {topic!r} partition {partition}: records are missing from offset {offset} on"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class StateNotExact(ClientError, LookupError):
+    """What the log holds does not tell the state that it had at an offset.
+
+    `exact_from` is the first end offset whose state it tells; None where nobody knows that.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, end_offset: int, exact_from: int | None, why: str
+    ) -> None:
+        told = "" if exact_from is None else f"; the earliest exact state is that at {exact_from}"
+        super().__init__(
+            f"topic {topic!r} partition {partition}: the state at offset {end_offset} can't be "
+            f"read exactly: {why}{told}. To read what is left of it, allow an inexact state"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.end_offset = end_offset
+        self.exact_from = exact_from
+
+
 class CorruptData(ClientError):
     """A fetched record batch is damaged: on its way, or in the log."""
 

@@ -74,7 +74,19 @@ async def list_offsets(
 
     `led_only`: leave out partitions that have no leader, in place of waiting for one.
     """
-    missing = {each: timestamp_of(spec) for each, spec in wanted.items()}
+    timestamps = {each: timestamp_of(spec) for each, spec in wanted.items()}
+    return await look_up(connections, timestamps, isolation, led_only=led_only)
+
+
+async def look_up(
+    connections: BrokerConnections,
+    timestamps: Mapping[TopicPartition, int],
+    isolation: Isolation,
+    *,
+    led_only: bool = False,
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """`list_offsets`, by the numbers that the protocol has for places."""
+    missing = dict(timestamps)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
@@ -104,8 +116,8 @@ async def list_offsets(
             where = f"topic {topic!r} partition {partition}"
             raise InvalidResponse(f"{where}: the answer about offsets leaves it out")
 
-    await connections.retrying(attempt, topics={topic for topic, _ in wanted})
-    return {each: found[each] for each in wanted if each in found}
+    await connections.retrying(attempt, topics={topic for topic, _ in timestamps})
+    return {each: found[each] for each in timestamps if each in found}
 
 
 async def offsets_of_topic(

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypedDict
 import pyarrow as pa
 
 from drumlin.client import arguments, tables
-from drumlin.client.errors import CorruptData, OffsetOutOfRange
+from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
@@ -20,6 +20,7 @@ from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.columns import iterate_arrow, record_schema
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.gaps import stretch_of
 from drumlin.records.kernels import record_kernels
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
@@ -41,6 +42,7 @@ class ReadOptions(TypedDict, total=False):
     isolation: Isolation
     max_bytes_per_batch: int
     decode: Decode | None
+    without_gaps: bool
 
 
 def check_options(call: str, options: ReadOptions) -> None:
@@ -197,15 +199,30 @@ def _read_stream(
     stream: RangeStream,
     options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
+    expected = wanted.start_offset if options.get("without_gaps") else None
     while True:
         # Nothing of a piece is held while the next is waited for: it may be a large one.
         piece = thread.run(stream.next())
         if piece is None:
             return
+        if expected is not None:
+            expected = _check_gaps(piece, wanted, expected)
         for batch in _decode(piece, wanted, options):
             yield tables.decoded(batch, options.get("decode"), wanted.topic)
         connections.memory.give_back(piece.records)
         del piece
+
+
+def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> int:
+    """Where the piece ends.
+
+    Raises:
+        RecordsMissing: the log has no record and no marker at an offset of the range.
+    """
+    stretch = stretch_of(piece.records, expected, wanted.end_offset)
+    if stretch.gap_offset is not None:
+        raise RecordsMissing(wanted.topic, wanted.partition, stretch.gap_offset)
+    return stretch.end_offset
 
 
 def _close(thread: LoopThread, stream: RangeStream) -> None:

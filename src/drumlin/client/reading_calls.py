@@ -1,4 +1,4 @@
-"""The calls of a `Client` that read records: tables, batches, ranges, states and consumers.
+"""The calls of a `Client` that read records: tables, batches, ranges and consumers.
 
 They check what the caller hands in before a broker is asked.
 """
@@ -11,7 +11,7 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from drumlin.client import arguments, reader, snapshots, tables
+from drumlin.client import arguments, reader, tables
 from drumlin.client.calls import Calls
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
@@ -19,10 +19,6 @@ from drumlin.client.errors import translated
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
-from drumlin.client.snapshot_ranges import Point, check_point, ranges_until
-from drumlin.client.snapshots import StateReader
-from drumlin.client.tables import Decode
-from drumlin.peer.options import Isolation
 from drumlin.records.kernels import record_kernels
 
 
@@ -56,6 +52,8 @@ class ReadingCalls(Calls):
             isolation: "read_committed" leaves out records of aborted transactions;
                 "read_uncommitted", the default, reads everything.
             max_bytes_per_batch: bytes fetched at a time, 8 MiB by default.
+            without_gaps: raise `RecordsMissing` where the log has neither a record nor a marker
+                at an offset, as a cleaner leaves it.
 
         Raises:
             UnknownTopic: there is no such topic or partition.
@@ -138,93 +136,6 @@ class ReadingCalls(Calls):
         reader.check_options("read_ranges", options)
         each = reader.read_each_range(self._thread, self._connections, ranges, options)
         return ((wanted, _translated(batches)) for wanted, batches in each)
-
-    def snapshot(
-        self,
-        topic: str,
-        *,
-        at: Point | None = None,
-        columns: Sequence[str] | None = None,
-        partitions: Sequence[int] | None = None,
-        headers: bool = False,
-        decode: Decode | None = None,
-        isolation: Isolation = "read_committed",
-    ) -> pa.Table:
-        """What a compacted topic stands for: the last record of every key, without tombstones.
-
-        Equal keys in two partitions are two keys. Records without a key are left out. Only
-        leaders are read. Columns are `key`, `value`, `headers` (if asked for), `partition`,
-        `offset` and `timestamp`; rows come in offset order, partition after partition.
-
-        Args:
-            topic: the topic's name.
-            at: the state at a time (an aware datetime, or milliseconds since 1970): as the log
-                is before the first record that is younger; or at these end offsets, one for each
-                partition that is read. None: now, which is one point for all partitions.
-            columns: the columns wanted, in this order; all by default.
-            partitions: their numbers; all by default.
-            headers: add the column `headers`, lists of (key, value).
-            decode: "utf8" or "json", as in `read`.
-            isolation: "read_committed" leaves out records of transactions that are aborted, and
-                everything from the first open transaction on.
-
-        Raises:
-            UnknownTopic: there is no such topic or partition.
-            OffsetOutOfRange: an offset of `at` is not in the log, or not yet.
-            Undecodable: a key or a value is not what `decode` says; it names the record.
-            TypeError, ValueError: an argument cannot have this value.
-        """
-        schema = snapshots.schema_of(columns, headers=headers)
-        batches = self._snapshot(topic, at, schema, partitions, isolation, None)
-        tables.check_decode(decode)
-        table = pa.Table.from_batches(list(batches), schema)
-        return tables.decoded(table, decode, topic)
-
-    def snapshot_batches(
-        self,
-        topic: str,
-        *,
-        at: Point | None = None,
-        columns: Sequence[str] | None = None,
-        partitions: Sequence[int] | None = None,
-        headers: bool = False,
-        decode: Decode | None = None,
-        isolation: Isolation = "read_committed",
-        memory_bytes: int = snapshots.MEMORY_BYTES,
-    ) -> Iterator[pa.RecordBatch]:
-        """Like `snapshot`, piece by piece, for states that are larger than memory.
-
-        Each partition is read when its rows are asked for. A partition whose state takes more
-        than `memory_bytes` (1 GiB) is read several times, each time for a part of its keys; then
-        its rows come in no particular order. With decode="json" each batch has a type of its own.
-
-        Raises:
-            What `snapshot` raises; and OffsetOutOfRange where the log's start moves past what
-            is still to be read.
-        """
-        schema = snapshots.schema_of(columns, headers=headers)
-        tables.check_decode(decode)
-        arguments.whole_number("memory_bytes", memory_bytes, 1, 2**63 - 1)
-        batches = self._snapshot(topic, at, schema, partitions, isolation, memory_bytes)
-        return (tables.decoded(batch, decode, topic) for batch in batches)
-
-    def _snapshot(
-        self,
-        topic: str,
-        at: Point | None,
-        schema: pa.Schema,
-        partitions: Sequence[int] | None,
-        isolation: Isolation,
-        memory_bytes: int | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """The point is found at once, not when the first batch is asked for."""
-        check_point(at)
-        arguments.isolation_level(isolation)
-        ranges = self._run(ranges_until(self._connections, topic, partitions, at, isolation))
-        states = StateReader(
-            self._thread, self._connections, schema, isolation, memory_bytes=memory_bytes
-        )
-        return _translated(batch for wanted in ranges for batch in states.read(wanted))
 
     def consumer(
         self,

@@ -9,7 +9,7 @@ never written to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -19,12 +19,14 @@ from drumlin.client import admin, group_admin, reader, snapshots
 from drumlin.client.admin import TopicDescription
 from drumlin.client.appender import BATCH_BYTES
 from drumlin.client.errors import NotRestored, TopicExists, translated
+from drumlin.client.exact_reading import ExactReader
+from drumlin.client.exact_states import claim_states
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import offsets_of_topic
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.restore_marker import RestoreRequest, marked, marker_in, name_for
 from drumlin.client.snapshot_ranges import ranges_until
-from drumlin.client.snapshots import StateReader
+from drumlin.client.snapshots import SnapshotOptions, StateReader
 from drumlin.client.transactions.errors import TransactionTimedOut
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.peer.broker_connections import BrokerConnections
@@ -69,6 +71,7 @@ class RestoreOptions:
     timeout_ms: int | None = None
     """None: as long as brokers allow."""
     memory_bytes: int = snapshots.MEMORY_BYTES
+    allow_inexact: bool = False
 
 
 class Restorer:
@@ -167,6 +170,7 @@ class Restorer:
         ranges = self._ask(
             ranges_until(self._connections, request.source, None, request.at, _ISOLATION)
         )
+        exact_reader = self._ask(self._exact_reader(ranges))
         configs = self._ask(admin.topic_configs(self._connections, target))
         limit = configs["max.message.bytes"].value
         batch_bytes = min(BATCH_BYTES, int(limit or BATCH_BYTES))
@@ -175,7 +179,7 @@ class Restorer:
         for wanted in ranges:
             end_offsets[wanted.partition] = wanted.end_offset
             read_count = 0
-            for batch in self._rows(wanted):
+            for batch in self._rows(exact_reader, wanted):
                 transaction.append(
                     batch,
                     target,
@@ -193,36 +197,44 @@ class Restorer:
         transaction.commit()
         return RestoreReport(request.source, target, end_offsets, record_count)
 
-    def _rows(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    async def _exact_reader(self, ranges: Sequence[OffsetRange]) -> ExactReader:
+        """Records count as the state that they lead to: that must be exact."""
+        request, first = self._request, self._request.first
+        ends = {}
+        for each in ranges:
+            end_offset = each.end_offset
+            if first is not None:
+                end_offset = min(end_offset, each.start_offset + first)
+            ends[each.topic, each.partition] = end_offset
+        claims = await claim_states(
+            self._connections,
+            ends,
+            is_now=request.at is None and first is None,
+            allow_inexact=self._options.allow_inexact,
+        )
+        return ExactReader(self._thread, self._connections, claims)
+
+    def _rows(self, exact_reader: ExactReader, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records to write, of one partition."""
         schema = snapshots.schema_of(None, headers=True)
-        if self._request.is_of_records:
-            yield from self._records(wanted, schema)
-            return
-        states = StateReader(
-            self._thread,
-            self._connections,
-            schema,
-            _ISOLATION,
-            memory_bytes=self._options.memory_bytes,
-        )
         with translated():
-            yield from states.read(wanted)
+            if self._request.is_of_records:
+                options: reader.ReadOptions = {"columns": schema.names, "isolation": _ISOLATION}
+                yield from self._first(exact_reader.read(wanted, options))
+                exact_reader.confirm(wanted)
+                return
+            how = SnapshotOptions(schema, _ISOLATION, self._options.memory_bytes)
+            yield from StateReader(exact_reader, how).read(wanted)
 
-    def _records(self, wanted: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _first(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         left = self._request.first
-        options: reader.ReadOptions = {"columns": schema.names, "isolation": _ISOLATION}
-        with translated():
-            batches = reader.read_ranges(
-                self._thread, self._connections, [wanted], options, leaders_only=True
-            )
-            for batch in batches:
-                if left == 0:
-                    return
-                if left is not None:
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                yield batch
+        for batch in batches:
+            if left == 0:
+                return
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            yield batch
 
 
 @contextlib.contextmanager

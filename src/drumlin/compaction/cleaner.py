@@ -165,7 +165,14 @@ class Cleaner:
                     dropped = cleaning.deletions_dropped
                     new = self._rewrite(log, cleaning, group)
                     drops = cleaning.deletions_dropped > dropped
-                    with SegmentSwap(log, view, group, new, drops_deletions=drops) as swap:
+                    with SegmentSwap(
+                        log,
+                        view,
+                        group,
+                        new,
+                        drops_deletions=drops,
+                        round_end_offset=end_offset,
+                    ) as swap:
                         self._call(partial(swap_segments, swap))
                 except (SegmentGone, SegmentsChanged):
                     if not _is_gone(log, group):

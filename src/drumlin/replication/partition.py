@@ -137,6 +137,7 @@ class Partition(Replica):
         log = self.log
         self.replica_count, self.leader_epoch = len(state.replicas), state.leader_epoch
         log.start_leader_epoch(state.leader_epoch)
+        log.settle_exact_states()
         if self.replica_count == 1:
             log.forget_replicas()
             self.isr = None
@@ -432,6 +433,15 @@ class Partition(Replica):
         self.log.delete_records_before(target)
         self.waiting.disturb()
         self.replicas_waiting.disturb()
+
+    def settle_exact_states(self) -> None:
+        """States that the log will have from now on are exact, if it is not known of others."""
+        self.log.settle_exact_states()
+
+    @property
+    def exact_from(self) -> int:
+        """The first end offset whose state the log tells exactly. Any thread may ask."""
+        return self.log.exact_from
 
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""

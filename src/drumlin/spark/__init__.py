@@ -5,6 +5,9 @@ PySpark imports this package in every session that looks for data sources, so it
 
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure
+from drumlin.spark.state.change_stream import read_changes
+from drumlin.spark.state.changes import changes
+from drumlin.spark.state.snapshot import snapshot
 from drumlin.spark.writing.foreach_batch import sink
 
-__all__ = ["configure", "map_batches", "map_stream", "sink"]
+__all__ = ["changes", "configure", "map_batches", "map_stream", "read_changes", "sink", "snapshot"]

@@ -9,8 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.cluster import Cluster
-from drumlin.spark.data_loss import report_data_loss
-from drumlin.spark.driver import plan_tasks
+from drumlin.spark.driver import plan_tasks, within_logs
 from drumlin.spark.offsets import LATEST, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import SourceOptions
@@ -43,7 +42,8 @@ class BatchReader(DataSourceReader):
         if ending.value != LATEST:
             _check_order(start, end)
         if isinstance(ending.value, Mapping) and not ending.is_timestamp:
-            end = self._within_logs(end)
+            fail = self._options.fail_on_data_loss
+            end = within_logs(cluster, end, fail_on_data_loss=fail)
         since = cluster.since(self._bounds.since_ms, start) if self._bounds.since_ms else {}
         wanted_start, wanted_end = self._bounds.cut(start, end, since)
         topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
@@ -53,17 +53,6 @@ class BatchReader(DataSourceReader):
         if partition.value is None:  # how Spark says that there are no partitions at all
             return iter(())
         return read_task(self._options, partition.value, self._code)
-
-    def _within_logs(self, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Report at once that a log is too short, before every task has waited in vain."""
-        there = self._cluster.high_watermarks(at_least=wanted)
-        for key, end_offset in wanted.items():
-            if end_offset > there[key]:
-                report_data_loss(
-                    f"{key} ends at offset {there[key]}, before {end_offset}",
-                    fail=self._options.fail_on_data_loss,
-                )
-        return {key: min(end_offset, there[key]) for key, end_offset in wanted.items()}
 
 
 class FilteringBatchReader(BatchReader):

@@ -47,6 +47,23 @@ def plan_tasks(
     return [InputPartition(each) for each in pack_ranges(pieces)]
 
 
+def within_logs(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, fail_on_data_loss: bool
+) -> dict[TopicPartition, int]:
+    """Report at once that a log is too short, before every task has waited in vain.
+
+    Raises:
+        DataLoss: it is, and the query is to fail.
+    """
+    there = cluster.high_watermarks(at_least=wanted)
+    for key, end_offset in wanted.items():
+        if end_offset > there[key]:
+            report_data_loss(
+                f"{key} ends at offset {there[key]}, before {end_offset}", fail=fail_on_data_loss
+            )
+    return {key: min(end_offset, there[key]) for key, end_offset in wanted.items()}
+
+
 def limit_trigger(
     cluster: Cluster,
     options: SourceOptions,

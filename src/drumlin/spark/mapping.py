@@ -11,10 +11,11 @@ task than a data source. A stream needs the data source, and passes the function
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.records.kernels.shipped_code import pack
+from drumlin.spark.keyword_options import as_text
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.options import SourceOptions
 
@@ -54,7 +55,7 @@ def map_batches(
     from drumlin.spark.batch import BatchReader
     from drumlin.spark.cluster import Cluster
 
-    given = _as_text(topic, bootstrap_servers, options)
+    given = as_text(topic, bootstrap_servers, options)
     warn_of_unknown(given)
     parsed = SourceOptions.parse(given)
     parsed.check_batch()
@@ -79,25 +80,11 @@ def map_stream(
     The checkpoint holds the topic's offsets, as without a function. So the function may change
     from one start of the query to the next.
     """
-    from drumlin.spark.transform import as_text
+    from drumlin.spark.transform import pickled_text
 
-    source = _as_text(topic, bootstrap_servers, options) | {"transform": as_text(function)}
+    source = as_text(topic, bootstrap_servers, options) | {"transform": pickled_text(function)}
     reader = spark.readStream.format("drumlin").options(**source)
     return reader.schema(_struct(schema)).load()
-
-
-def _as_text(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
-    """The options as Spark passes them to a data source: as text, with names in lower case."""
-    given = {"subscribe": topic, "kafka.bootstrap.servers": bootstrap_servers, **options}
-    return {name.lower(): _text(value) for name, value in given.items()}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(map(str, value))
-    return str(value)
 
 
 def _struct(schema: StructType | str) -> StructType:

@@ -26,7 +26,7 @@ def limit_of(options: Mapping[str, str], side: Side) -> OffsetLimit | None:
     """The limit on this side. One timestamp for all comes first, then timestamps, then offsets."""
     text = options.get(f"{side}timestamp")
     if text is not None:
-        return OffsetLimit(parsed(f"{side}Timestamp", text, _time), is_timestamp=True)
+        return OffsetLimit(parsed(f"{side}Timestamp", text, time_ms), is_timestamp=True)
     text = options.get(f"{side}offsetsbytimestamp")
     if text is not None:
         times = parsed(f"{side}OffsetsByTimestamp", text, parse_times)
@@ -65,7 +65,12 @@ def _check_pairs(
             raise OptionError(f"{key} starts at {start}, after its end {end}")
 
 
-def _time(text: str) -> int:
+def time_ms(text: str) -> int:
+    """Milliseconds since 1970, as a user wrote them.
+
+    Raises:
+        ValueError: it is no such number.
+    """
     milliseconds = whole_number(text)
     if milliseconds < 0:
         raise ValueError(f"milliseconds since 1970 are not negative: {milliseconds}")

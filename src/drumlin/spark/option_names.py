@@ -25,7 +25,8 @@ _SOURCE: Final = (
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
     "groupIdPrefix commitOffsetsToGroup strictOptions "
-    "columns batchBytes maxBytesPerTrigger pushFilters"
+    "columns batchBytes maxBytesPerTrigger pushFilters "
+    "snapshot reducers taskMemory allowInexact"
 )
 
 #: The options of the sink, and those that source and sink share.

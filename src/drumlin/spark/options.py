@@ -106,6 +106,7 @@ class SourceOptions(Portable):
     batch_bytes: int
     transform: Transform | None  # a user's function over the records that are read
     client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
+    without_gaps: bool = False  # for a state that is exact only if nothing is missing
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -115,6 +116,11 @@ class SourceOptions(Portable):
             OptionError: Spark's Kafka source refuses the options too, or fails when it reads.
         """
         _refuse_kafka_options(options)
+        if "snapshot" in options:
+            raise OptionError(
+                "option 'snapshot' is for spark.read.format('drumlin') alone; in a program, "
+                "see drumlin.spark.snapshot"
+            )
         if not options.get("kafka.bootstrap.servers", "").strip():
             raise OptionError("option 'kafka.bootstrap.servers' must be specified")
         if boolean(options, "strictOptions", default=False):

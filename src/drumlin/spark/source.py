@@ -64,13 +64,17 @@ class DrumlinDataSource(DataSource):
         _warn_once(frozenset(options))
 
     def schema(self) -> StructType:
-        return spark_schema(SourceOptions.parse(self.options).columns)
+        return spark_schema(self._parsed_options().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from drumlin.spark import pushdown
         from drumlin.spark.batch import BatchReader, FilteringBatchReader
 
         options = self._checked_options(schema)
+        if "snapshot" in self.options:
+            from drumlin.spark.state.reader import SnapshotReader
+
+            return SnapshotReader(self.options, options.columns)
         options.check_batch()
         takes_filters = options.push_filters and pushdown.is_offered()
         kind = FilteringBatchReader if takes_filters else BatchReader
@@ -79,6 +83,8 @@ class DrumlinDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from drumlin.spark.stream import StreamReader
 
+        if "snapshot" in self.options:
+            raise OptionError("option 'snapshot' does not go with a stream: a snapshot has an end")
         options = self._checked_options(schema)
         options.check_stream()
         return StreamReader(options, Cluster(options))
@@ -110,13 +116,20 @@ class DrumlinDataSource(DataSource):
         options = SinkOptions.parse(self.options)
         return StreamWriter(options, written_columns(schema, options.topic))
 
+    def _parsed_options(self) -> SourceOptions:
+        if "snapshot" not in self.options:
+            return SourceOptions.parse(self.options)
+        from drumlin.spark.state.options import StateOptions
+
+        return StateOptions.parse(self.options).source
+
     def _checked_options(self, schema: StructType) -> SourceOptions:
         """The options, with the columns of `schema`: `.schema(...)` selects columns, too.
 
         Raises:
             OptionError: `schema` has other columns or types, or contradicts the option `columns`.
         """
-        options = SourceOptions.parse(self.options)
+        options = self._parsed_options()
         if "transform" in self.options:  # then `schema` is that of the function's results
             from drumlin.spark.transform import Transform
 

@@ -86,6 +86,7 @@ def read_options(options: SourceOptions) -> ReadOptions:
         "columns": client_columns(options.columns),
         "isolation": options.isolation_level,
         "max_bytes_per_batch": options.fetch_bytes,
+        "without_gaps": options.without_gaps,
     }
 
 

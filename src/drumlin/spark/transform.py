@@ -21,7 +21,7 @@ from drumlin.spark.portable import Portable
 BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch | pa.Table]]
 
 
-def as_text(function: BatchFunction) -> str:
+def pickled_text(function: BatchFunction) -> str:
     """The function as an option of a data source."""
     dumps: Callable[[object], bytes] = cloudpickle.dumps
     return base64.b64encode(dumps(function)).decode("ascii")

@@ -34,6 +34,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     log_start_offsets = kept(directory.log_start_offsets)
     high_watermarks = kept(directory.high_watermarks)
     kept_deletions = kept(directory.kept_deletions)
+    exact_states = kept(directory.exact_states)
 
     def current_recovery_points() -> PartitionOffsets:
         return recovery_points | {key: log.recovery_point for key, log in logs().items()}
@@ -55,6 +56,13 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
             if log.config.is_compacted or log.deletions_kept_from
         }
 
+    def current_exact_states() -> PartitionOffsets:
+        return exact_states | {
+            key: log.exact_from
+            for key, log in logs().items()
+            if log.config.is_compacted or log.exact_from
+        }
+
     def current_unclean() -> PartitionOffsets:
         return dict.fromkeys(directory.in_disorder & (logs().keys() | not_loaded), 0)
 
@@ -63,4 +71,5 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     directory.log_start_offsets.write(current_log_start_offsets)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
     directory.kept_deletions.write(current_kept_deletions)
+    directory.exact_states.write(current_exact_states)
     directory.high_watermarks.write(current_high_watermarks)

@@ -22,6 +22,8 @@ LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
 #: Drumlin's own; only what a clean stop has written counts.
 KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
+#: Drumlin's own; likewise.
+EXACT_STATES: Final = "exact-states-checkpoint"
 #: Drumlin's own. Only which partitions are in it matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"
 _VERSION: Final = 0

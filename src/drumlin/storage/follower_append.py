@@ -163,6 +163,7 @@ def _count(
                 epochs.assign(header.leader_epoch, end_offset)
             if header.record_count < header.end_offset - end_offset:  # the leader has cleaned there
                 log.note_deletions_dropped(header.end_offset)
+                log.note_states_lost()
             end_offset = header.end_offset
             if header.producer_id >= 0:
                 state.follow(header, marker)

@@ -58,6 +58,7 @@ def _requests(
     log_start_offsets = directory.log_start_offsets.read()
     high_watermarks = directory.high_watermarks.read()
     kept_deletions = directory.kept_deletions.read()
+    exact_states = directory.exact_states.read()
     for topic, partition in partitions_in(directory):
         path = f"{directory.path}/{topic}-{partition}"
         if is_loaded((topic, partition), path):
@@ -71,6 +72,7 @@ def _requests(
             log_start_offsets.get((topic, partition), 0),
             high_watermarks.get((topic, partition), 0),
             kept_deletions.get((topic, partition)),
+            exact_states.get((topic, partition)),
             # A partition missing from the checkpoint was put there since.
             directory.was_clean
             and (topic, partition) in recovery_points

@@ -56,6 +56,8 @@ class LogDirectory:
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
         #: Of compacted logs: see `LogState.deletions_kept_from`.
         self.kept_deletions = Checkpoint(path, checkpoints.KEPT_DELETIONS, self.files)
+        #: See `LogState.exact_from`.
+        self.exact_states = Checkpoint(path, checkpoints.EXACT_STATES, self.files)
         #: `in_disorder`, kept for the next start.
         self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
         #: Whether the last server shut down cleanly; a dir without partitions counts as clean.

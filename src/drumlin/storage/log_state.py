@@ -7,9 +7,11 @@ segments, a clean shutdown) have files of their own, which work on this state.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.durability import Durability
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory
@@ -17,6 +19,9 @@ from drumlin.storage.pending_swap import SegmentSwaps
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.roll_rule import RollRule
 from drumlin.storage.segment_list import SegmentList
+
+#: A log's `exact_from`, as long as nobody has led it since that was lost.
+UNKNOWN_YET: Final = INT64_MAX
 
 
 def _nobody(_: int) -> bool:
@@ -54,6 +59,9 @@ class LogState:
         #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
         #: has records from before may not know of all that they have ended; see `compaction.md`.
         self.deletions_kept_from = 0
+        #: From this end offset on, every state that the log had can be read off it as it is now;
+        #: `UNKNOWN_YET` until it is led (`settle_exact_states`). See `compaction.md`.
+        self.exact_from = 0
         #: Whether a follower that is on its way here has not got to an offset yet.
         self.has_follower_below: Callable[[int], bool] = _nobody
         #: Where a new leader epoch has to begin before the log is served, because records are lost.
@@ -132,6 +140,23 @@ class LogState:
         """Tombstones or markers may be gone that were before `end_offset`."""
         self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
 
+    def note_states_cleaned(self, round_end_offset: int) -> None:
+        """Records are gone which others took the place of, or deleted, before this offset."""
+        self.exact_from = max(self.exact_from, round_end_offset)
+
+    def note_states_lost(self) -> None:
+        """Records are gone, and nothing here tells up to where that changes what the log tells."""
+        self.exact_from = UNKNOWN_YET
+
+    def settle_exact_states(self) -> None:
+        """The log is led: states that it will have from now on are exact, whatever was lost.
+
+        Whoever led it before has cleaned only what was decided, and all of that is here.
+        """
+        undecided = self.producer_state.first_undecided_offset
+        stable_end = self.log_end_offset if undecided is None else undecided
+        self.exact_from = min(self.exact_from, stable_end)
+
     @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
@@ -146,4 +171,6 @@ class LogState:
 
         Leader epochs stay as long as their records: after a crash the log may start before.
         """
-        self.log_start_offset = max(offset, self.log_start_offset)
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.note_states_lost()

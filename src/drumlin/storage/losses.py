@@ -178,6 +178,7 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
         next_offset - 1,
         next_offset,
     )
+    log.note_states_lost()
     _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
     if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
         epoch = log.leader_epochs.epoch_for(end_offset)

@@ -18,6 +18,7 @@ from drumlin.storage import leader_epochs
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.log_state import UNKNOWN_YET
 from drumlin.storage.losses import find_losses
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import read_topic_id
@@ -51,6 +52,8 @@ class LoadRequest(NamedTuple):
     high_watermark: int
     #: None: that is not known.
     deletions_kept_from: int | None
+    #: None: it is not known, or 0.
+    exact_from: int | None
     was_clean: bool
 
 
@@ -80,21 +83,25 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         # Beyond the recovery point there may be records again that had been truncated.
         high_watermark = min(high_watermark, request.recovery_point)
     log.load_high_watermark(high_watermark)
-    _find_deletions_kept(log, request)
+    _find_what_was_cleaned(log, request)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
     return log
 
 
-def _find_deletions_kept(log: PartitionLog, request: LoadRequest) -> None:
+def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
     """Of a log that was cleaned, and did not stop cleanly, nothing is known up to its end."""
-    known = request.deletions_kept_from
+    kept_from, exact_from = request.deletions_kept_from, request.exact_from
     is_cleaned = log.config.is_compacted or (
         log.log_directory.cleaner_offsets.get((log.topic, log.partition)) is not None
     )
-    if is_cleaned and (known is None or not request.was_clean):
-        known = log.log_end_offset
-    log.deletions_kept_from = min(known or 0, log.log_end_offset)
+    if is_cleaned and (kept_from is None or not request.was_clean):
+        kept_from = log.log_end_offset
+    log.deletions_kept_from = min(kept_from or 0, log.log_end_offset)
+    if exact_from is None or not request.was_clean:
+        has_lost = is_cleaned or exact_from or log.log_start_offset
+        exact_from = UNKNOWN_YET if has_lost else 0
+    log.exact_from = exact_from
 
 
 def _prepare_appends(segment: Segment) -> None:
@@ -124,6 +131,7 @@ def reload_log(log: PartitionLog) -> None:
         log.log_start_offset,
         log.high_watermark,
         log.deletions_kept_from,
+        log.exact_from,
         was_clean=False,
     )
     with log.swaps.lock:
@@ -144,6 +152,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.log_end_offset = fresh.log_end_offset
     log.high_watermark_is_at_most(fresh.log_end_offset)
     log.deletions_kept_from = fresh.deletions_kept_from
+    log.exact_from = fresh.exact_from
     log.epoch_due_at = fresh.epoch_due_at
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state

@@ -28,6 +28,7 @@ _OFFSETS: Final = (
     checkpoints.LOG_START_OFFSET,
     checkpoints.CLEANER_OFFSET,
     checkpoints.KEPT_DELETIONS,
+    checkpoints.EXACT_STATES,
 )
 #: Topic and number.
 Partition = tuple[str, int]

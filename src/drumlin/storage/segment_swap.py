@@ -22,7 +22,7 @@ from typing import Self
 from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.doomed_files import DELETED_SUFFIX, name_for_deleted
 from drumlin.storage.files import TEMPORARY_SUFFIX
-from drumlin.storage.log_state import LogState
+from drumlin.storage.log_state import UNKNOWN_YET, LogState
 from drumlin.storage.open_files import LogFile
 from drumlin.storage.segment import Segment
 from drumlin.storage.swap_plan import (
@@ -51,10 +51,12 @@ class SegmentSwap:
         new: Sequence[Segment],
         *,
         drops_deletions: bool = True,
+        round_end_offset: int = UNKNOWN_YET,
     ) -> None:
         """Begin with segments of the view and such as `CleanedSegmentWriter.finish` returned.
 
         `drops_deletions`: tombstones or markers of the old ones are not in the new ones.
+        `round_end_offset`: what took the place of records that are gone lies before it.
         The log's first segment keeps its base offset; an empty one may take its place.
         """
         self.log = log
@@ -64,6 +66,7 @@ class SegmentSwap:
         self._old = tuple(old)
         self._new = tuple(new)
         self._drops_deletions = drops_deletions
+        self._round_end_offset = round_end_offset
         self._plan = SwapPlan(log.topic_id, (), ())
         self._is_torn = False
         self._remove_later: Callable[[list[str]], None] = lambda _: None
@@ -155,6 +158,7 @@ class SegmentSwap:
                 raise SegmentsChanged(f"what was to be swapped in {self.log.name} was taken back")
             if self._drops_deletions:  # first: readers that find the new segments know of it
                 self.log.note_deletions_dropped(end_offset)
+            self.log.note_states_cleaned(self._round_end_offset)
             self._rename_all()
             self.log.segments.replace(self._old, self._new)
             self.log.durability.forget(self._old)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from drumlin.storage.log_directory import storage_error
-from drumlin.storage.log_state import LogState
+from drumlin.storage.log_state import UNKNOWN_YET, LogState
 from drumlin.storage.producer_replay import follow_segment, load_snapshot_up_to, snapshot_offsets
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.producer_state import ProducerState
@@ -171,6 +171,7 @@ class Truncation:
         created_ms = log.log_directory.clock.wall_ms()
         segment = Segment.create(log.path, begins_at, log.log_directory.open_files, created_ms)
         log.log_start_offset = begins_at
+        log.exact_from = 0 if begins_at == 0 else UNKNOWN_YET
         self._settle(gone, begins_at)
         log.leader_epochs.clear()  # the leader's log may end the same epochs before this offset
         log.segments.replace(gone, (segment,))

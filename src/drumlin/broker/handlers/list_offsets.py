@@ -4,6 +4,7 @@
     -3 the offset of the largest timestamp (7+, KIP-734)
     -4 earliest local (8+, KIP-405)  -5 latest tiered (9+, KIP-1005)
     -6 earliest pending upload (11+, KIP-1023)
+    -1146049869 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
 
 There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
 A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
@@ -19,6 +20,7 @@ from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import Work, to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:
@@ -33,12 +35,16 @@ _LATEST_TIERED: Final = -5
 _EARLIEST_PENDING_UPLOAD: Final = -6
 _SINCE_KIP_207: Final = 5
 #: Answered from memory.
-_KNOWN: Final = (_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+_KNOWN: Final = (
+    *(_LATEST, _EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD),
+    EXACT_FROM,
+)
 _SINCE_VERSION: Final = {
     _MAX_TIMESTAMP: 7,
     _EARLIEST_LOCAL: 8,
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
+    EXACT_FROM: EXACT_FROM_VERSION_MIN,
 }
 
 
@@ -69,12 +75,21 @@ def handle(
                 index = part.partition_index
                 of_topic[index] = None if index in of_topic else part
                 is_known = is_known and part.timestamp in _KNOWN
+                if part.timestamp == EXACT_FROM:
+                    _settle(context, topic.name, index)
             yield
     work = _respond(context, request, shape, asked)
     if is_known:
         return (yield from work)
     # Searching by time reads the log, and changes nothing, so a thread may do it.
     return context.broker.threads.reading(to_end, work)
+
+
+def _settle(context: RequestContext, topic: str, index: int) -> None:
+    """Only the loop may do so; what comes after this may run in a thread."""
+    partition = context.broker.partitions.find(topic, index)
+    if partition is not None:
+        partition.settle_exact_states()
 
 
 def _respond(
@@ -155,6 +170,8 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> _Found:
         return _Found(offset, -1, partition.epoch_for(offset))
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _Found()
+    if timestamp == EXACT_FROM:
+        return _Found(partition.exact_from, EXACT_FROM, partition.leader_epoch)
     if timestamp == _MAX_TIMESTAMP:
         found = partition.max_timestamp_offset()
     else:

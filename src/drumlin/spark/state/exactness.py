@@ -1,0 +1,62 @@
+"""Makes sure, in a query's tasks, that what is read of a log tells the state of its moment.
+
+The driver has claimed that before (`client/state_claims.py`); this reads as the claims ask for,
+and has brokers confirm them when all is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from drumlin.spark.cluster import client_of
+from drumlin.spark.data_loss import ReadFailed
+from drumlin.spark.options import SourceOptions
+from drumlin.spark.ranges import PlannedRange
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    import pyarrow as pa
+
+    from drumlin.client.state_claims import Claims
+    from drumlin.records.kernels.shipped_code import ShippedCode
+
+
+def read_exactly(
+    source: SourceOptions, claims: Claims, ranges: Sequence[PlannedRange], code: ShippedCode
+) -> Iterator[pa.RecordBatch]:
+    """The records of a task's ranges.
+
+    Raises:
+        StateNotExact: records are missing that the state needs.
+    """
+    from drumlin.spark.tasks import read_task
+
+    for needs_all in (False, True):
+        chosen = [each for each in ranges if claims[each.key].needs_all == needs_all]
+        if chosen:
+            reading = dataclasses.replace(source, without_gaps=needs_all)
+            try:
+                yield from read_task(reading, chosen, code)
+            except ReadFailed as error:
+                _refuse_if_missing(source, claims, error)
+                raise
+
+
+def confirm(source: SourceOptions, claims: Claims) -> None:
+    """To be called when every task has read its ranges, before anything is made of them.
+
+    Raises:
+        StateNotExact: a cleaner, or another leader, has come in between.
+    """
+    client_of(source).confirm_states(claims)
+
+
+def _refuse_if_missing(source: SourceOptions, claims: Claims, error: ReadFailed) -> None:
+    from drumlin.client.errors import RecordsMissing
+    from drumlin.client.state_claims import incomplete
+
+    missing = error.__cause__
+    if isinstance(missing, RecordsMissing):
+        known = client_of(source).exact_from(missing.topic).get(missing.partition)
+        raise incomplete(claims[missing.topic, missing.partition], known, missing) from error

@@ -1,0 +1,87 @@
+"""A moment of a log, as users write it, and the end offset of each partition that it stands for.
+
+The state of that moment is what the records below these offsets say. A time stands for the log up
+to its first record that is younger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from drumlin.spark.cluster import Cluster
+from drumlin.spark.driver import within_logs
+from drumlin.spark.offset_limits import time_ms
+from drumlin.spark.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
+from drumlin.spark.option_values import OptionError, parsed
+
+#: None: now. A number: milliseconds since the Unix epoch. A map: offsets of one topic by partition,
+#: or by topic and partition. Text: `earliest`, `latest`, milliseconds, or offsets in JSON.
+Moment: TypeAlias = (
+    "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
+)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
+    """Where the log ends at that moment, before a broker is asked; `name` is the option's.
+
+    Raises:
+        OptionError: this is no moment, or one of another topic.
+    """
+    if moment is None:
+        return OffsetLimit(LATEST)
+    if isinstance(moment, str):
+        return _limit_of_text(moment.strip(), name)
+    if isinstance(moment, datetime):
+        if moment.tzinfo is None:
+            raise OptionError(f"{name}: {moment} has no time zone, so it is no moment")
+        return _after((moment - _EPOCH) // timedelta(milliseconds=1), name)
+    if isinstance(moment, Mapping):
+        return OffsetLimit(_offsets(moment, topic, name))
+    if isinstance(moment, int) and not isinstance(moment, bool):
+        return _after(moment, name)
+    raise OptionError(f"{name} is a datetime, milliseconds or offsets, not {moment!r}")
+
+
+def end_offsets(cluster: Cluster, limit: OffsetLimit) -> dict[TopicPartition, int]:
+    """The end offset of each partition at the moment of `limit`.
+
+    Raises:
+        OptionError: the limit names other partitions than the topic has.
+        DataLoss: an offset lies beyond the end of the log.
+    """
+    wanted = cluster.resolve(limit, "ending", cluster.partitions().keys())
+    if not isinstance(limit.value, Mapping) or limit.is_timestamp:
+        return wanted
+    return within_logs(cluster, wanted, fail_on_data_loss=True)
+
+
+def _limit_of_text(text: str, name: str) -> OffsetLimit:
+    if text.lower() in WORDS:
+        return OffsetLimit(WORDS[text.lower()])
+    if text.startswith("{"):
+        return parsed(name, text, parse_offsets)
+    return _after(parsed(name, text, time_ms), name)
+
+
+def _after(milliseconds: int, name: str) -> OffsetLimit:
+    """The first record that is younger than this time."""
+    return OffsetLimit(parsed(name, str(milliseconds), time_ms) + 1, is_timestamp=True)
+
+
+def _offsets(moment: Mapping[Any, Any], topic: str, name: str) -> dict[TopicPartition, int]:
+    by_topic = moment if all(isinstance(key, str) for key in moment) else {topic: moment}
+    try:
+        found = {
+            TopicPartition(each, int(partition)): offset
+            for each, offsets in by_topic.items()
+            for partition, offset in offsets.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        found = {}
+    if not found or not all(type(each) is int and each >= 0 for each in found.values()):
+        raise OptionError(f"{name}: offsets look like {{0: 100, 1: 200}}, not like {moment!r}")
+    return found

@@ -1,0 +1,105 @@
+"""Plans on the driver how a state is read: which tasks, and into how many parts they reduce it.
+
+Nothing may need the whole state in one place: the number of reducers grows with the log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from drumlin.spark.cluster import Cluster, client_of
+from drumlin.spark.data_loss import DataLoss
+from drumlin.spark.driver import plan_tasks
+from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.option_values import OptionError
+from drumlin.spark.portable import Portable
+from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.state.moment import end_offsets
+from drumlin.spark.state.options import StateOptions
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    from drumlin.client.state_claims import Claims
+
+#: How much of the log one reducer is to get, before tasks have reduced it.
+_REDUCER_BYTES: Final = 48 << 20
+#: Spark's shuffle keeps figures for each pair of a task and a reducer.
+_REDUCERS_MAX: Final = 20_000
+#: Where no broker tells how large records are.
+_UNKNOWN_BYTES_PER_OFFSET: Final = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan(Portable):
+    """The log up to a moment, divided among tasks."""
+
+    tasks: tuple[tuple[PlannedRange, ...], ...]
+    end: Mapping[TopicPartition, int]
+    claims: Claims  # why the state of that moment, or of the changes' begin, is exact
+    since: Mapping[int, int]  # for changes, where they begin in each partition; else empty
+    size_bytes: float
+    refusal: str | None = None  # why the state must not be used after all
+
+
+def plan_state(
+    options: StateOptions, moment: OffsetLimit, since: OffsetLimit | None = None
+) -> StatePlan:
+    """What to read for the state at a moment, or for the changes from `since` to that moment.
+
+    Raises:
+        OptionError: the moments do not fit the topic, or each other.
+        DataLoss: a moment lies outside of the log.
+        StateNotExact: the log does not tell the state of the first moment any more.
+    """
+    cluster = Cluster(options.source)
+    logs = cluster.partitions()
+    begin = {} if since is None else end_offsets(cluster, since)
+    end = end_offsets(cluster, moment)
+    start = cluster.earliest(logs)
+    _check_since(begin, start, end)
+    claims = client_of(options.source).claim_states(
+        {(key.topic, key.partition): offset for key, offset in (begin or end).items()},
+        is_now=since is None and moment.value == LATEST,
+        allow_inexact=options.allow_inexact,
+    )
+    topic_ids = {key.topic: log.topic_id for key, log in logs.items()}
+    planned = plan_tasks(cluster, options.source, start, end, topic_ids)
+    tasks = tuple(each.value for each in planned)
+    size_bytes = _size_bytes(cluster, [each for task in tasks for each in task])
+    since_offsets = {key.partition: offset for key, offset in begin.items()}
+    return StatePlan(tasks, end, claims, since_offsets, size_bytes)
+
+
+def _check_since(
+    since: Mapping[TopicPartition, int],
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+) -> None:
+    for key, offset in since.items():
+        if offset > end[key]:
+            raise OptionError(f"{key}: changes from {offset} on, after their end {end[key]}")
+        if offset < start[key]:
+            raise DataLoss(f"{key} begins at {start[key]}: changes from {offset} on are gone")
+
+
+def reducer_count(options: StateOptions, size_bytes: float, cores: int) -> int:
+    """Into how many parts a log of this size is reduced."""
+    if options.reducers is not None:
+        return options.reducers
+    return max(1, cores, min(_REDUCERS_MAX, math.ceil(size_bytes / _REDUCER_BYTES)))
+
+
+def _size_bytes(cluster: Cluster, ranges: Sequence[PlannedRange]) -> float:
+    means = cluster.density(_unsized(ranges))
+    return sum(
+        each.size * means.get(each.key, _UNKNOWN_BYTES_PER_OFFSET)
+        if each.size_bytes is None
+        else each.size_bytes
+        for each in ranges
+    )
+
+
+def _unsized(ranges: Iterable[PlannedRange]) -> set[TopicPartition]:
+    return {each.key for each in ranges if each.size_bytes is None}

@@ -1,0 +1,68 @@
+"""`spark.read.format("drumlin").option("snapshot", …)`: one task for each partition of the topic.
+
+A Python data source has no shuffle. So no task may divide a partition, and what does not fit the
+memory of one is read again; `drumlin.spark.snapshot` does without both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from drumlin.records.kernels.shipped_code import NO_CODE, pack
+from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.state.exactness import confirm, read_exactly
+from drumlin.spark.state.moment import limit_of
+from drumlin.spark.state.options import StateOptions
+from drumlin.spark.state.plan import plan_state
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class SnapshotReader(DataSourceReader):
+    """Plans on the driver, reads in the tasks; Spark pickles it on the way."""
+
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
+        """`columns` are those of the result; what the options say of them counts no more."""
+        self._options = StateOptions.parse(options).with_columns(columns)
+        self._moment = limit_of(options["snapshot"], self._options.topic, "snapshot")
+        self._code = NO_CODE
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
+        return self.__dict__ | {"_code": pack()}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        plan = plan_state(self._options, self._moment)
+        ranges: dict[int, list[PlannedRange]] = {}
+        for each in (each for task in plan.tasks for each in task):
+            ranges.setdefault(each.partition, []).append(each)
+        return [
+            InputPartition((tuple(each), {each[0].key: plan.claims[each[0].key]}))
+            for each in ranges.values()
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from drumlin.records.state_passes import passes
+        from drumlin.spark.batch_sizes import of_good_size
+        from drumlin.spark.state.entries import as_entries, as_rows, entry_columns, read_columns
+
+        if partition.value is None:  # how Spark says that there are no partitions at all
+            return
+        ranges, claims = partition.value
+        options, columns = self._options, self._options.source.columns
+        of_entries = entry_columns(columns)
+        source = options.reading(read_columns(of_entries))
+
+        def read_again() -> Iterator[pa.RecordBatch]:
+            for batch in read_exactly(source, claims, ranges, self._code):
+                yield as_entries(batch, of_entries)
+
+        for latest in passes(read_again, options.task_bytes):
+            confirm(options.source, claims)
+            rows = (as_rows(each, options.topic, columns) for each in latest.rows())
+            yield from of_good_size(rows, options.source.batch_bytes)
+            del latest, rows  # the next pass needs the memory

@@ -1,0 +1,48 @@
+"""Puts the two stages of a state together: read, shuffle once, merge."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from drumlin.records.keyed_hash import SEED_SIZE
+from drumlin.spark.state.cells import CELLS_DDL
+from drumlin.spark.state.stages import Reading
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from drumlin.records.kernels.shipped_code import ShippedCode
+    from drumlin.spark.state.options import StateOptions
+    from drumlin.spark.state.plan import StatePlan
+
+#: The second stage: the cells of one reducer, as rows of the result.
+Merge = Callable[["ShippedCode", "Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+
+
+def reduced_and_merged(
+    spark: SparkSession,
+    options: StateOptions,
+    plan: StatePlan,
+    columns: tuple[str, ...],
+    merge: Merge,
+    schema: StructType | str,
+) -> DataFrame:
+    """What `merge` makes of the entries, with these columns, of each reducer."""
+    from drumlin.records.kernels.shipped_code import pack
+    from drumlin.spark.state.plan import reducer_count
+
+    reducers = reducer_count(options, plan.size_bytes, spark.sparkContext.defaultParallelism)
+    seed = secrets.token_bytes(SEED_SIZE)
+    reading = Reading(options, columns, plan.tasks, reducers, seed, plan.since, plan.claims)
+    code = pack()
+    # One row for each task, with the index of the task.
+    numbers = spark.range(0, len(plan.tasks), 1, max(1, len(plan.tasks)))
+    cells = numbers.mapInArrow(functools.partial(reading.run, code), CELLS_DDL)
+    # By number, not by hash; Spark never joins partitions whose number was asked for.
+    shuffled = cells.repartitionById(reducers, "reducer")
+    return shuffled.mapInArrow(functools.partial(merge, code), schema)

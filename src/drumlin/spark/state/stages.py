@@ -1,0 +1,131 @@
+"""The two stages of a state: tasks that read and reduce ranges, and reducers that merge them.
+
+Between them lies one shuffle of packed entries. It is a barrier: no reducer begins before all
+tasks are complete. Each stage runs in the workers of `mapInArrow` and is pickled on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from drumlin.spark.data_loss import ReadFailed
+from drumlin.spark.portable import Portable
+from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.state.exactness import confirm, read_exactly
+from drumlin.spark.state.options import StateOptions
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    import pyarrow as pa
+
+    from drumlin.client.state_claims import Claims
+    from drumlin.records.kernels.shipped_code import ShippedCode
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Portable):
+    """The first stage: of each range the last entries, handed out as cells for the reducers."""
+
+    options: StateOptions
+    columns: tuple[str, ...]  # of the entries
+    tasks: tuple[tuple[PlannedRange, ...], ...]
+    reducers: int
+    seed: bytes  # of the hash that tells an entry's reducer: the same in all tasks
+    #: For changes, by partition: of what lies below, the last entries; from there on, all.
+    #: Empty for a snapshot.
+    since: Mapping[int, int]
+    claims: Claims
+
+    def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read and reduce; `numbers` holds the indexes of a worker's tasks."""
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self._run_task(self.tasks[number], code)
+
+    def _run_task(
+        self, ranges: Sequence[PlannedRange], code: ShippedCode
+    ) -> Iterator[pa.RecordBatch]:
+        from drumlin.spark.state.entries import Entries, as_entries, read_columns
+
+        entries = Entries(self.since)
+        source = self.options.reading(read_columns(self.columns))
+        for batch in read_exactly(source, self.claims, ranges, code):
+            entries.add(as_entries(batch, self.columns))
+            if entries.nbytes >= self.options.task_bytes:
+                # Hand out what there is, tombstones too: they hide older entries of other tasks.
+                yield from self._cells(entries.taken())
+        yield from self._cells(entries.taken())
+
+    def _cells(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from drumlin.spark.state.cells import cells
+
+        return cells(batches, self.reducers, self.seed, self.options.cell_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Portable):
+    """The second stage of a snapshot: the last entries of the keys of a reducer, as rows."""
+
+    options: StateOptions
+    columns: tuple[str, ...]  # of the entries
+    claims: Claims
+    refusal: str | None = None
+
+    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Merge the cells of one reducer.
+
+        Raises:
+            ReadFailed, StateNotExact: they do not tell the state.
+        """
+        if self.refusal is not None:
+            raise ReadFailed(self.refusal)
+        from drumlin.records import kernels
+        from drumlin.records.latest_rows import LatestRows
+        from drumlin.spark.batch_sizes import of_good_size
+        from drumlin.spark.state.cells import unpacked
+        from drumlin.spark.state.entries import as_rows
+
+        kernels.bring(code)
+        latest = LatestRows()
+        for batch in batches:
+            for entries in unpacked(batch, self.columns):
+                latest.add(entries)
+        # All tasks have read what they were to read: cells come only when all are complete.
+        confirm(self.options.source, self.claims)
+        source = self.options.source
+        rows = (as_rows(each, self.options.topic, source.columns) for each in latest.rows())
+        yield from of_good_size(rows, source.batch_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparing(Portable):
+    """The second stage of changes: what the entries of the keys of a reducer have changed."""
+
+    options: StateOptions
+    since: Mapping[int, int]
+    claims: Claims
+
+    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Compare the entries in the cells of one reducer."""
+        import pyarrow as pa
+
+        from drumlin.records import kernels
+        from drumlin.spark.state.cells import unpacked
+        from drumlin.spark.state.change_rows import ENTRY_COLUMNS, changes
+        from drumlin.spark.state.entries import Entries, offsets_by_partition
+
+        kernels.bring(code)
+        entries = Entries(self.since)
+        for batch in batches:
+            for each in unpacked(batch, ENTRY_COLUMNS):
+                entries.add(each)
+        # All tasks have read what they were to read: cells come only when all are complete.
+        confirm(self.options.source, self.claims)
+        found = list(entries.taken())
+        if found:
+            together = pa.concat_batches(found)
+            del found
+            yield from changes(
+                together, offsets_by_partition(self.since), self.options.source.batch_bytes
+            )

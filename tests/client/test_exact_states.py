@@ -1,0 +1,147 @@
+"""Brokers tell from where on states are exact; where they don't, a log without gaps does."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import drumlin
+from drumlin.client.client import Client
+from rig.compacted_topic import COMPACTED, await_clean
+from rig.drumlin_server import DrumlinServer
+
+KEYS = 300
+
+
+def value_of(number: int) -> bytes:
+    return b"%d" % number * 40
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    server = DrumlinServer(tmp_path_factory.mktemp("states"), {"log.cleaner.backoff.ms": "100"})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+    server.check_output()
+
+
+@pytest.fixture
+def states_client(broker: DrumlinServer) -> Iterator[Client]:
+    with drumlin.connect(broker.address, request_timeout_ms=20_000) as client:
+        yield client
+
+
+def write(client: Client, topic: str, rounds: int) -> int:
+    """Every key once a round; the end of the log."""
+    for number in range(rounds):
+        rows = [{"key": b"%d" % key, "value": value_of(number)} for key in range(KEYS)]
+        client.append(rows, topic)
+    return client.offsets(topic)[0]
+
+
+def test_a_log_that_was_cleaned(broker: DrumlinServer, states_client: Client) -> None:
+    client, topic = states_client, f"cleaned-{uuid.uuid4().hex[:8]}"
+    client.create_topic(topic, 1, configs=COMPACTED)
+    assert client.exact_from(topic) == {0: 0}
+    end_offset = write(client, topic, 10)
+    await_clean(broker.data, topic)
+    exact_from = client.exact_from(topic)[0]
+    assert 0 < exact_from <= end_offset
+    place = (topic, 0)
+    claims = client.claim_states({place: end_offset}, is_now=True)
+    client.confirm_states(claims)
+    early = client.claim_states({place: exact_from - 1})
+    assert early[place].needs_all
+    with pytest.raises(drumlin.RecordsMissing, match=f"{topic}.* partition 0"):
+        list(client.read_range(topic, 0, 0, exact_from - 1, without_gaps=True))
+    with pytest.raises(drumlin.StateNotExact, match=f"exact state is that at {exact_from}"):
+        client.snapshot(topic, at={0: exact_from - 1})
+    assert client.snapshot(topic, at={0: exact_from - 1}, allow_inexact=True).num_rows < KEYS
+    for at in (exact_from, end_offset - 1, end_offset):
+        assert values(client.snapshot(topic, at={0: at})) == state(at)
+    begun = client.snapshot_batches(topic)
+    write(client, topic, 10)
+    await_clean(broker.data, topic)
+    with pytest.raises(drumlin.StateNotExact, match="overtaken"):
+        client.confirm_states(claims)
+    with pytest.raises(drumlin.StateNotExact, match="overtaken"):
+        next(begun)
+
+
+def state(end_offset: int) -> dict[bytes, bytes]:
+    """Of the first records that were written."""
+    written = range(end_offset)
+    return {b"%d" % (each % KEYS): value_of(each // KEYS) for each in written}
+
+
+def values(rows: pa.Table) -> dict[bytes, bytes]:
+    return dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
+def test_records_that_were_deleted(broker: DrumlinServer, states_client: Client) -> None:
+    client, topic = states_client, f"deleted-{uuid.uuid4().hex[:8]}"
+    client.create_topic(topic, 1, configs={"retention.ms": -1})
+    end_offset = write(client, topic, 1)
+    place = (topic, 0)
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for each in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        each.result(20)
+    assert client.exact_from(topic) == {0: end_offset}
+    with pytest.raises(drumlin.StateNotExact) as caught:
+        client.claim_states({place: 7})
+    assert caught.value.exact_from == end_offset
+    assert client.claim_states({place: 7}, allow_inexact=True)[place].basis == "inexact"
+
+
+def test_all_records_and_markers_are_there(client: Client, topic: str) -> None:
+    """Of any broker: markers and aborted records are no gaps."""
+    for commits in (True, False):
+        with client.transaction(f"states-{topic}") as transaction:
+            transaction.append([{"key": b"k", "value": b"v"}], topic)
+            if not commits:
+                transaction.abort()
+    client.append([{"key": b"k", "value": b"w"}], topic)
+    ends = client.offsets(topic)
+    (partition,) = (each for each, end_offset in ends.items() if end_offset)
+    end_offset = ends[partition]
+    options = {"isolation": "read_committed", "without_gaps": True}
+    read = [
+        value
+        for batch in client.read_range(topic, partition, 0, end_offset, **options)  # type: ignore[arg-type]
+        for value in batch["value"].to_pylist()
+    ]
+    assert read == [b"v", b"w"]
+    claims = client.claim_states({(topic, partition): end_offset}, is_now=True)
+    client.confirm_states(claims)
+
+
+def test_a_crash_leaves_what_is_complete(tmp_path: Path) -> None:
+    """A killed broker does not know what it has cleaned; a log without gaps is exact anyway."""
+    server = DrumlinServer(tmp_path)
+    try:
+        server.start()
+        with drumlin.connect(server.address) as client:
+            client.create_topic("t", 1, configs={"cleanup.policy": "compact"})
+            end_offset = write(client, "t", 1)
+        server.kill()
+        server.start()
+        with drumlin.connect(server.address) as client:
+            assert client.exact_from("t") == {0: end_offset}
+            assert client.claim_states({("t", 0): 7})["t", 0].needs_all
+            assert len(list(client.read_range("t", 0, 0, 7, without_gaps=True))) > 0
+        server.stop()
+        server.start()
+        with drumlin.connect(server.address) as client:
+            assert client.exact_from("t") == {0: end_offset}
+    finally:
+        server.close()
