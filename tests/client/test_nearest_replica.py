@@ -10,7 +10,7 @@ import pytest
 import drumlin
 from drumlin.client.nearest_replica import NearestReplica
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.snapshots import StateReader, schema_of
+from drumlin.client.reader import read_ranges
 from drumlin.records.batch import assign_offsets
 from drumlin.records.record import Record, encode_batch
 from drumlin.wire.errors import ErrorCode
@@ -93,11 +93,14 @@ def test_others_read_from_the_leader(
     assert follower.asked("fetch") == []
 
 
-def test_a_state_is_read_from_the_leader(leader: ScriptedBroker, follower: ScriptedBroker) -> None:
-    schema = schema_of(None, headers=False)
+def test_only_the_leader_is_read_where_that_is_wanted(
+    leader: ScriptedBroker, follower: ScriptedBroker
+) -> None:
+    ranges = [OffsetRange("t", 0, 0, BATCHES * 10)]
     with drumlin.connect(leader.address, client_rack="b", request_timeout_ms=2_000) as client:
-        states = StateReader(client._thread, client._connections, schema, "read_committed")
-        assert list(states.read(OffsetRange("t", 0, 0, BATCHES * 10))) == []  # no record has a key
+        thread, connections = client._thread, client._connections
+        batches = list(read_ranges(thread, connections, ranges, {}, leaders_only=True))
+    assert sum(batch.num_rows for batch in batches) == BATCHES * 10
     assert {each.rack_id for each in leader.asked("fetch")} == {""}
     assert follower.asked("fetch") == []
 

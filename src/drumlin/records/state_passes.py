@@ -16,7 +16,7 @@ import pyarrow as pa
 from drumlin.records.key_shares import SEED_SIZE, key_shares
 from drumlin.records.latest_rows import LatestRows
 
-#: While a share is halved, its first half is there twice; and freed memory is not all free at once.
+#: While a share is halved, its first half is there twice; freed memory is not all free at once.
 _MEMORY_PART: Final = 1 / 2
 _SHARES_MAX: Final = 1 << 20
 
