@@ -5,6 +5,7 @@ PySpark imports this package in every session that looks for data sources, so it
 
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure
+from drumlin.spark.values.decode import decode_values, read_values
 from drumlin.spark.writing.foreach_batch import sink
 
-__all__ = ["configure", "map_batches", "map_stream", "sink"]
+__all__ = ["configure", "decode_values", "map_batches", "map_stream", "read_values", "sink"]

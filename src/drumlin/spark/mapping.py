@@ -54,7 +54,7 @@ def map_batches(
     from drumlin.spark.batch import BatchReader
     from drumlin.spark.cluster import Cluster
 
-    given = _as_text(topic, bootstrap_servers, options)
+    given = as_text(topic, bootstrap_servers, options)
     warn_of_unknown(given)
     parsed = SourceOptions.parse(given)
     parsed.check_batch()
@@ -79,14 +79,15 @@ def map_stream(
     The checkpoint holds the topic's offsets, as without a function. So the function may change
     from one start of the query to the next.
     """
-    from drumlin.spark.transform import as_text
+    from drumlin.spark import transform
 
-    source = _as_text(topic, bootstrap_servers, options) | {"transform": as_text(function)}
+    pickled = transform.as_text(function)
+    source = as_text(topic, bootstrap_servers, options) | {"transform": pickled}
     reader = spark.readStream.format("drumlin").options(**source)
     return reader.schema(_struct(schema)).load()
 
 
-def _as_text(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+def as_text(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
     """The options as Spark passes them to a data source: as text, with names in lower case."""
     given = {"subscribe": topic, "kafka.bootstrap.servers": bootstrap_servers, **options}
     return {name.lower(): _text(value) for name, value in given.items()}

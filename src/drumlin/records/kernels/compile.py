@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 from numba import cfunc, types
 
 from drumlin.records.kernels import cache, machine_code
+from drumlin.records.kernels.code.avro import decode_avro
 from drumlin.records.kernels.code.checksum import checksum
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
@@ -36,7 +37,7 @@ from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
-from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
 
 _SETS: Final[dict[str, dict[str, Any]]] = {
     "kernels": {
@@ -62,6 +63,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "walk": walk,
         "lay_out": lay_out,
     },
+    "values": {"decode_avro": decode_avro},
 }
 # All that machine code may ask of its context: every process that loads it has the C library.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
@@ -93,9 +95,8 @@ def compile_kernels(set_name: str) -> bytes:
 
 def _alone(name: str, kernel: Any, target: Any) -> Any:
     """One kernel as a module of its own in which nothing else is visible from outside."""
-    compiled = cfunc(_signature((SIGNATURES | COMPACTION_SIGNATURES)[name]), error_model="numpy")(
-        kernel
-    )
+    signatures = SIGNATURES | COMPACTION_SIGNATURES | VALUES_SIGNATURES
+    compiled = cfunc(_signature(signatures[name]), error_model="numpy")(kernel)
     module = llvm.parse_assembly(compiled.inspect_llvm())
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration:
