@@ -7,7 +7,7 @@ compiler (see `records/kernels`) Avro cannot be decoded, and that is an error.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,7 @@ class AvroDecoder:
         """In a registry."""
         return "AVRO"
 
-    def __reduce__(self) -> tuple[type[AvroDecoder], tuple[RegisteredSchema]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return AvroDecoder, (self._schema,)
 
     def check(self, writer: RegisteredSchema | None) -> None:

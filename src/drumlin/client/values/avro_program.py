@@ -206,17 +206,17 @@ class _Making:
         self._enter(written, part.form, path)
         self._step(at.OP_PRESENT, part.node)
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
-        wanted = {}
+        wanted: dict[str, tuple[str, Part]] = {}
         for field, child in zip(fields, part.children, strict=True):
             for name in (*field.get("aliases", ()), field["name"]):
                 wanted[name] = field["name"], child
         found = set()
         for each in written["fields"]:
-            name, child = wanted.get(each["name"], (None, None))
-            if child is None or name in found:
+            name, target = wanted.get(each["name"], ("", part))
+            if not name or name in found:
                 self._skip(each["type"], f"{path}.{each['name']}")
             else:
-                self.read(each["type"], child, f"{path}.{each['name']}")
+                self.read(each["type"], target, f"{path}.{each['name']}")
                 found.add(name)
         for field, child in zip(fields, part.children, strict=True):
             if field["name"] not in found:

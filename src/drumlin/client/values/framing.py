@@ -45,7 +45,7 @@ def payloads(values: pa.Array) -> Payloads:
         TypeError: it is no column of bytes or text.
     """
     if pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type):
-        offset_type = np.int64
+        offset_type: type[np.signedinteger] = np.int64
     elif pa.types.is_binary(values.type) or pa.types.is_string(values.type):
         offset_type = np.int32
     else:

@@ -132,7 +132,7 @@ def _are_lines(values: Payloads) -> np.ndarray:
     no string can hold a line break: so if there are as many objects as lines, each has its own.
     """
     sizes = values.ends - values.starts
-    found = sizes >= len("{}")
+    found: np.ndarray = sizes >= len("{}")
     starts, ends = values.starts[found], values.ends[found]
     found[found] = (values.data[starts] == _OPEN) & (values.data[ends - 1] == _CLOSE)
     if not len(values.starts):

@@ -109,14 +109,13 @@ def _decoder(
     subject: str | None,
 ) -> ValueDecoder:
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
     from drumlin.client.values.decoder import ValueDecoder
+    from drumlin.spark.mapping import as_struct
 
     wanted: Any = schema
     if format_ == "json" and schema is not None:
-        struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-        wanted = to_arrow_schema(struct, timezone="UTC")
+        wanted = to_arrow_schema(as_struct(schema), timezone="UTC")
     return ValueDecoder(wanted, format=format_, registry=registry, subject=subject)
 
 

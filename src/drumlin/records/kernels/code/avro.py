@@ -32,6 +32,7 @@ _INT_MAX = (1 << 31) - 1
 _THOUSANDS_MAX = ((1 << 63) - 1) // 1000
 _SIGN = -(1 << 63)
 _FULL = at.VALUES_FULL
+_NO_ITEM = -2
 
 
 def decode_avro(
@@ -92,44 +93,68 @@ def _run(
         node, first, second = program[place + 1], program[place + 2], program[place + 3]
         place += at.STEP_WIDTH
         if step == at.OP_END:
-            return at.FAULT_LEFT_OVER if is_row and position != end else 0
+            break
         if step == at.OP_JUMP:
             place = first
         elif step == at.OP_UNION:
-            branch, position = read_varlong(source, position, end)
-            if position == BEYOND or branch < 0 or branch >= second:
-                fault = at.FAULT_BRANCH
-            else:
-                place = program[first + branch]
+            fault, place, position = _branch(source, position, end, program, first, second)
         elif step == at.OP_LIST:
             stack[top] = 0
             top += 1
         elif step == at.OP_ITEM:
-            if stack[top - 1] == 0:
-                stack[top - 1], position = _items_of_block(source, position, end)
-            if stack[top - 1] < 0:
-                fault = at.FAULT_BLOCK
-            elif stack[top - 1] == 0:
+            fault, position = _item(source, position, end, stack, top, nodes, node, second, state)
+            if fault == _NO_ITEM:
+                fault = 0
                 top -= 1
                 place = first
-                if node >= 0 and not add_list(nodes, node, second):
-                    fault = _full(state, node, 0)
-            else:
-                stack[top - 1] -= 1
         elif step == at.OP_LITERAL:
             row_position, row_end = position, end
             source, position, end = literals, first, second
         elif step == at.OP_RESUME:
             source, position, end = data, row_position, row_end
-        elif step == at.OP_FAULT:
-            fault = first
         else:
             fault, position = _value(
                 step, source, position, end, program, node, first, second, nodes, state
             )
-        if fault > 0:
-            state[at.VALUES_FAULT_POSITION] = position
-    return fault
+    state[at.VALUES_FAULT_POSITION] = position
+    return at.FAULT_LEFT_OVER if fault == 0 and is_row and position != end else fault
+
+
+@helper
+def _branch(
+    data: Pointer, position: int, end: int, program: Pointer, table: int, count: int
+) -> tuple[int, int, int]:
+    """A fault or 0, the place of the branch in the program, and the position after its number."""
+    branch, position = read_varlong(data, position, end)
+    if position == BEYOND or branch < 0 or branch >= count:
+        return at.FAULT_BRANCH, 0, position
+    return 0, program[table + branch], position
+
+
+@helper
+def _item(
+    data: Pointer,
+    position: int,
+    end: int,
+    stack: Pointer,
+    top: int,
+    nodes: Pointer,
+    node: int,
+    items: int,
+    state: Pointer,
+) -> tuple[int, int]:
+    """The next item of the innermost loop: 0, `_NO_ITEM`, or what is wrong; and its position."""
+    left = stack[top - 1]
+    if left == 0:
+        left, position = _items_of_block(data, position, end)
+    if left < 0:
+        return at.FAULT_BLOCK, position
+    if left > 0:
+        stack[top - 1] = left - 1
+        return 0, position
+    if node >= 0 and not add_list(nodes, node, items):
+        return _full(state, node, 0), position
+    return _NO_ITEM, position
 
 
 @helper
@@ -150,6 +175,7 @@ def _items_of_block(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 @helper
 def _full(state: Pointer, node: int, size: int) -> int:
+    """Say which node has no room, and for how many bytes; 0: for an entry."""
     state[at.VALUES_FULL_NODE] = node
     state[at.VALUES_FULL_BYTES] = size
     return _FULL
@@ -169,53 +195,93 @@ def _value(
     state: Pointer,
 ) -> tuple[int, int]:
     """One value: 0, a fault or `VALUES_FULL`, and the position after it."""
-    has_room = True
     if step == at.OP_NULL:
-        has_room = add_null(nodes, node)
-    elif step == at.OP_PRESENT:
-        has_room = add_entry(nodes, node, 1) >= 0
-    elif step == at.OP_INTEGER:
+        return (0 if add_null(nodes, node) else _full(state, node, 0)), position
+    if step == at.OP_PRESENT:
+        return (0 if add_entry(nodes, node, 1) >= 0 else _full(state, node, 0)), position
+    if step == at.OP_INTEGER:
         return _integer(data, position, end, node, first, second, nodes, state)
-    elif step == at.OP_ENUM:
-        symbol, position = read_varlong(data, position, end)
-        if position == BEYOND or symbol < 0 or symbol >= second:
-            return at.FAULT_ENUM, position
-        number = program[first + symbol]
-        if number < 0:
-            return at.FAULT_ENUM, position
-        has_room = node < 0 or add_4(nodes, node, number)
-    elif step == at.OP_BYTES or step == at.OP_FIXED:
+    if step == at.OP_BYTES or step == at.OP_FIXED:
         return _bytes(step, data, position, end, node, first, nodes, state)
-    elif step == at.OP_DECIMAL:
+    if step == at.OP_DOUBLE:
+        return _double(data, position, end, node, nodes, state)
+    if step == at.OP_BOOLEAN:
+        return _boolean(data, position, end, node, nodes, state)
+    if step == at.OP_ENUM:
+        return _enum(data, position, end, program, node, first, second, nodes, state)
+    if step == at.OP_FLOAT:
+        return _float(data, position, end, node, first, nodes, state)
+    if step == at.OP_DECIMAL:
         return _decimal(data, position, end, program, node, first, second, nodes, state)
-    elif step == at.OP_BOOLEAN:
-        if position >= end:
-            return at.FAULT_CUT, position
-        if data[position] > 1:
-            return at.FAULT_BOOLEAN, position
-        has_room = node < 0 or add_1(nodes, node, data[position])
-        position += 1
-    elif step == at.OP_FLOAT:
-        if end - position < 4:
-            return at.FAULT_CUT, position
-        bits = _int32(data, position)
-        if node >= 0:
-            is_wide = first == 8
-            has_room = add_8(nodes, node, widened(bits)) if is_wide else add_4(nodes, node, bits)
-        position += 4
-    else:  # OP_DOUBLE
-        if end - position < 8:
-            return at.FAULT_CUT, position
-        has_room = node < 0 or add_8(nodes, node, load_word(data, position))
-        position += 8
-    return (0, position) if has_room else (_full(state, node, 0), position)
+    return first, position  # OP_FAULT
+
+
+@helper
+def _enum(
+    data: Pointer,
+    position: int,
+    end: int,
+    program: Pointer,
+    node: int,
+    table: int,
+    count: int,
+    nodes: Pointer,
+    state: Pointer,
+) -> tuple[int, int]:
+    symbol, position = read_varlong(data, position, end)
+    if position == BEYOND or symbol < 0 or symbol >= count:
+        return at.FAULT_ENUM, position
+    number = program[table + symbol]
+    if number < 0:
+        return at.FAULT_ENUM, position
+    if node >= 0 and not add_4(nodes, node, number):
+        return _full(state, node, 0), position
+    return 0, position
+
+
+@helper
+def _boolean(
+    data: Pointer, position: int, end: int, node: int, nodes: Pointer, state: Pointer
+) -> tuple[int, int]:
+    if position >= end:
+        return at.FAULT_CUT, position
+    if data[position] > 1:
+        return at.FAULT_BOOLEAN, position
+    if node >= 0 and not add_1(nodes, node, data[position]):
+        return _full(state, node, 0), position
+    return 0, position + 1
+
+
+@helper
+def _float(
+    data: Pointer, position: int, end: int, node: int, size: int, nodes: Pointer, state: Pointer
+) -> tuple[int, int]:
+    if end - position < 4:
+        return at.FAULT_CUT, position
+    bits = _int32(data, position)
+    has_room = True
+    if node >= 0:
+        has_room = add_8(nodes, node, widened(bits)) if size == 8 else add_4(nodes, node, bits)
+    return (0 if has_room else _full(state, node, 0)), position + 4
+
+
+@helper
+def _double(
+    data: Pointer, position: int, end: int, node: int, nodes: Pointer, state: Pointer
+) -> tuple[int, int]:
+    if end - position < 8:
+        return at.FAULT_CUT, position
+    if node >= 0 and not add_8(nodes, node, load_word(data, position)):
+        return _full(state, node, 0), position
+    return 0, position + 8
 
 
 @helper
 def _int32(data: Pointer, position: int) -> int:
     low = data[position] | data[position + 1] << 8 | data[position + 2] << 16
-    high: int = data[position + 3]
-    return (low | high << 24) - ((high >> 7) << 32)
+    high = data[position + 3]
+    value: int = (low | high << 24) - ((high >> 7) << 32)
+    return value
 
 
 @helper
@@ -338,5 +404,6 @@ def _is_within(program: Pointer, limits: int, high: int, low: int) -> bool:
     if high < 0:
         high, low = ~high, ~low
         limits += 2
-    limit_high, limit_low = program[limits], program[limits + 1]
+    limit_high: int = program[limits]
+    limit_low: int = program[limits + 1]
     return high < limit_high or (high == limit_high and (low ^ _SIGN) < (limit_low ^ _SIGN))
