@@ -25,8 +25,8 @@ from drumlin.client.values.registry import (
 )
 from drumlin.client.values.schema_cache import cache_of
 
-Format: TypeAlias = Literal["json", "avro"]
-FORMATS: Final = ("json", "avro")
+Format: TypeAlias = Literal["json", "avro", "protobuf"]
+FORMATS: Final = ("json", "avro", "protobuf")
 _NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
 
 
@@ -61,11 +61,13 @@ class ValueDecoder:
 
     Args:
         schema: for `json` the Arrow type that values become, a struct or a schema; for `avro`
-            the reader's schema as JSON, by default the latest one of `subject`.
-        format: `json` or `avro`.
+            the reader's schema as JSON, for `protobuf` a `.proto` file as text; by default the
+            latest one of `subject`.
+        format: `json`, `avro` or `protobuf`.
         registry: where the schemas of values are, whose ids the values begin with (a zero byte,
             the id in four bytes). Without one, values are bare, and all of them of `schema`.
         subject: in the registry, for its latest schema: often a topic's name with `-value`.
+        message: for `protobuf`, the full name of the message; by default the schema's first one.
 
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
@@ -80,6 +82,7 @@ class ValueDecoder:
         format: Format = "json",  # noqa: A002
         registry: SchemaRegistry | str | None = None,
         subject: str | None = None,
+        message: str | None = None,
     ) -> None:
         self._registry = None if registry is None else as_registry(registry)
         latest = None
@@ -87,7 +90,7 @@ class ValueDecoder:
             if self._registry is None or schema is not None:
                 raise ValueError("a subject is for a registry, and instead of a schema")
             latest = latest_schema(self._registry, subject)
-        self._format = _format_of(format, schema, latest)
+        self._format = _format_of(format, schema, latest, message)
 
     @property
     def type(self) -> pa.DataType:
@@ -163,20 +166,28 @@ class ValueDecoder:
 
 
 def _format_of(
-    name: str, schema: str | pa.DataType | pa.Schema | None, latest: RegisteredSchema | None
+    name: str,
+    schema: str | pa.DataType | pa.Schema | None,
+    latest: RegisteredSchema | None,
+    message: str | None,
 ) -> ValueFormat:
+    if message is not None and name != "protobuf":
+        raise ValueError("a message is named for Protobuf only")
     if name == "json":
         from drumlin.client.values.json_decoder import JsonDecoder
 
         if schema is None or isinstance(schema, str):
             raise ValueError("JSON needs the type that values become")
         return JsonDecoder(pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema)
+    if name not in FORMATS:
+        raise ValueError(f"format {name!r}: expected one of {', '.join(FORMATS)}")
+    if latest is None and not isinstance(schema, str):
+        raise ValueError(f"{name} needs a schema as text, or a registry and a subject")
+    reader = latest or RegisteredSchema(0, name.upper(), str(schema))
     if name == "avro":
         from drumlin.client.values.avro_decoder import AvroDecoder
 
-        if latest is not None:
-            return AvroDecoder(latest)
-        if not isinstance(schema, str):
-            raise ValueError("Avro needs a schema as JSON, or a registry and a subject")
-        return AvroDecoder(RegisteredSchema(0, "AVRO", schema))
-    raise ValueError(f"format {name!r}: expected one of {', '.join(FORMATS)}")
+        return AvroDecoder(reader)
+    from drumlin.client.values.protobuf_decoder import ProtobufDecoder
+
+    return ProtobufDecoder(reader, message)

@@ -100,6 +100,12 @@ class Nodes:
         return pa.Array.from_buffers(type_, count, buffers, nulls, children=children or None)
 
 
+def map_entries(map_type: pa.DataType, children: list[pa.Array]) -> pa.Array:
+    """Keys and values as the entries of a map."""
+    fields = [map_type.key_field, map_type.item_field]
+    return pa.StructArray.from_arrays(children, fields=fields)
+
+
 def uuids(values: pa.Array) -> pa.Array:
     """16 bytes as the text of a UUID."""
     present = values.drop_null()

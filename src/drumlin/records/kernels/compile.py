@@ -35,6 +35,7 @@ from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
+from drumlin.records.kernels.code.protobuf import decode_protobuf
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
 from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
@@ -63,7 +64,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "walk": walk,
         "lay_out": lay_out,
     },
-    "values": {"decode_avro": decode_avro},
+    "values": {"decode_avro": decode_avro, "decode_protobuf": decode_protobuf},
 }
 # All that machine code may ask of its context: every process that loads it has the C library.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}

@@ -177,4 +177,4 @@ COMPACTION_SIGNATURES: Final = {
     "lay_out": "pipipll",
 }
 #: The kernels of typed values: only who decodes some waits for them.
-VALUES_SIGNATURES: Final = {"decode_avro": "pplllll"}
+VALUES_SIGNATURES: Final = {"decode_avro": "pplllll", "decode_protobuf": "plllllll"}

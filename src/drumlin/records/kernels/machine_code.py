@@ -56,6 +56,7 @@ class ValueKernels(NamedTuple):
     """The kernels of typed values, likewise."""
 
     decode_avro: Callable[..., int]
+    decode_protobuf: Callable[..., int]
     engine: Any  # owns the memory that the code lies in
 
 

@@ -68,7 +68,9 @@ VALUES_NULL_PLACE: Final = 3  # of the program: a row that is null
 VALUES_FULL_NODE: Final = 4  # the node without room for the next row
 VALUES_FULL_BYTES: Final = 5  # how many more it needs; 0: it lacks room for an entry
 VALUES_FAULT_POSITION: Final = 6
-VALUES_STATE_WIDTH: Final = 8
+VALUES_INNER_START: Final = 7  # of a message within a Protobuf message
+VALUES_INNER_END: Final = 8
+VALUES_STATE_WIDTH: Final = 9
 
 # What it answers.
 VALUES_DONE: Final = 0
@@ -87,3 +89,56 @@ FAULT_LEFT_OVER: Final = 9
 FAULT_TIME: Final = 10
 FAULT_UNREADABLE: Final = 11
 FAULT_BLOCK: Final = 12
+FAULT_TAG: Final = 13
+FAULT_TWICE: Final = 14
+
+# A Protobuf message: its fields, by their numbers; its node, or `NO_NODE` for the entries of a
+# map; and which nodes get a null where it is not there, as a stretch of a list of nodes.
+MESSAGE_FIRST_FIELD: Final = 0
+MESSAGE_FIELD_COUNT: Final = 1
+MESSAGE_NODE: Final = 2
+MESSAGE_NULLS: Final = 3
+MESSAGE_NULL_COUNT: Final = 4
+MESSAGE_WIDTH: Final = 5
+
+# A field of it.
+FIELD_NUMBER: Final = 0
+FIELD_TYPE: Final = 1
+FIELD_WIRE: Final = 2
+FIELD_NODE: Final = 3  # of the value, or of an item
+FIELD_LIST: Final = 4  # the node of the list or map; `NO_NODE` if it is not repeated
+FIELD_ITEMS: Final = 5  # the node whose entries the list or map counts
+FIELD_MESSAGE: Final = 6
+FIELD_PRESENCE: Final = 7  # 1: null where it is not there; 0: zero, or empty
+FIELD_CHOICE: Final = 8  # fields of a oneof have the same number, others -1
+FIELD_WIDTH: Final = 9
+
+TYPE_INT32: Final = 0
+TYPE_INT64: Final = 1
+TYPE_UINT32: Final = 2
+TYPE_UINT64: Final = 3
+TYPE_SINT32: Final = 4
+TYPE_SINT64: Final = 5
+TYPE_FIXED32: Final = 6
+TYPE_FIXED64: Final = 7
+TYPE_4: Final = 8  # kept as they are: floats and sfixed32
+TYPE_8: Final = 9  # doubles and sfixed64
+TYPE_BOOL: Final = 10
+TYPE_STRING: Final = 11
+TYPE_BYTES: Final = 12
+TYPE_TIMESTAMP: Final = 13
+TYPE_MESSAGE: Final = 14
+
+WIRE_VARINT: Final = 0
+WIRE_8: Final = 1
+WIRE_SIZED: Final = 2
+WIRE_GROUP: Final = 3
+WIRE_GROUP_END: Final = 4
+WIRE_4: Final = 5
+
+# A message that is being decoded.
+FRAME_MESSAGE: Final = 0
+FRAME_END: Final = 1
+FRAME_FIELD: Final = 2  # the next one
+FRAME_POSITION: Final = 3  # within a repeated field
+FRAME_SLOTS: Final = 4  # where each field's value lies, or that of a repeated one's first tag

@@ -31,6 +31,7 @@ def decode_values(
     format: Format = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
+    message: str | None = None,
     column: str = "value",
     into: str | None = "value",
     bad_records: BadRecords = "fail",
@@ -39,13 +40,14 @@ def decode_values(
 
     Args:
         schema: for `json` what values become, as a `StructType` or as DDL (`id long, name
-            string`); for `avro` the reader's schema as JSON, by default the latest one of
-            `subject`, looked up now.
-        format: `json` or `avro`.
+            string`); for `avro` the reader's schema as JSON, for `protobuf` a `.proto` file as
+            text; by default the latest one of `subject`, looked up now.
+        format: `json`, `avro` or `protobuf`.
         registry: where the schemas of values are, whose ids the values begin with (a zero byte,
             the id in four bytes): a url, or a `SchemaRegistry` with a login. Tasks look schemas
             up there. Without one, values are bare, and all of them of `schema`.
         subject: of the registry, often the topic's name with `-value`.
+        message: for `protobuf`, the message's full name; by default the schema's first one.
         column: the column of bytes. It is kept, unless `into` is the same.
         into: the name of the decoded column; None, if its fields become columns of their own.
         bad_records: `fail` stops the query with an error that names topic, partition and offset,
@@ -58,7 +60,7 @@ def decode_values(
         RegistryError: the registry does not have the subject, or cannot be asked.
         ValueError: arguments that do not go together, or a column that is not there.
     """
-    decoder = _decoder(schema, format, registry, subject)
+    decoder = _decoder(schema, format, registry, subject, message)
     result, decoding = _planned(df.schema, decoder, format, column, into, bad_records)
     return df.mapInArrow(decoding, result)
 
@@ -73,6 +75,7 @@ def read_values(
     format: Format = "json",  # noqa: A002
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
+    message: str | None = None,
     into: str | None = "value",
     bad_records: BadRecords = "fail",
     **options: object,
@@ -95,7 +98,7 @@ def read_values(
     from drumlin.spark.options import SourceOptions
     from drumlin.spark.source import spark_schema
 
-    decoder = _decoder(schema, format, registry, subject)
+    decoder = _decoder(schema, format, registry, subject, message)
     columns = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
     result, decoding = _planned(spark_schema(columns), decoder, format, "value", into, bad_records)
     mapped = map_stream if stream else map_batches
@@ -107,6 +110,7 @@ def _decoder(
     format_: Format,
     registry: SchemaRegistry | str | None,
     subject: str | None,
+    message: str | None,
 ) -> ValueDecoder:
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -116,7 +120,7 @@ def _decoder(
     wanted: Any = schema
     if format_ == "json" and schema is not None:
         wanted = to_arrow_schema(as_struct(schema), timezone="UTC")
-    return ValueDecoder(wanted, format=format_, registry=registry, subject=subject)
+    return ValueDecoder(wanted, format=format_, registry=registry, subject=subject, message=message)
 
 
 def _planned(

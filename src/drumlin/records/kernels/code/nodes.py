@@ -14,6 +14,7 @@ from drumlin.records.kernels.code.dialect import (
     int64s_at,
 )
 from drumlin.records.kernels.values_layout import (
+    KIND_1,
     KIND_4,
     KIND_8,
     KIND_16,
@@ -46,7 +47,13 @@ def add_entry(nodes: Pointer, node: int, is_there: int) -> int:
 @helper
 def add_null(nodes: Pointer, node: int) -> bool:
     """Add a null; False if there is no room."""
-    place = add_entry(nodes, node, 0)
+    return add_zero(nodes, node, 0)
+
+
+@helper
+def add_zero(nodes: Pointer, node: int, is_there: int) -> bool:
+    """Add a null, or what is zero or empty; False if there is no room."""
+    place = add_entry(nodes, node, is_there)
     if place < 0:
         return False
     values = nodes[node * NODE_WIDTH + NODE_VALUES]
@@ -64,7 +71,7 @@ def add_null(nodes: Pointer, node: int) -> bool:
         longs = int64s_at(values)
         longs[2 * place] = 0
         longs[2 * place + 1] = 0
-    elif kind == 1:
+    elif kind == KIND_1:
         octets = bytes_at(values)
         octets[place] = 0
     return True
