@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.errors import TransactionTimedOut as TransactionTimedOut
     from drumlin.client.transactions.errors import UnknownTransaction as UnknownTransaction
     from drumlin.client.transactions.transaction import Transaction as Transaction
+    from drumlin.client.values.avro_encoder import AvroEncoder as AvroEncoder
     from drumlin.client.values.decoded import Decoded as Decoded
     from drumlin.client.values.decoder import ValueDecoder as ValueDecoder
     from drumlin.client.values.errors import RegistryError as RegistryError
@@ -102,6 +103,7 @@ _DEFINED_IN: Final = {
         "UnknownTransaction",
     ),
     "drumlin.client.transactions.transaction": ("Transaction",),
+    "drumlin.client.values.avro_encoder": ("AvroEncoder",),
     "drumlin.client.values.decoded": ("Decoded",),
     "drumlin.client.values.decoder": ("ValueDecoder",),
     "drumlin.client.values.errors": (

@@ -5,7 +5,18 @@ PySpark imports this package in every session that looks for data sources, so it
 
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure
+from drumlin.spark.values.dead_letters import dead_letters
 from drumlin.spark.values.decode import decode_values, read_values
+from drumlin.spark.values.encode import encode_values
 from drumlin.spark.writing.foreach_batch import sink
 
-__all__ = ["configure", "decode_values", "map_batches", "map_stream", "read_values", "sink"]
+__all__ = [
+    "configure",
+    "dead_letters",
+    "decode_values",
+    "encode_values",
+    "map_batches",
+    "map_stream",
+    "read_values",
+    "sink",
+]
