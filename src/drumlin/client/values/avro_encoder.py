@@ -136,7 +136,8 @@ def _parsed(text: str) -> Any:
 
 
 def _python_values(values: pa.Array) -> list[Any]:
-    return values.cast(_storage(values.type)).to_pylist(maps_as_pydicts="strict")
+    found: list[Any] = values.cast(_storage(values.type)).to_pylist(maps_as_pydicts="strict")
+    return found
 
 
 def _storage(type_: pa.DataType) -> pa.DataType:
