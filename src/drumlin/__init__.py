@@ -54,6 +54,14 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.errors import TransactionTimedOut as TransactionTimedOut
     from drumlin.client.transactions.errors import UnknownTransaction as UnknownTransaction
     from drumlin.client.transactions.transaction import Transaction as Transaction
+    from drumlin.client.values.avro_encoder import AvroEncoder as AvroEncoder
+    from drumlin.client.values.decoded import Decoded as Decoded
+    from drumlin.client.values.decoder import ValueDecoder as ValueDecoder
+    from drumlin.client.values.errors import RegistryError as RegistryError
+    from drumlin.client.values.errors import RegistryUnavailable as RegistryUnavailable
+    from drumlin.client.values.errors import SchemaError as SchemaError
+    from drumlin.client.values.errors import UnknownSchema as UnknownSchema
+    from drumlin.client.values.registry import SchemaRegistry as SchemaRegistry
     from drumlin.client.writer import Writer as Writer
 
 #: Where public names are defined. They are imported when they are asked for: the client needs
@@ -103,6 +111,16 @@ _DEFINED_IN: Final = {
         "UnknownTransaction",
     ),
     "drumlin.client.transactions.transaction": ("Transaction",),
+    "drumlin.client.values.avro_encoder": ("AvroEncoder",),
+    "drumlin.client.values.decoded": ("Decoded",),
+    "drumlin.client.values.decoder": ("ValueDecoder",),
+    "drumlin.client.values.errors": (
+        "RegistryError",
+        "RegistryUnavailable",
+        "SchemaError",
+        "UnknownSchema",
+    ),
+    "drumlin.client.values.registry": ("SchemaRegistry",),
     "drumlin.client.writer": ("Writer",),
 }
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from rig.schema_registry import running_registry
 from rig.walkthrough import Walkthrough
 from spark.sink_proof.reading import read_committed
 from spark.topics import Topic
@@ -68,6 +69,22 @@ def test_the_tutorial(spark: SparkSession, tmp_path: Path) -> None:
         walk.replaced |= {f'"./{name}': f'"{tmp_path}/{name}' for name in ("readings", "latest")}
         walk.follow(DOCUMENTS / "tutorials" / "pyspark.md")
     assert walk.names["first_run"] == walk.names["second_run"] == 1000
+
+
+def test_typed_values(spark: SparkSession, address: str, tmp_path: Path) -> None:
+    topics = {
+        name: Topic(address, 1, name=name).create()
+        for name in ("orders", "avro-orders", "good-orders", "dead-orders")
+    }
+    values = (b'{"id": 1, "price": 12.5, "tags": ["new"]}', b"not JSON")
+    topics["orders"].write((0, None, value, 1_700_000_000_000, None) for value in values)
+    replaced = {"127.0.0.1:9092": address, "/data/": f"{tmp_path}/"}
+    with running_registry() as registry:
+        names = _run("typed-values.md", replaced | {"http://127.0.0.1:8081": registry.url})
+        assert [row.id for row in names["orders"].collect()] == [1]
+        assert [row.order.price for row in names["decoded_orders"].collect()] == [12.5]
+    assert list(names["decoder"].decode(names["table"]["value"]).reasons) == [1]
+    assert [len(read_committed(address, name, 1, 30)) for name in topics] == [2, 5, 1, 1]
 
 
 def test_what_is_left_of_a_compacted_topic(spark: SparkSession, address: str) -> None:

@@ -8,6 +8,21 @@ from drumlin.spark.session import configure
 from drumlin.spark.state.change_stream import read_changes
 from drumlin.spark.state.changes import changes
 from drumlin.spark.state.snapshot import snapshot
+from drumlin.spark.values.dead_letters import dead_letters
+from drumlin.spark.values.decode import decode_values, read_values
+from drumlin.spark.values.encode import encode_values
 from drumlin.spark.writing.foreach_batch import sink
 
-__all__ = ["changes", "configure", "map_batches", "map_stream", "read_changes", "sink", "snapshot"]
+__all__ = [
+    "changes",
+    "configure",
+    "dead_letters",
+    "decode_values",
+    "encode_values",
+    "map_batches",
+    "map_stream",
+    "read_changes",
+    "read_values",
+    "sink",
+    "snapshot",
+]

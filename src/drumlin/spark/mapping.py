@@ -60,10 +60,10 @@ def map_batches(
     parsed = SourceOptions.parse(given)
     parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
-    read = functools.partial(_run_tasks, parsed, tasks, pack(), function, _struct(schema))
+    read = functools.partial(_run_tasks, parsed, tasks, pack(), function, as_struct(schema))
     # One row for each task, with the index of the task.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    return numbers.mapInArrow(read, _struct(schema))
+    return numbers.mapInArrow(read, as_struct(schema))
 
 
 def map_stream(
@@ -84,10 +84,15 @@ def map_stream(
 
     source = as_text(topic, bootstrap_servers, options) | {"transform": pickled_text(function)}
     reader = spark.readStream.format("drumlin").options(**source)
-    return reader.schema(_struct(schema)).load()
+    return reader.schema(as_struct(schema)).load()
 
 
-def _struct(schema: StructType | str) -> StructType:
+def as_struct(schema: StructType | str) -> StructType:
+    """A schema that may be given as DDL.
+
+    Raises:
+        TypeError: it names no columns.
+    """
     from pyspark.sql.types import StructType
 
     struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema

@@ -1,4 +1,4 @@
-"""Compiled loops over records: survey, decode, encode, hash, scan, and compaction's two passes.
+"""Compiled loops over records: survey, decode, encode, hash, scan, compaction's two passes, values.
 
 `code/` holds the loops, in Python for numba; a child process compiles them once for each
 machine (`compile.py`), the result is cached (`cache.py`) and loaded as machine code
@@ -13,6 +13,7 @@ from drumlin.records.kernels.loader import (
     compaction_kernels,
     kernels_for,
     record_kernels,
+    value_kernels,
 )
 
-__all__ = ["bring", "compaction_kernels", "kernels_for", "record_kernels"]
+__all__ = ["bring", "compaction_kernels", "kernels_for", "record_kernels", "value_kernels"]

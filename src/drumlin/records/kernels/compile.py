@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 from numba import cfunc, types
 
 from drumlin.records.kernels import cache, machine_code
+from drumlin.records.kernels.code.avro import decode_avro
 from drumlin.records.kernels.code.checksum import checksum
 from drumlin.records.kernels.code.decode import decode
 from drumlin.records.kernels.code.encode import encode
@@ -34,10 +35,11 @@ from drumlin.records.kernels.code.lay_out import lay_out
 from drumlin.records.kernels.code.map_batches import map_batches, map_records
 from drumlin.records.kernels.code.murmur2 import murmur2
 from drumlin.records.kernels.code.offset_map import mark_survivors
+from drumlin.records.kernels.code.protobuf import decode_protobuf
 from drumlin.records.kernels.code.row_index import index_rows, mark_last, reindex_rows, share_rows
 from drumlin.records.kernels.code.scan import scan
 from drumlin.records.kernels.code.survey import survey
-from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
+from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES, VALUES_SIGNATURES
 
 _SETS: Final[dict[str, dict[str, Any]]] = {
     "kernels": {
@@ -67,6 +69,7 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
         "walk": walk,
         "lay_out": lay_out,
     },
+    "values": {"decode_avro": decode_avro, "decode_protobuf": decode_protobuf},
 }
 # All that machine code may ask of its context: every process that loads it has the C library.
 _ALLOWED_SYMBOLS: Final = {"memcpy", "memmove", "memset"}
@@ -98,9 +101,8 @@ def compile_kernels(set_name: str) -> bytes:
 
 def _alone(name: str, kernel: Any, target: Any) -> Any:
     """One kernel as a module of its own in which nothing else is visible from outside."""
-    compiled = cfunc(_signature((SIGNATURES | COMPACTION_SIGNATURES)[name]), error_model="numpy")(
-        kernel
-    )
+    signatures = SIGNATURES | COMPACTION_SIGNATURES | VALUES_SIGNATURES
+    compiled = cfunc(_signature(signatures[name]), error_model="numpy")(kernel)
     module = llvm.parse_assembly(compiled.inspect_llvm())
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration:

@@ -180,3 +180,5 @@ COMPACTION_SIGNATURES: Final = {
     "walk": "pil",
     "lay_out": "pipipll",
 }
+#: The kernels of typed values: only who decodes some waits for them.
+VALUES_SIGNATURES: Final = {"decode_avro": "pplllll", "decode_protobuf": "plllllll"}

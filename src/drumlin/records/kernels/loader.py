@@ -20,7 +20,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels, Kernels
+    from drumlin.records.kernels.machine_code import (
+        CompactionKernels,
+        Kernels,
+        ValueKernels,
+    )
     from drumlin.records.kernels.shipped_code import ShippedCode
 
 K = TypeVar("K")
@@ -34,7 +38,7 @@ _RECORDS_WORTH_LOADING = 1000
 _LOADED_WITHIN_S = 1.0
 
 _records_seen = 0
-_brought: ShippedCode | None = None
+_brought: dict[str, ShippedCode] = {}
 
 
 class KernelSet(Generic[K]):
@@ -99,10 +103,18 @@ def _load_compaction_kernels(code: bytes) -> CompactionKernels:
     return machine_code.load_for_compaction(code)
 
 
+def _load_value_kernels(code: bytes) -> ValueKernels:
+    from drumlin.records.kernels import machine_code
+
+    return machine_code.load_for_values(code)
+
+
 record_kernels: Final = KernelSet("kernels", _load_record_kernels, "records are handled slowly")
 compaction_kernels: Final = KernelSet(
     "compaction", _load_compaction_kernels, "logs are cleaned slowly"
 )
+
+value_kernels: Final = KernelSet("values", _load_value_kernels, "Avro values cannot be decoded")
 
 
 def kernels_for(record_count: int) -> Kernels | None:
@@ -117,15 +129,15 @@ def kernels_for(record_count: int) -> Kernels | None:
 
 def bring(code: ShippedCode) -> None:
     """Load kernels from here, once they are wanted, rather than compiled."""
-    global _brought
-    _brought = code
+    _brought[code.set_name] = code
 
 
 def _code_of(set_name: str) -> bytes:
     # Not needed by a process that never meets a large batch: imported here.
     from drumlin.records.kernels import cache
 
-    brought = None if _brought is None else _brought.find(set_name)
+    shipped = _brought.get(set_name)
+    brought = None if shipped is None else shipped.find()
     if brought is not None:
         return brought
     path = cache.locate(set_name)

@@ -12,7 +12,11 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 
-from drumlin.records.kernels.layout import COMPACTION_SIGNATURES, SIGNATURES
+from drumlin.records.kernels.layout import (
+    COMPACTION_SIGNATURES,
+    SIGNATURES,
+    VALUES_SIGNATURES,
+)
 
 _TYPES: Final = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
 
@@ -52,6 +56,14 @@ class CompactionKernels(NamedTuple):
     engine: Any  # owns the memory that the code lies in
 
 
+class ValueKernels(NamedTuple):
+    """The kernels of typed values, likewise."""
+
+    decode_avro: Callable[..., int]
+    decode_protobuf: Callable[..., int]
+    engine: Any  # owns the memory that the code lies in
+
+
 def processor() -> tuple[str, str]:
     """Name and features of the processor that code is made for."""
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
@@ -75,6 +87,11 @@ def load(object_code: bytes) -> Kernels:
 def load_for_compaction(object_code: bytes) -> CompactionKernels:
     """Load the kernels of compaction, likewise."""
     return CompactionKernels(**_functions(object_code, COMPACTION_SIGNATURES))
+
+
+def load_for_values(object_code: bytes) -> ValueKernels:
+    """Load the kernels of typed values, likewise."""
+    return ValueKernels(**_functions(object_code, VALUES_SIGNATURES))
 
 
 def _functions(object_code: bytes, signatures: Mapping[str, str]) -> dict[str, Any]:

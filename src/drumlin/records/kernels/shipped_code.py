@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from drumlin.records.kernels import cache
 
-_SET_NAME: Final = "kernels"
 _SENT_MAX: Final = 4  # a cache on a shared disk may have them for several kinds of processors
 
 
@@ -23,10 +22,11 @@ class ShippedCode(NamedTuple):
 
     sources: str
     objects: dict[str, bytes]
+    set_name: str = "kernels"
 
-    def find(self, set_name: str) -> bytes | None:
+    def find(self) -> bytes | None:
         """The machine code for this processor, if it is there."""
-        if set_name != _SET_NAME or self.sources != cache.sources_key() or not self.objects:
+        if self.sources != cache.sources_key() or not self.objects:
             return None
         packed = self.objects.get(cache.processor_key())
         try:
@@ -39,14 +39,14 @@ class ShippedCode(NamedTuple):
 NO_CODE: Final = ShippedCode("", {})
 
 
-def pack() -> ShippedCode:
-    """What the cache of this host has."""
+def pack(set_name: str = "kernels") -> ShippedCode:
+    """What the cache of this host has of a set."""
     try:
-        newest = sorted(cache.kept(_SET_NAME), key=lambda each: each.made_at)[-_SENT_MAX:]
+        newest = sorted(cache.kept(set_name), key=lambda each: each.made_at)[-_SENT_MAX:]
     except (OSError, PackageNotFoundError):  # nothing can have been compiled here
         newest = []
     objects = {each.processor: _packed(each.code) for each in newest}
-    return ShippedCode(cache.sources_key(), objects)
+    return ShippedCode(cache.sources_key(), objects, set_name)
 
 
 @functools.lru_cache(maxsize=_SENT_MAX)

@@ -1,0 +1,285 @@
+"""Avro schemas: parsed, with the schemas that they refer to; and what Arrow type each becomes.
+
+The mapping is that of Spark's `from_avro`: a union of null and one type is that type, a union of
+several is a struct with a field for each, enums and UUIDs are text, times of day are integers.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from drumlin.client.values.errors import SchemaError
+
+#: A schema in Avro's JSON form: a name, an object or a list (a union).
+Form: TypeAlias = "str | Mapping[str, Any] | list[Any]"
+
+NO_PACKAGE: Final = "Avro needs the package fastavro: pip install 'drumlin[schemas]'"
+_PARTS_MAX: Final = 10_000
+_DECIMAL_DIGITS_MAX: Final = 38
+_PRIMITIVE: Final = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
+_LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("long", "timestamp-millis"): pa.timestamp("us", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("fixed", "uuid"): pa.string(),
+}
+
+
+class AvroSchema:
+    """A parsed schema, whose named types are looked up here."""
+
+    def __init__(self, text: str, references: Sequence[tuple[str, str]] = ()) -> None:
+        """
+        Raises:
+            SchemaError: it is no Avro schema.
+        """
+        try:
+            from fastavro.schema import parse_schema
+        except ImportError:
+            raise SchemaError(NO_PACKAGE) from None
+        self.text = text
+        self._names: dict[str, Any] = {}
+        try:
+            for _, referred in references:
+                parse_schema(json.loads(referred), self._names)
+            self.root: Form = parse_schema(json.loads(text), self._names)
+        except RecursionError:
+            raise SchemaError("not an Avro schema: it is nested too deeply") from None
+        except Exception as error:
+            raise SchemaError(f"not an Avro schema: {error!r}") from error
+
+    def whole(self, form: Form) -> Mapping[str, Any] | list[Any]:
+        """A form as an object, or as the list of a union's branches."""
+        if isinstance(form, list):
+            return form
+        if isinstance(form, str):
+            return {"type": form} if form in _PRIMITIVE else self.whole(self._names[form])
+        inner = form["type"]
+        if isinstance(inner, str) and (inner in _PRIMITIVE or inner in _COMPLEX):
+            return form
+        return self.whole(inner)
+
+    def encoded(self, form: Form, value: Any) -> bytes:
+        """A default value of a field, in binary form."""
+        from fastavro import schemaless_writer
+
+        target = io.BytesIO()
+        first = form[0] if isinstance(form, list) else form  # of a union, it is of the first branch
+        kind = self.whole(first)
+        value = _from_json(self, kind, value)
+        try:
+            schemaless_writer(target, self._complete(first), value)
+        except Exception as error:
+            raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
+        index = b"\0" if isinstance(form, list) else b""
+        return index + target.getvalue()
+
+    def _complete(self, form: Form) -> Any:
+        """A form that can be used alone: named types at their first mention, no logical ones."""
+        return _defined(self, form, set())
+
+
+def kind_of(form: Mapping[str, Any] | list[Any]) -> str:
+    """The name of its type: `union` for a list, `record` for an error."""
+    kind = "union" if isinstance(form, list) else str(form["type"])
+    return "record" if kind == "error" else kind
+
+
+def logical_of(form: Mapping[str, Any] | list[Any]) -> str:
+    """The name of its logical type, or an empty text."""
+    return str(form.get("logicalType", "")) if isinstance(form, Mapping) else ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the reader's schema, the type that it becomes, and the number of its node.
+
+    `children` are the fields of a record, the items of an array, keys and values of a map, and
+    the branches of a union but null. A union of one type besides null is that type's part.
+    """
+
+    form: Mapping[str, Any] | list[Any]
+    type: pa.DataType
+    node: int
+    children: tuple[Part, ...] = ()
+    may_be_null: bool = False
+
+    def walk(self) -> Iterator[Part]:
+        """It and all below it, in the order of their nodes."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass
+class _Builder:
+    schema: AvroSchema
+    count: int = 0
+    open_names: list[str] = field(default_factory=list)
+
+    def part(self, form: Form, path: str, may_be_null: bool = False) -> Part:
+        whole = self.schema.whole(form)
+        kind = kind_of(whole)
+        if kind == "union":
+            return self._union(whole, path, may_be_null)
+        node = self._number()
+        name = str(whole["name"]) if isinstance(whole, Mapping) and "name" in whole else ""
+        if name and name in self.open_names:
+            raise SchemaError(f"{path}: {name} contains itself, which no column can")
+        self.open_names.append(name)
+        try:
+            type_, children = self._filled(whole, kind, path)
+        finally:
+            self.open_names.pop()
+        return Part(whole, type_, node, children, may_be_null)
+
+    def _number(self) -> int:
+        self.count += 1
+        if self.count > _PARTS_MAX:
+            raise SchemaError(f"the schema has more than {_PARTS_MAX} parts")
+        return self.count - 1
+
+    def _union(self, branches: Any, path: str, may_be_null: bool) -> Part:
+        others = [each for each in branches if kind_of(self.schema.whole(each)) != "null"]
+        may_be_null = may_be_null or len(others) < len(branches)
+        if len(others) == 1:
+            return self.part(others[0], path, may_be_null)
+        if not others:
+            return self.part("null", path)
+        node = self._number()
+        members = tuple(
+            self.part(each, f"{path}.member{index}", may_be_null=True)
+            for index, each in enumerate(others)
+        )
+        fields = [pa.field(f"member{index}", each.type) for index, each in enumerate(members)]
+        return Part(branches, pa.struct(fields), node, members, may_be_null)
+
+    def _filled(self, form: Any, kind: str, path: str) -> tuple[pa.DataType, tuple[Part, ...]]:
+        if kind == "record":
+            fields = form["fields"]
+            names = [str(each["name"]) for each in fields]
+            parts = tuple(self.part(each["type"], f"{path}.{each['name']}") for each in fields)
+            types = [pa.field(name, part.type) for name, part in zip(names, parts, strict=True)]
+            return pa.struct(types), parts
+        if kind == "array":
+            _check_size(self.schema, form["items"], path)
+            items = self.part(form["items"], f"{path}[]")
+            return pa.list_(pa.field("element", items.type)), (items,)
+        if kind == "map":
+            keys = self.part("string", f"{path} keys")
+            values = self.part(form["values"], f"{path}{{}}")
+            return pa.map_(keys.type, values.type), (keys, values)
+        return _scalar_type(form, kind, path), ()
+
+
+def parts_of(schema: AvroSchema) -> tuple[Part, int]:
+    """The parts of a reader's schema, and how many there are.
+
+    Raises:
+        SchemaError: it cannot become columns.
+    """
+    builder = _Builder(schema)
+    try:
+        return builder.part(schema.root, "value"), builder.count
+    except RecursionError:
+        raise SchemaError("the schema is nested too deeply") from None
+
+
+def _scalar_type(form: Mapping[str, Any], kind: str, path: str) -> pa.DataType:
+    logical = logical_of(form)
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = form.get("precision"), form.get("scale", 0)
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            raise SchemaError(f"{path}: a decimal without a precision")
+        if not 0 < precision <= _DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
+            raise SchemaError(f"{path}: no column holds decimal({precision}, {scale})")
+        return pa.decimal128(precision, scale)
+    if (kind, logical) in _LOGICAL and not (kind == "fixed" and form["size"] != 16):
+        return _LOGICAL[kind, logical]
+    if kind == "enum":
+        return pa.string()
+    return pa.binary() if kind == "fixed" else _PRIMITIVE[kind]
+
+
+def _check_size(schema: AvroSchema, form: Form, path: str) -> None:
+    """
+    Raises:
+        SchemaError: items take no bytes: a few bytes could say that there are any number.
+    """
+    if takes_no_bytes(schema, form):
+        raise SchemaError(f"{path}: an array whose items take no bytes has no bound")
+
+
+def takes_no_bytes(schema: AvroSchema, form: Form) -> bool:
+    """Whether each value of a schema is encoded as nothing."""
+    whole = schema.whole(form)
+    kind = kind_of(whole)
+    if kind == "record" and isinstance(whole, Mapping):
+        return all(takes_no_bytes(schema, each["type"]) for each in whole["fields"])
+    if kind == "fixed" and isinstance(whole, Mapping):
+        return int(whole["size"]) == 0
+    return kind == "null"
+
+
+def _from_json(schema: AvroSchema, form: Any, value: Any) -> Any:
+    """A default as Python values: bytes are text of the same numbers in a schema's JSON."""
+    kind = kind_of(form)
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode("latin-1", "replace")
+    if kind == "array" and isinstance(value, list):
+        items = schema.whole(form["items"])
+        return [_from_json(schema, items, each) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        values = schema.whole(form["values"])
+        return {name: _from_json(schema, values, each) for name, each in value.items()}
+    if kind == "record" and isinstance(value, dict):
+        return {
+            each["name"]: _from_json(
+                schema,
+                schema.whole(each["type"]),
+                value.get(each["name"], each.get("default")),
+            )
+            for each in form["fields"]
+        }
+    if kind == "union":
+        return _from_json(schema, schema.whole(form[0]), value)
+    return value
+
+
+def _defined(schema: AvroSchema, form: Form, seen: set[str]) -> Any:
+    whole = schema.whole(form)
+    if isinstance(whole, list):
+        return [_defined(schema, each, seen) for each in whole]
+    plain = {name: each for name, each in whole.items() if name != "logicalType"}
+    name = str(plain.get("name", ""))
+    if name and name in seen:
+        return name
+    seen.add(name)
+    if "fields" in plain:
+        plain["fields"] = [
+            {**each, "type": _defined(schema, each["type"], seen)} for each in plain["fields"]
+        ]
+    for inner in ("items", "values"):
+        if inner in plain:
+            plain[inner] = _defined(schema, plain[inner], seen)
+    plain.pop("__fastavro_parsed__", None)
+    plain.pop("__named_schemas", None)
+    return plain

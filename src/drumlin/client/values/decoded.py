@@ -1,0 +1,45 @@
+"""A column of decoded values, and why some rows have none: what every decoder returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Values for the rows of a column of bytes.
+
+    A row without a value is null in `values`. If its bytes were null it is a tombstone, which is
+    no error; if they could not be decoded, `reasons` says why, by row.
+    """
+
+    values: pa.Array
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+class Rows(NamedTuple):
+    """Values for some rows of a column, and by row why some are null, or not among them."""
+
+    rows: np.ndarray
+    values: pa.Array
+    reasons: dict[int, str]
+
+
+def gathered(
+    parts: list[tuple[np.ndarray, pa.Array]], row_count: int, wanted: pa.DataType
+) -> pa.Array:
+    """The values of all parts, each in its row; null in rows that none has."""
+    if not parts:
+        return pa.nulls(row_count, wanted)
+    if len(parts) == 1 and len(parts[0][0]) == row_count:
+        return parts[0][1]
+    place_of_row = np.full(row_count, -1, np.int64)
+    place_of_row[np.concatenate([rows for rows, _ in parts])] = np.arange(
+        sum(len(rows) for rows, _ in parts)
+    )
+    places = pa.array(place_of_row, mask=place_of_row < 0)
+    return pa.concat_arrays([values for _, values in parts]).take(places)

@@ -1,0 +1,193 @@
+"""Decodes columns of values: which bytes are whose, and which schema wrote them.
+
+Owns how formats, the wire format and the registry come together. A decoder can be pickled: what
+it asked the registry goes with it, what it will ask of it (a schema by its id) is asked where it
+decodes, and remembered there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from drumlin.client.values.decoded import Decoded, Rows, gathered
+from drumlin.client.values.errors import SchemaError, UnknownSchema
+from drumlin.client.values.framing import Payloads, by_schema, payloads, with_header
+from drumlin.client.values.nodes import BYTES_MAX, TooLarge
+from drumlin.client.values.registry import (
+    RegisteredSchema,
+    SchemaRegistry,
+    as_registry,
+    latest_schema,
+)
+from drumlin.client.values.schema_cache import cache_of
+
+Format: TypeAlias = Literal["json", "avro", "protobuf"]
+FORMATS: Final = ("json", "avro", "protobuf")
+_NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
+
+
+class ValueFormat(Protocol):
+    """How one format decodes. Such an object can be pickled."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """What values become."""
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of its schemas in a registry; None if they are not needed to decode."""
+
+    def check(self, writer: RegisteredSchema | None) -> None:
+        """
+        Raises:
+            SchemaError: nothing that this schema wrote can be decoded.
+        """
+
+    def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
+        """Decode what a schema wrote; without one, what was written with the reader's.
+
+        Raises:
+            SchemaError: none of these values can be decoded.
+            TooLarge: they take too much memory.
+        """
+
+
+class ValueDecoder:
+    """Decodes columns of bytes into columns of one type.
+
+    Args:
+        schema: for `json` the Arrow type that values become, a struct or a schema; for `avro`
+            the reader's schema as JSON, for `protobuf` a `.proto` file as text; by default the
+            latest one of `subject`.
+        format: `json`, `avro` or `protobuf`.
+        registry: where the schemas of values are, whose ids the values begin with (a zero byte,
+            the id in four bytes). Without one, values are bare, and all of them of `schema`.
+        subject: in the registry, for its latest schema: often a topic's name with `-value`.
+        message: for `protobuf`, the full name of the message; by default the schema's first one.
+
+    Raises:
+        SchemaError: the schema is invalid, or cannot become columns.
+        RegistryError: the registry does not have the subject, or cannot be asked.
+        ValueError: arguments that do not go together.
+    """
+
+    def __init__(
+        self,
+        schema: str | pa.DataType | pa.Schema | None = None,
+        *,
+        format: Format = "json",  # noqa: A002
+        registry: SchemaRegistry | str | None = None,
+        subject: str | None = None,
+        message: str | None = None,
+    ) -> None:
+        self._registry = None if registry is None else as_registry(registry)
+        latest = None
+        if subject is not None:
+            if self._registry is None or schema is not None:
+                raise ValueError("a subject is for a registry, and instead of a schema")
+            latest = latest_schema(self._registry, subject)
+        self._format = _format_of(format, schema, latest, message)
+
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type that values become."""
+        return self._format.type
+
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
+        """The values of a column of bytes; null where there are none, and where there is a reason.
+
+        Raises:
+            RegistryUnavailable: the registry cannot be asked for a schema.
+            SchemaError: what decodes is missing here: a package, or compiled kernels.
+        """
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        pieces = list(self.pieces(values))
+        reasons = {
+            start + row: reason for start, each in pieces for row, reason in each.reasons.items()
+        }
+        if len(pieces) == 1:
+            return pieces[0][1]
+        return Decoded(pa.concat_arrays([each.values for _, each in pieces]), reasons)
+
+    def pieces(self, values: pa.Array) -> Iterator[tuple[int, Decoded]]:
+        """The same piece by piece, each with its first row, none larger than memory allows."""
+        try:
+            yield 0, self._decode(values)
+        except TooLarge:
+            if len(values) == 1:
+                reason = f"decoded, it takes more than {BYTES_MAX} bytes"
+                yield 0, Decoded(pa.nulls(1, self.type), {0: reason})
+                return
+            half = len(values) // 2
+            yield from self.pieces(values.slice(0, half))
+            for start, decoded in self.pieces(values.slice(half)):
+                yield half + start, decoded
+
+    def _decode(self, values: pa.Array) -> Decoded:
+        found = payloads(values)
+        reasons: dict[int, str] = {}
+        parts: list[tuple[np.ndarray, pa.Array]] = []
+        for writer, group in self._groups(found, reasons):
+            rows = self._format.decode(group, writer)
+            parts.append((rows.rows, rows.values))
+            reasons |= rows.reasons
+        return Decoded(gathered(parts, len(values), self.type), reasons)
+
+    def _groups(
+        self, found: Payloads, reasons: dict[int, str]
+    ) -> Iterator[tuple[RegisteredSchema | None, Payloads]]:
+        """The values of each schema; of those that have none, the reason."""
+        if self._registry is None:
+            yield None, found
+            return
+        framed = with_header(found)
+        reasons |= dict.fromkeys(found.rows[~framed].tolist(), _NO_HEADER)
+        for schema_id, group in by_schema(found.of(np.flatnonzero(framed))):
+            try:
+                writer = self._writer(self._registry, schema_id)
+                self._format.check(writer)
+            except (UnknownSchema, SchemaError) as error:
+                reasons |= dict.fromkeys(group.rows.tolist(), str(error))
+            else:
+                yield writer, group
+
+    def _writer(self, registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
+        if self._format.kind is None:
+            return None
+        writer = cache_of(registry).schema(schema_id)
+        if writer.kind != self._format.kind:
+            raise SchemaError(f"schema {schema_id} is {writer.kind}, not {self._format.kind}")
+        return writer
+
+
+def _format_of(
+    name: str,
+    schema: str | pa.DataType | pa.Schema | None,
+    latest: RegisteredSchema | None,
+    message: str | None,
+) -> ValueFormat:
+    if message is not None and name != "protobuf":
+        raise ValueError("a message is named for Protobuf only")
+    if name == "json":
+        from drumlin.client.values.json_decoder import JsonDecoder
+
+        if schema is None or isinstance(schema, str):
+            raise ValueError("JSON needs the type that values become")
+        return JsonDecoder(pa.struct(list(schema)) if isinstance(schema, pa.Schema) else schema)
+    if name not in FORMATS:
+        raise ValueError(f"format {name!r}: expected one of {', '.join(FORMATS)}")
+    if latest is None and not isinstance(schema, str):
+        raise ValueError(f"{name} needs a schema as text, or a registry and a subject")
+    reader = latest or RegisteredSchema(0, name.upper(), str(schema))
+    if name == "avro":
+        from drumlin.client.values.avro_decoder import AvroDecoder
+
+        return AvroDecoder(reader)
+    from drumlin.client.values.protobuf_decoder import ProtobufDecoder
+
+    return ProtobufDecoder(reader, message)

@@ -1,0 +1,24 @@
+"""What goes wrong with schemas and their registry.
+
+A record that cannot be decoded raises nothing here: it is told beside the records that can.
+"""
+
+from __future__ import annotations
+
+from drumlin.client.errors import ClientError
+
+
+class SchemaError(ClientError, ValueError):
+    """A schema is invalid, or has something that cannot become columns; the message says what."""
+
+
+class RegistryError(ClientError):
+    """The schema registry refused a request. Trying again does not help."""
+
+
+class RegistryUnavailable(RegistryError, ConnectionError):
+    """The schema registry could not be reached, or failed, for as long as its settings allow."""
+
+
+class UnknownSchema(RegistryError, LookupError):
+    """The schema registry has no such id, subject or version."""

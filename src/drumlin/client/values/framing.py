@@ -1,0 +1,112 @@
+"""The wire format of values with a schema id: a zero byte, the id in four bytes, the payload.
+
+Owns where a payload begins, and which values have one. Works on whole columns; it must not look
+into a payload, but for the message indexes that Protobuf puts before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+HEADER_SIZE: Final = 5
+_INDEXES_MAX: Final = 64
+_VARINT_BYTES_MAX: Final = 5
+
+
+class Payloads(NamedTuple):
+    """Where the bytes of some rows lie in one buffer; `starts` and `ends` are positions in it."""
+
+    data: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def of(self, chosen: np.ndarray) -> Payloads:
+        """Some of the rows, by their places in `rows`."""
+        return Payloads(self.data, self.rows[chosen], self.starts[chosen], self.ends[chosen])
+
+    def bytes_of(self, place: int) -> bytes:
+        """The bytes of one row, by its place in `rows`."""
+        return self.data[self.starts[place] : self.ends[place]].tobytes()
+
+    def without_first(self, size: int) -> Payloads:
+        """The same without their first bytes."""
+        return self._replace(starts=self.starts + size)
+
+
+def payloads(values: pa.Array) -> Payloads:
+    """The bytes of every row of a column of bytes that is not null. Nothing is copied.
+
+    Raises:
+        TypeError: it is no column of bytes or text.
+    """
+    if pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type):
+        offset_type: type[np.signedinteger] = np.int64
+    elif pa.types.is_binary(values.type) or pa.types.is_string(values.type):
+        offset_type = np.int32
+    else:
+        raise TypeError(f"values are bytes, not {values.type}")
+    _, offsets, data = values.buffers()
+    count = len(values)
+    if offsets is None or count == 0:
+        nothing = np.zeros(0, np.int64)
+        return Payloads(np.zeros(0, np.uint8), nothing, nothing, nothing)
+    positions = np.frombuffer(offsets, offset_type)[values.offset :][: count + 1].astype(np.int64)
+    memory = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    rows = np.flatnonzero(~np.asarray(values.is_null())) if values.null_count else np.arange(count)
+    return Payloads(memory, rows, positions[:-1][rows], positions[1:][rows])
+
+
+def with_header(values: Payloads) -> np.ndarray:
+    """Which of the rows begin with a zero byte and an id."""
+    has_room = values.ends - values.starts >= HEADER_SIZE
+    found = np.zeros(len(values.rows), bool)
+    found[has_room] = values.data[values.starts[has_room]] == 0
+    return found
+
+
+def by_schema(values: Payloads) -> Iterator[tuple[int, Payloads]]:
+    """The rows of each schema id, without their headers; all rows have one."""
+    ids = np.zeros(len(values.rows), np.int64)
+    for index in range(1, HEADER_SIZE):
+        ids = (ids << 8) | values.data[values.starts + index]
+    for schema_id in np.unique(ids):
+        yield int(schema_id), values.of(np.flatnonzero(ids == schema_id)).without_first(HEADER_SIZE)
+
+
+def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
+    """The path to a Protobuf message within its schema, and where the message begins.
+
+    None if there is no such path. A single zero stands for the first message.
+    """
+    count, position = _varint(payload, 0)
+    if count == 0:
+        return (0,), position
+    if not 0 < count <= _INDEXES_MAX:
+        return None
+    path = []
+    for _ in range(count):
+        index, position = _varint(payload, position)
+        if index < 0:
+            return None
+        path.append(index)
+    return tuple(path), position
+
+
+def _varint(payload: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint that is not negative, and the position after it; -1 if there is none."""
+    value = 0
+    for index, byte in enumerate(payload[position : position + _VARINT_BYTES_MAX]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return (-1 if value & 1 else value >> 1), position + index + 1
+    return -1, position
+
+
+def header(schema_id: int) -> bytes:
+    """What stands before a payload."""
+    return b"\0" + schema_id.to_bytes(4, "big")

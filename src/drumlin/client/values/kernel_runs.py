@@ -1,0 +1,80 @@
+"""Runs a kernel of values over rows: what it is handed, what it answers, what its faults mean.
+
+There is no other path: without a compiler (see `records/kernels`) neither Avro nor Protobuf can
+be decoded, and that is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.framing import Payloads
+from drumlin.client.values.nodes import Nodes
+from drumlin.records.kernels import value_kernels
+from drumlin.records.kernels import values_layout as at
+from drumlin.records.kernels.machine_code import ValueKernels
+
+FAULTS: Final = {
+    at.FAULT_CUT: "the value ends too early",
+    at.FAULT_INTEGER: "an integer is cut off, or too large for its type",
+    at.FAULT_LENGTH: "a length is negative, or passes the end of the value",
+    at.FAULT_TEXT: "text is not UTF-8",
+    at.FAULT_BOOLEAN: "a boolean is neither 0 nor 1",
+    at.FAULT_ENUM: "an enum has a symbol that the schema does not have",
+    at.FAULT_BRANCH: "a union has a branch that the schema does not have",
+    at.FAULT_DECIMAL: "a decimal has more digits than the schema says",
+    at.FAULT_LEFT_OVER: "bytes are left over after the value",
+    at.FAULT_TIME: "a time is too far away for microseconds",
+    at.FAULT_UNREADABLE: "the reader's schema has nothing for this branch of a union",
+    at.FAULT_BLOCK: "an array or map says that it has more items than bytes follow",
+    at.FAULT_TAG: "a field begins with no number, or is cut off there",
+    at.FAULT_TWICE: "a message is there twice, and is not merged",
+}
+
+
+def value_kernels_here() -> ValueKernels:
+    """The kernels, which are compiled now if they have not been.
+
+    Raises:
+        SchemaError: they cannot be had.
+    """
+    kernels = value_kernels.require()
+    if kernels is None:
+        raise SchemaError("this format needs compiled kernels, which failed here: see the log")
+    return kernels
+
+
+def run(
+    decode: Callable[..., int],
+    values: Payloads,
+    sources: Sequence[np.ndarray],
+    tables: Sequence[np.ndarray],
+    nodes: Nodes,
+    work_words: int,
+    null_place: int = 0,
+) -> np.ndarray:
+    """Fill the nodes; the fault of each row (0: none), and the byte where it was found.
+
+    `sources` and `tables` are what the kernel reads before and after the rows.
+
+    Raises:
+        TooLarge: the nodes would take too much memory.
+    """
+    count = len(values.rows)
+    rows = np.zeros((count, 4), np.int64)
+    rows[:, 0], rows[:, 1] = values.starts, values.ends
+    node_count = len(nodes.table)
+    work = np.zeros(2 * node_count + work_words + 1, np.int64)
+    state = np.zeros(at.VALUES_STATE_WIDTH, np.int64)
+    state[at.VALUES_ROW_COUNT] = count
+    state[at.VALUES_NODE_COUNT] = node_count
+    state[at.VALUES_NULL_PLACE] = null_place
+    arrays = (values.data, *sources, rows, *tables, nodes.table, work, state)
+    addresses = [each.ctypes.data for each in arrays]
+    while decode(*addresses) != at.VALUES_DONE:
+        nodes.grow(int(state[at.VALUES_FULL_NODE]), int(state[at.VALUES_FULL_BYTES]))
+    return rows[:, 2:]

@@ -1,0 +1,124 @@
+"""Protobuf values in the bytes of records, as Arrow columns of a reader's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from drumlin.client.values.decoded import Rows
+from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.framing import Payloads, message_indexes
+from drumlin.client.values.kernel_runs import FAULTS, run, value_kernels_here
+from drumlin.client.values.nodes import Nodes, map_entries
+from drumlin.client.values.proto_files import files_of, message_at
+from drumlin.client.values.protobuf_plan import Part, plan_of
+from drumlin.client.values.registry import RegisteredSchema
+
+_NO_INDEXES: Final = "the value has no message indexes after its schema id"
+
+
+class ProtobufDecoder:
+    """Decodes into the columns of one message."""
+
+    def __init__(self, schema: RegisteredSchema, message: str | None) -> None:
+        """
+        Raises:
+            SchemaError: the schema is invalid, has no such message, or cannot become columns.
+        """
+        self._schema = schema
+        self._plan, self._message = plan_of(files_of(schema), message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProtobufDecoder, (self._schema, self._message)
+
+    @property
+    def type(self) -> pa.DataType:
+        """What the values become."""
+        return self._plan.root.type
+
+    @property
+    def kind(self) -> str:
+        """In a registry."""
+        return "PROTOBUF"
+
+    def check(self, writer: RegisteredSchema | None) -> None:
+        """
+        Raises:
+            SchemaError: the writer's schema is invalid.
+        """
+        if writer is not None:
+            message_at(writer, ())
+
+    def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
+        """Decode values; those of a writer begin with the place of their message in its schema.
+
+        Raises:
+            SchemaError: there are no kernels.
+            TooLarge: the values take too much memory.
+        """
+        reasons: dict[int, str] = {}
+        if writer is not None:
+            values = self._messages(values, writer, reasons)
+        plan = self._plan
+        nodes = Nodes(plan.node_types, len(values.rows), int((values.ends - values.starts).sum()))
+        decode = value_kernels_here().decode_protobuf
+        tables = (plan.messages, plan.fields, plan.nulls)
+        faults = run(decode, values, (), tables, nodes, plan.frame_words)
+        for place in np.flatnonzero(faults[:, 0]):
+            fault, position = faults[place]
+            reasons[int(values.rows[place])] = f"{FAULTS[int(fault)]}, at byte {position}"
+        return Rows(values.rows, _array(plan.root, nodes, plan.node_types), reasons)
+
+    def _messages(
+        self, values: Payloads, writer: RegisteredSchema, reasons: dict[int, str]
+    ) -> Payloads:
+        """The values that are of the wanted message, without their message indexes."""
+        starts = values.starts.copy()
+        good = np.ones(len(starts), bool)
+        for place, path, size in _paths(values):
+            starts[place] += size
+            reason = _NO_INDEXES if path is None else self._mismatch(writer, path)
+            if reason is not None:
+                good[place] = False
+                reasons[int(values.rows[place])] = reason
+        return values._replace(starts=starts).of(np.flatnonzero(good))
+
+    def _mismatch(self, writer: RegisteredSchema, path: tuple[int, ...]) -> str | None:
+        try:
+            found = message_at(writer, path)
+        except SchemaError as error:
+            return str(error)
+        return None if found == self._message else f"message {found}, not {self._message}"
+
+
+def _paths(values: Payloads) -> Iterator[tuple[int, tuple[int, ...] | None, int]]:
+    """Of each value its place, the path of its message (None: it has none), and that one's size."""
+    limit = 400  # of a path; what follows is not copied
+    for place, (start, end) in enumerate(
+        zip(values.starts.tolist(), values.ends.tolist(), strict=True)
+    ):
+        if end > start and values.data[start] == 0:
+            yield place, (0,), 1
+            continue
+        found = message_indexes(values.data[start : min(end, start + limit)].tobytes())
+        yield (place, None, 0) if found is None else (place, *found)
+
+
+def _array(part: Part, nodes: Nodes, types: list[pa.DataType]) -> pa.Array:
+    children = [_array(child, nodes, types) for child in part.children]
+    if part.kind == "map":
+        return nodes.array(part.node, part.type, [map_entries(part.type, children)])
+    array = nodes.array(part.node, types[part.node] if part.kind == "enum" else part.type, children)
+    return _names(array, part.names) if part.kind == "enum" else array
+
+
+def _names(numbers: pa.Array, names: dict[int, str] | Any) -> pa.Array:
+    """The names of an enum's numbers; of one without a name, its digits."""
+    import pyarrow.compute as pc
+
+    places = pc.index_in(numbers, value_set=pa.array(list(names), pa.int32()))
+    found = pa.array(list(names.values()), pa.string()).take(places)
+    return pc.coalesce(found, numbers.cast(pa.string()))

@@ -1,0 +1,247 @@
+"""Protobuf messages as Arrow types, and the tables by which the kernel decodes them.
+
+Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
+the next larger type, enums the names of their values, timestamps times. A field that can tell
+whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
+or empty there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from drumlin.client.values.errors import SchemaError
+from drumlin.records.kernels import values_layout as at
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+_PARTS_MAX: Final = 10_000
+_TIMESTAMP: Final = ".google.protobuf.Timestamp"
+_REPEATED: Final = 3
+_IMPLICIT: Final = 2  # field presence, of editions
+_ENUM: Final = 14
+_MESSAGE: Final = 11
+
+#: Of a field's type in its descriptor: the Arrow type, the kernel's, and the wire's.
+_SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
+    1: (pa.float64(), at.TYPE_8, at.WIRE_8),
+    2: (pa.float32(), at.TYPE_4, at.WIRE_4),
+    3: (pa.int64(), at.TYPE_INT64, at.WIRE_VARINT),
+    4: (pa.decimal128(20, 0), at.TYPE_UINT64, at.WIRE_VARINT),
+    5: (pa.int32(), at.TYPE_INT32, at.WIRE_VARINT),
+    6: (pa.decimal128(20, 0), at.TYPE_FIXED64, at.WIRE_8),
+    7: (pa.int64(), at.TYPE_FIXED32, at.WIRE_4),
+    8: (pa.bool_(), at.TYPE_BOOL, at.WIRE_VARINT),
+    9: (pa.string(), at.TYPE_STRING, at.WIRE_SIZED),
+    12: (pa.binary(), at.TYPE_BYTES, at.WIRE_SIZED),
+    13: (pa.int64(), at.TYPE_UINT32, at.WIRE_VARINT),
+    _ENUM: (pa.string(), at.TYPE_INT32, at.WIRE_VARINT),
+    15: (pa.int32(), at.TYPE_4, at.WIRE_4),
+    16: (pa.int64(), at.TYPE_8, at.WIRE_8),
+    17: (pa.int32(), at.TYPE_SINT32, at.WIRE_VARINT),
+    18: (pa.int64(), at.TYPE_SINT64, at.WIRE_VARINT),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a message, its type, and its node. `names` are those of an enum's numbers."""
+
+    kind: Literal["message", "list", "map", "enum", "plain"]
+    type: pa.DataType
+    node: int
+    children: tuple[Part, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+
+
+class Plan(NamedTuple):
+    """The root, the type of each node, and the kernel's tables."""
+
+    root: Part
+    node_types: list[pa.DataType]
+    messages: np.ndarray
+    fields: np.ndarray
+    nulls: np.ndarray
+    frame_words: int
+
+
+class _Definitions:
+    """What the files define, by full names."""
+
+    def __init__(self, files: FileDescriptorSet) -> None:
+        self.messages: dict[str, tuple[Any, Any]] = {}
+        self.enums: dict[str, Mapping[int, str]] = {}
+        for file in files.file:
+            self._define(file, f".{file.package}" if file.package else "", file)
+
+    def _define(self, holder: Any, prefix: str, file: Any) -> None:
+        is_file = holder is file
+        for message in holder.message_type if is_file else holder.nested_type:
+            name = f"{prefix}.{message.name}"
+            self.messages[name] = message, file
+            self._define(message, name, file)
+        for enum in holder.enum_type:
+            # Of names for one number the first counts.
+            values = {each.number: each.name for each in reversed(enum.value)}
+            self.enums[f"{prefix}.{enum.name}"] = values
+
+
+def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
+    """How values of a message are decoded, and the message's full name.
+
+    Args:
+        message: its full name; by default the first one of the last file.
+
+    Raises:
+        SchemaError: there is no such message, or it cannot become columns.
+    """
+    definitions = _Definitions(files)
+    if message is None:
+        file = files.file[-1]
+        if not file.message_type:
+            raise SchemaError("the schema has no message")
+        message = ".".join(filter(None, (file.package, file.message_type[0].name)))
+    if f".{message}" not in definitions.messages:
+        known = ", ".join(sorted(each[1:] for each in definitions.messages))
+        raise SchemaError(f"there is no message {message!r}, but {known}")
+    making = _Making(definitions)
+    root, _ = making.message(f".{message}", "value", has_node=True)
+    return making.finished(root), message
+
+
+class _Making:
+    def __init__(self, definitions: _Definitions) -> None:
+        self._definitions = definitions
+        self._node_types: list[pa.DataType] = []
+        self._messages: list[list[int]] = []
+        self._fields: list[list[list[int]]] = []
+        self._null_nodes: list[list[int]] = []
+        self._open: list[str] = []
+        self._words = self._words_max = 0
+
+    def finished(self, root: Part) -> Plan:
+        """The plan, with its tables laid out."""
+        first = null = 0
+        for row, fields, nulls in zip(self._messages, self._fields, self._null_nodes, strict=True):
+            row[at.MESSAGE_FIRST_FIELD], row[at.MESSAGE_FIELD_COUNT] = first, len(fields)
+            row[at.MESSAGE_NULLS], row[at.MESSAGE_NULL_COUNT] = null, len(nulls)
+            first += len(fields)
+            null += len(nulls)
+        fields = [each for message in self._fields for each in message]
+        nulls = [each for message in self._null_nodes for each in message]
+        return Plan(
+            root,
+            self._node_types,
+            np.array(self._messages, np.int64),
+            np.array(fields or [[0] * at.FIELD_WIDTH], np.int64),
+            np.array(nulls or [0], np.int64),
+            self._words_max,
+        )
+
+    def message(self, name: str, path: str, has_node: bool) -> tuple[Part, int]:
+        """A message as a struct, or as the children of a map's entries; and its number."""
+        if name in self._open:
+            raise SchemaError(f"{path}: {name[1:]} contains itself, which no column can")
+        descriptor, file = self._definitions.messages[name]
+        number = len(self._messages)
+        node = self._node(pa.struct([])) if has_node else at.NO_NODE
+        self._messages.append([0, 0, node, 0, 0])
+        fields: list[list[int]] = []
+        nulls = [node] if has_node else []
+        self._fields.append(fields)
+        self._null_nodes.append(nulls)
+        self._open.append(name)
+        words = at.FRAME_SLOTS + len(descriptor.field) + 1
+        self._words += words
+        self._words_max = max(self._words, self._words_max)
+        children = []
+        for each in descriptor.field:
+            row, part = self._field(each, file, f"{path}.{each.name}")
+            if not has_node:
+                row[at.FIELD_PRESENCE] = 0  # in an entry of a map, what is left out is zero
+            fields.append(row)
+            children.append(part)
+            nulls += self._nulls_of(part, row)
+        self._words -= words
+        self._open.pop()
+        names = [str(each.name) for each in descriptor.field]
+        struct = pa.struct(list(zip(names, [each.type for each in children], strict=True)))
+        if has_node:
+            self._node_types[node] = struct
+        return Part("message", struct, node, tuple(children)), number
+
+    def _nulls_of(self, part: Part, row: list[int]) -> list[int]:
+        if part.kind == "message":
+            return self._null_nodes[row[at.FIELD_MESSAGE]]
+        return [part.node]
+
+    def _node(self, type_: pa.DataType) -> int:
+        self._node_types.append(type_)
+        if len(self._node_types) > _PARTS_MAX:
+            raise SchemaError(f"the schema has more than {_PARTS_MAX} parts")
+        return len(self._node_types) - 1
+
+    def _field(self, descriptor: Any, file: Any, path: str) -> tuple[list[int], Part]:
+        """A field's row in the kernel's table, and what it becomes."""
+        is_repeated = descriptor.label == _REPEATED
+        list_node = self._node(pa.null()) if is_repeated else at.NO_NODE
+        part, kind, wire, number = self._value(descriptor, path)
+        items = part.node
+        if is_repeated:
+            part = self._repeated(descriptor, part, list_node)
+            items = part.children[0].node
+        presence = int(_has_presence(descriptor, file))
+        choice = descriptor.oneof_index if descriptor.HasField("oneof_index") else -1
+        node = items if is_repeated else part.node
+        row = [descriptor.number, kind, wire, node, list_node, items, number, presence, choice]
+        return row, part
+
+    def _repeated(self, descriptor: Any, item: Part, node: int) -> Part:
+        if self._is_entry(descriptor):
+            keys, values = item.children
+            type_ = pa.map_(keys.type, values.type)
+            self._node_types[node] = type_
+            return Part("map", type_, node, (keys, values))
+        type_ = pa.list_(pa.field("element", item.type))
+        self._node_types[node] = type_
+        return Part("list", type_, node, (item,))
+
+    def _is_entry(self, descriptor: Any) -> bool:
+        if descriptor.type != _MESSAGE:
+            return False
+        return bool(self._definitions.messages[descriptor.type_name][0].options.map_entry)
+
+    def _value(self, descriptor: Any, path: str) -> tuple[Part, int, int, int]:
+        """What one value becomes; the kernel's type, the wire's, and the number of a message."""
+        if descriptor.type_name == _TIMESTAMP:
+            type_ = pa.timestamp("us", tz="UTC")
+            return Part("plain", type_, self._node(type_)), at.TYPE_TIMESTAMP, at.WIRE_SIZED, 0
+        if descriptor.type == _MESSAGE:
+            is_entry = self._is_entry(descriptor)
+            part, number = self.message(descriptor.type_name, path, has_node=not is_entry)
+            return part, at.TYPE_MESSAGE, at.WIRE_SIZED, number
+        if descriptor.type not in _SCALARS:
+            raise SchemaError(f"{path}: groups are not decoded")
+        type_, kind, wire = _SCALARS[descriptor.type]
+        if descriptor.type == _ENUM:
+            names = self._definitions.enums[descriptor.type_name]
+            return Part("enum", type_, self._node(pa.int32()), (), names), kind, wire, 0
+        return Part("plain", type_, self._node(type_)), kind, wire, 0
+
+
+def _has_presence(descriptor: Any, file: Any) -> bool:
+    if descriptor.type == _MESSAGE or descriptor.HasField("oneof_index"):
+        return True
+    if file.syntax == "proto3":
+        return bool(descriptor.proto3_optional)
+    if file.syntax == "editions":
+        own, of_file = descriptor.options.features, file.options.features
+        chosen = own if own.HasField("field_presence") else of_file
+        return bool(chosen.field_presence != _IMPLICIT)
+    return True

@@ -1,0 +1,262 @@
+"""A schema registry over its REST API: the calls, how long they are tried, what they answer.
+
+Owns the only connections that typed values make. It keeps nothing between calls
+(`schema_cache.py` does), follows no redirect (which could carry a password elsewhere), and
+reads no answer without a limit.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any, Final
+
+from drumlin.client.values.errors import RegistryError, RegistryUnavailable, UnknownSchema
+from drumlin.peer.security.secret import Secret
+from drumlin.peer.security.settings import Tls, revealed
+from drumlin.peer.security.tls import context_of
+
+_ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
+_REFERENCES_MAX: Final = 500
+_CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_PAUSE_MS: Final = 100
+_PAUSE_MAX_MS: Final = 2000
+_NOT_FOUND: Final = 404
+#: The registry's own trouble, or too many requests: worth another try.
+_TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """Where a schema registry is, and how to log in there.
+
+    Args:
+        url: such as `https://registry.example:8081`, without user and password.
+        username: for basic authentication, with `password`.
+        token: for bearer authentication, instead of a user.
+        tls: whom to trust, and which certificate to show; for `https` only.
+        timeout_ms: of one request.
+        patience_ms: how long a request is tried again while the registry is away or fails.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | Secret | None = None
+    token: str | Secret | None = None
+    tls: Tls = field(default_factory=Tls)
+    timeout_ms: int = 10_000
+    patience_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("a schema registry's url is http://HOST:PORT or https://HOST:PORT")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("user and password of a schema registry are arguments of their own")
+        if (self.username is None) != (self.password is None):
+            raise ValueError("basic authentication needs a user name and a password")
+        if self.username is not None and self.token is not None:
+            raise ValueError("either a user or a token, not both")
+        if self.timeout_ms <= 0 or self.patience_ms < 0:
+            raise ValueError("timeout_ms is at least 1, patience_ms at least 0")
+        for name in ("password", "token"):
+            secret = getattr(self, name)
+            if secret is not None:
+                object.__setattr__(self, name, Secret(secret))
+        object.__setattr__(self, "url", self.url.rstrip("/"))
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema as the registry has it. `kind` is AVRO, PROTOBUF or JSON."""
+
+    id: int
+    kind: str
+    text: str
+    #: The schemas that it refers to, by the names that it calls them; those they need come first.
+    references: tuple[tuple[str, str], ...] = ()
+
+
+def as_registry(registry: SchemaRegistry | str) -> SchemaRegistry:
+    """A url alone is a registry without a login."""
+    return SchemaRegistry(registry) if isinstance(registry, str) else registry
+
+
+def schema_of_id(registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
+    """The schema that values name by this id.
+
+    Raises:
+        UnknownSchema, RegistryError, RegistryUnavailable
+    """
+    answer = _call(registry, f"/schemas/ids/{schema_id}")
+    return _schema(registry, answer, schema_id)
+
+
+def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
+    """The latest version of a subject.
+
+    Raises:
+        UnknownSchema, RegistryError, RegistryUnavailable
+    """
+    answer = _call(registry, f"{_subject(subject)}/versions/latest")
+    return _schema(registry, answer, _integer(answer, "id"))
+
+
+def register(registry: SchemaRegistry, subject: str, kind: str, text: str) -> int:
+    """The id of a schema, which becomes a subject's latest version unless it is one already.
+
+    Raises:
+        RegistryError: among others, the schema is not compatible with those before it.
+        RegistryUnavailable
+    """
+    wanted = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
+    return _integer(_call(registry, f"{_subject(subject)}/versions", wanted), "id")
+
+
+def _subject(subject: str) -> str:
+    return f"/subjects/{urllib.parse.quote(subject, safe='')}"
+
+
+def _schema(
+    registry: SchemaRegistry, answer: Mapping[str, Any], schema_id: int
+) -> RegisteredSchema:
+    found: dict[str, str] = {}
+    _follow(registry, answer, found, set())
+    kind = str(answer.get("schemaType") or "AVRO").upper()
+    return RegisteredSchema(schema_id, kind, _text(answer), tuple(found.items()))
+
+
+def _follow(
+    registry: SchemaRegistry,
+    answer: Mapping[str, Any],
+    found: dict[str, str],
+    seen: set[str],
+) -> None:
+    """Add the texts of all that a schema refers to, what they need before them.
+
+    Raises:
+        RegistryError: they are too many, or no references at all.
+    """
+    for each in answer.get("references") or ():
+        try:
+            name, subject, version = str(each["name"]), str(each["subject"]), int(each["version"])
+        except (TypeError, KeyError, ValueError):
+            raise RegistryError(f"{registry.url}: a schema refers to nothing: {each!r}") from None
+        if name in seen:
+            continue
+        seen.add(name)
+        if len(seen) > _REFERENCES_MAX:
+            raise RegistryError(f"a schema refers to more than {_REFERENCES_MAX} others")
+        referred = _call(registry, f"{_subject(subject)}/versions/{version}")
+        _follow(registry, referred, found, seen)
+        found[name] = _text(referred)
+
+
+def _text(answer: Mapping[str, Any]) -> str:
+    text = answer.get("schema")
+    if not isinstance(text, str):
+        raise RegistryError("the schema registry answered without a schema")
+    return text
+
+
+def _integer(answer: Mapping[str, Any], name: str) -> int:
+    value = answer.get(name)
+    if not isinstance(value, int):
+        raise RegistryError(f"the schema registry answered without {name!r}")
+    return value
+
+
+def _call(
+    registry: SchemaRegistry, path: str, body: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """One request, tried again while that may help."""
+    deadline_s = time.monotonic() + registry.patience_ms / 1000
+    pause_ms = _PAUSE_MS
+    while True:
+        try:
+            return _request(registry, path, body)
+        except RegistryUnavailable:
+            if time.monotonic() + pause_ms / 1000 > deadline_s:
+                raise
+        time.sleep(pause_ms / 1000)
+        pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
+
+
+def _request(
+    registry: SchemaRegistry, path: str, body: Mapping[str, str] | None
+) -> Mapping[str, Any]:
+    headers = {"Accept": f"{_CONTENT_TYPE}, application/json", **_login(registry)}
+    if body is not None:
+        headers["Content-Type"] = _CONTENT_TYPE
+    request = urllib.request.Request(  # noqa: S310  the scheme was checked
+        registry.url + path,
+        data=None if body is None else json.dumps(body).encode(),
+        headers=headers,
+    )
+    where = f"schema registry {registry.url}{path}"
+    try:
+        with _opener(registry.tls).open(request, timeout=registry.timeout_ms / 1000) as response:
+            content = response.read(_ANSWER_BYTES_MAX + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refusal(registry, where, error) from None
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise RegistryUnavailable(f"{where}: {reason or type(error).__name__}") from None
+    return _parsed(where, content)
+
+
+def _parsed(where: str, content: bytes) -> Mapping[str, Any]:
+    if len(content) > _ANSWER_BYTES_MAX:
+        raise RegistryError(f"{where}: the answer is larger than {_ANSWER_BYTES_MAX} bytes")
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        raise RegistryError(f"{where}: the answer is not JSON; is it a schema registry?") from None
+    if not isinstance(answer, dict):
+        raise RegistryError(f"{where}: the answer is no JSON object; is it a schema registry?")
+    return answer
+
+
+def _refusal(registry: SchemaRegistry, where: str, error: urllib.error.HTTPError) -> RegistryError:
+    try:
+        said = json.loads(error.read(4096))["message"]
+    except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
+        said = error.reason
+    message = f"{where}: {error.code} {said}"
+    for secret in (registry.password, registry.token):
+        if isinstance(secret, Secret):
+            message = secret.hidden_in(message)
+    if error.code in _TRANSIENT:
+        return RegistryUnavailable(message)
+    return UnknownSchema(message) if error.code == _NOT_FOUND else RegistryError(message)
+
+
+def _login(registry: SchemaRegistry) -> dict[str, str]:
+    if registry.token is not None:
+        return {"Authorization": f"Bearer {revealed(registry.token)}"}
+    if registry.username is None or registry.password is None:
+        return {}
+    user = f"{registry.username}:{revealed(registry.password)}".encode()
+    return {"Authorization": "Basic " + base64.b64encode(user).decode("ascii")}
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error, like any other answer that is not the schema."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _opener(tls: Tls) -> urllib.request.OpenerDirector:
+    secured = urllib.request.HTTPSHandler(context=context_of(tls))
+    return urllib.request.build_opener(_NoRedirects(), secured)

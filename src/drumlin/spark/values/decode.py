@@ -1,0 +1,186 @@
+"""DataFrames with typed values: of a column of bytes, or of a topic.
+
+Owns the two functions that users call, what they check, and the schema of the result. What a
+task does is in `batches.py`; what bytes mean, in `drumlin.client.values`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from drumlin.spark.values.batches import (
+    BAD_RECORDS,
+    ERROR_COLUMN,
+    RAW_COLUMN,
+    BadRecords,
+    BatchDecoding,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+    from drumlin.client.values.decoder import Format, ValueDecoder
+    from drumlin.client.values.registry import SchemaRegistry
+
+
+def decode_values(
+    df: DataFrame,
+    schema: StructType | str | None = None,
+    *,
+    format: Format = "json",  # noqa: A002
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    column: str = "value",
+    into: str | None = "value",
+    bad_records: BadRecords = "fail",
+) -> DataFrame:
+    """A DataFrame, of a batch or a stream, whose column of bytes is decoded.
+
+    Args:
+        schema: for `json` what values become, as a `StructType` or as DDL (`id long, name
+            string`); for `avro` the reader's schema as JSON, for `protobuf` a `.proto` file as
+            text; by default the latest one of `subject`, looked up now.
+        format: `json`, `avro` or `protobuf`.
+        registry: where the schemas of values are, whose ids the values begin with (a zero byte,
+            the id in four bytes): a url, or a `SchemaRegistry` with a login. Tasks look schemas
+            up there. Without one, values are bare, and all of them of `schema`.
+        subject: of the registry, often the topic's name with `-value`.
+        message: for `protobuf`, the message's full name; by default the schema's first one.
+        column: the column of bytes. It is kept, unless `into` is the same.
+        into: the name of the decoded column; None, if its fields become columns of their own.
+        bad_records: `fail` stops the query with an error that names topic, partition and offset,
+            if there are such columns. `column` adds a column `error`, null for good records, and
+            a column `raw` with the bytes of bad ones; their decoded column is null. `drop` drops
+            them.
+
+    Raises:
+        SchemaError: the schema is invalid, or cannot become columns.
+        RegistryError: the registry does not have the subject, or cannot be asked.
+        ValueError: arguments that do not go together, or a column that is not there.
+    """
+    decoder = _decoder(schema, format, registry, subject, message)
+    result, decoding = _planned(df.schema, decoder, format, column, into, bad_records)
+    return df.mapInArrow(decoding, result)
+
+
+def read_values(
+    spark: SparkSession,
+    topic: str,
+    schema: StructType | str | None = None,
+    *,
+    bootstrap_servers: str,
+    stream: bool = False,
+    format: Format = "json",  # noqa: A002
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+    message: str | None = None,
+    into: str | None = "value",
+    bad_records: BadRecords = "fail",
+    **options: object,
+) -> DataFrame:
+    """A topic with decoded values, which Spark never sees as bytes.
+
+    The same as `decode_values` of the topic's DataFrame, and faster: values are decoded where they
+    are fetched (see `map_batches` and `map_stream`).
+
+    Args:
+        topic: a name, or several with commas between them.
+        stream: read it as a stream.
+        options: those of `format("drumlin")`; `columns` may be a sequence of names, with `value`.
+
+    Raises:
+        OptionError: the options are invalid.
+        SchemaError, RegistryError, ValueError: as `decode_values`.
+    """
+    from drumlin.spark.keyword_options import as_text
+    from drumlin.spark.mapping import map_batches, map_stream
+    from drumlin.spark.options import SourceOptions
+    from drumlin.spark.source import spark_schema
+
+    decoder = _decoder(schema, format, registry, subject, message)
+    columns = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
+    result, decoding = _planned(spark_schema(columns), decoder, format, "value", into, bad_records)
+    mapped = map_stream if stream else map_batches
+    return mapped(spark, topic, decoding, result, bootstrap_servers=bootstrap_servers, **options)
+
+
+def _decoder(
+    schema: StructType | str | None,
+    format_: Format,
+    registry: SchemaRegistry | str | None,
+    subject: str | None,
+    message: str | None,
+) -> ValueDecoder:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from drumlin.client.values.decoder import ValueDecoder
+    from drumlin.spark.mapping import as_struct
+
+    wanted: Any = schema
+    if format_ == "json" and schema is not None:
+        wanted = to_arrow_schema(as_struct(schema), timezone="UTC")
+    return ValueDecoder(wanted, format=format_, registry=registry, subject=subject, message=message)
+
+
+def _planned(
+    given: StructType,
+    decoder: ValueDecoder,
+    format_: Format,
+    column: str,
+    into: str | None,
+    bad_records: BadRecords,
+) -> tuple[StructType, BatchDecoding]:
+    """The schema of the result, and what tasks do."""
+    from drumlin.records.kernels.shipped_code import pack
+
+    if bad_records not in BAD_RECORDS:
+        raise ValueError(f"bad_records={bad_records!r}: expected one of {', '.join(BAD_RECORDS)}")
+    result = _result_schema(given, _spark_type(decoder), column, into)
+    if bad_records == "column":
+        result = _with_places_of_bad_records(result)
+    code = pack("values" if format_ != "json" else "kernels")
+    return result, BatchDecoding(decoder, column, into, bad_records, code)
+
+
+def _spark_type(decoder: ValueDecoder) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(decoder.type, prefer_timestamp_ntz=True)
+
+
+def _result_schema(
+    given: StructType, decoded: DataType, column: str, into: str | None
+) -> StructType:
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    if column not in given.names:
+        raise ValueError(f"there is no column {column!r}, but {', '.join(given.names)}")
+    if not isinstance(given[column].dataType, BinaryType | StringType):
+        raise ValueError(f"column {column!r} is {given[column].dataType.simpleString()}, not bytes")
+    if into is not None:
+        fields = [StructField(into, decoded) if each.name == into else each for each in given]
+        if into not in given.names:
+            fields.append(StructField(into, decoded))
+        return StructType(fields)
+    if not isinstance(decoded, StructType):
+        raise ValueError(f"only a record has fields, and values are {decoded.simpleString()}")
+    fields = [each for each in given if each.name != column]
+    _check_new([each.name for each in fields], decoded.names)
+    return StructType([*fields, *decoded])
+
+
+def _with_places_of_bad_records(schema: StructType) -> StructType:
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    _check_new(schema.names, [ERROR_COLUMN, RAW_COLUMN])
+    added = [StructField(ERROR_COLUMN, StringType()), StructField(RAW_COLUMN, BinaryType())]
+    return StructType([*schema, *added])
+
+
+def _check_new(names: list[str], added: list[str]) -> None:
+    lower = {each.lower() for each in names}
+    twice = [each for each in added if each.lower() in lower]
+    if twice:
+        raise ValueError(f"there would be two columns {', '.join(twice)}: choose `into`")

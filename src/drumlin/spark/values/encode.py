@@ -1,0 +1,92 @@
+"""Columns into values of a topic: JSON by Spark's own function, Avro in the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from drumlin.client.values.avro_encoder import AvroEncoder
+    from drumlin.client.values.registry import SchemaRegistry
+
+WrittenFormat: TypeAlias = Literal["json", "avro"]
+WRITTEN_FORMATS: Final = ("json", "avro")
+
+
+def encode_values(
+    df: DataFrame,
+    column: str = "value",
+    *,
+    format: WrittenFormat = "json",  # noqa: A002
+    schema: str | None = None,
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+) -> DataFrame:
+    """A DataFrame, of a batch or a stream, whose column is encoded to bytes; null stays null.
+
+    Args:
+        column: what becomes values; mostly a struct, as `struct("id", "price").alias("value")`.
+        format: `json` or `avro`.
+        schema: for `avro`, as JSON; by default it is made of the column's type.
+        registry: for `avro`, where the schema is registered now: values then begin with a zero
+            byte and its id. Without one, they are bare.
+        subject: under which it is registered, often the topic's name with `-value`.
+
+    Raises:
+        SchemaError: a part of the column has no counterpart in Avro, or the schema is invalid.
+        RegistryError: the registry refuses the schema, or cannot be asked.
+        ValueError: arguments that do not go together, or a column that is not there.
+    """
+    if format not in WRITTEN_FORMATS:
+        raise ValueError(f"format {format!r}: expected one of {', '.join(WRITTEN_FORMATS)}")
+    if column not in df.columns:
+        raise ValueError(f"there is no column {column!r}, but {', '.join(df.columns)}")
+    if format == "json":
+        if (schema, registry, subject) != (None, None, None):
+            raise ValueError("JSON is written without a schema and a registry")
+        return _as_json(df, column)
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    from drumlin.client.values.avro_encoder import AvroEncoder
+
+    type_ = to_arrow_type(df.schema[column].dataType, timezone="UTC")
+    encoder = AvroEncoder(type_, schema, registry=registry, subject=subject)
+    return df.mapInArrow(BatchEncoding(encoder, column), _result_schema(df.schema, column))
+
+
+def _as_json(df: DataFrame, column: str) -> DataFrame:
+    from pyspark.sql.functions import col, to_json
+
+    return df.withColumn(column, to_json(col(f"`{column}`")).cast("binary"))
+
+
+def _result_schema(schema: StructType, column: str) -> StructType:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    return StructType(
+        [StructField(column, BinaryType()) if each.name == column else each for each in schema]
+    )
+
+
+@dataclass(frozen=True)
+class BatchEncoding:
+    """What is done with each batch: a function for `mapInArrow`."""
+
+    encoder: AvroEncoder
+    column: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches with the column encoded.
+
+        Raises:
+            ValueError: a value does not fit the schema.
+        """
+        for batch in batches:
+            place = batch.schema.names.index(self.column)
+            encoded = self.encoder.encode(batch.column(place))
+            yield batch.set_column(place, self.column, encoded)

@@ -1,0 +1,126 @@
+"""JSON values: what `json` wrote is what the columns hold, and no value passes for another."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumlin import SchemaError, ValueDecoder
+
+TYPE = pa.struct(
+    [
+        ("a", pa.int64()),
+        ("b", pa.string()),
+        ("c", pa.float64()),
+        ("d", pa.bool_()),
+        ("e", pa.list_(pa.struct([("x", pa.int32()), ("y", pa.string())]))),
+        ("f", pa.date32()),
+    ]
+)
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
+_ITEMS = st.fixed_dictionaries({"x": st.none() | st.integers(-(2**31), 2**31 - 1), "y": _TEXT})
+ROWS = st.fixed_dictionaries(
+    {
+        "a": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "b": st.none() | _TEXT,
+        "c": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "d": st.none() | st.booleans(),
+        "e": st.none() | st.lists(_ITEMS, max_size=3),
+        "f": st.none() | st.dates(),
+    }
+)
+DECODER = ValueDecoder(TYPE)
+
+
+def text_of(row: dict[str, Any], more: Any, indent: int | None) -> bytes:
+    text = json.dumps({**row, "more": more}, default=str, indent=indent, ensure_ascii=False)
+    return text.encode()
+
+
+@given(st.lists(st.none() | st.tuples(ROWS, _TEXT, st.sampled_from([None, 1])), max_size=20))
+def test_round_trip(rows: list[tuple[dict[str, Any], Any, int | None] | None]) -> None:
+    values = pa.array([None if row is None else text_of(*row) for row in rows], pa.binary())
+    found = DECODER.decode(values)
+    assert found.values.to_pylist() == [None if row is None else row[0] for row in rows]
+    assert found.reasons == {}
+
+
+_FRAGMENTS = st.lists(
+    st.sampled_from(
+        ["{", "}", '{"a":1}', '{"a":', "1", "[", "]", '"', "\\", ",", "\n", " ", '"b"', "{}"]
+    ),
+    max_size=6,
+).map("".join)
+
+
+@given(st.lists(_FRAGMENTS, max_size=30))
+def test_each_value_is_decoded_as_if_it_were_alone(texts: list[str]) -> None:
+    """However values that lie side by side complete each other."""
+    together = DECODER.decode(pa.array([each.encode() for each in texts], pa.binary()))
+    for row, text in enumerate(texts):
+        try:
+            known = json.loads(text)
+        except ValueError:
+            known = None
+        if not isinstance(known, dict):
+            assert row in together.reasons
+        elif row not in together.reasons:
+            assert together.values[row].as_py()["a"] == known.get("a")
+        else:
+            assert not isinstance(known.get("a", 0), int)
+
+
+def test_bad_values_among_good_ones() -> None:
+    good = [b'{"a":%d}' % number for number in range(1000)]
+    values = [
+        *good[:500],
+        b"",
+        b"\xff",
+        b"[1]",
+        b'{"a":"x"}',
+        b'{"b":"\xff"}',
+        b"{}{}",
+        *good[500:],
+    ]
+    found = DECODER.decode(pa.array(values, pa.binary()))
+    assert sorted(found.reasons) == list(range(500, 506))
+    decoded = [each["a"] for each in found.values.to_pylist() if each is not None]
+    assert decoded == list(range(1000))
+
+
+@pytest.mark.parametrize("value", [b"[" * 1_000_000, b'{"z":' * 1_000_000, b'{"a":' + b"9" * 10**6])
+def test_hostile_values(value: bytes) -> None:
+    assert 0 in DECODER.decode(pa.array([value, b'{"a":1}'], pa.binary())).reasons
+
+
+def test_times_and_decimals() -> None:
+    wanted = pa.schema(
+        [("at", pa.timestamp("us", tz="UTC")), ("day", pa.date32()), ("sum", pa.decimal128(9, 2))]
+    )
+    value = b'{"at":"2024-02-03T04:05:06.789+01:00","day":"2024-02-29","sum":12.5}'
+    (found,) = ValueDecoder(wanted).decode(pa.array([value], pa.binary())).values.to_pylist()
+    assert found == {
+        "at": datetime(2024, 2, 3, 3, 5, 6, 789000, UTC),
+        "day": date(2024, 2, 29),
+        "sum": Decimal("12.50"),
+    }
+
+
+@pytest.mark.parametrize("part", [pa.map_(pa.string(), pa.int64()), pa.binary()])
+def test_types_that_are_refused(part: pa.DataType) -> None:
+    with pytest.raises(SchemaError, match=r"value.x"):
+        ValueDecoder(pa.struct([("x", part)]))
+
+
+def test_slices_and_chunks() -> None:
+    values = pa.array([b'{"a":%d}' % number for number in range(10)], pa.binary())
+    chunked = pa.chunked_array([values.slice(2, 3), values.slice(7)])
+    found = DECODER.decode(chunked).values
+    assert [each["a"] for each in found.to_pylist()] == [2, 3, 4, 7, 8, 9]

@@ -1,0 +1,212 @@
+"""A schema registry that is asked by its REST API: what is asked, how often, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from drumlin import (
+    RegistryError,
+    RegistryUnavailable,
+    SchemaError,
+    SchemaRegistry,
+    UnknownSchema,
+    ValueDecoder,
+)
+from drumlin.client.values.framing import header
+from drumlin.client.values.registry import latest_schema, register, schema_of_id
+from drumlin.client.values.schema_cache import Allowance
+from drumlin.security import Tls
+from rig.certificates import Certificates
+from rig.schema_registry import RegistryRig, running_registry
+from values.avro_schemas import written
+
+LONG = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+
+
+@pytest.fixture
+def rig() -> Iterator[RegistryRig]:
+    with running_registry() as rig:
+        yield rig
+
+
+def column(*values: bytes | None) -> pa.Array:
+    return pa.array(values, pa.binary())
+
+
+def test_a_schema_is_asked_for_once(rig: RegistryRig) -> None:
+    schema_id = rig.add("longs", LONG)
+    decoder = ValueDecoder(format="avro", registry=rig.url, subject="longs")
+    value = header(schema_id) + written(LONG, {"a": 5})
+    for _ in range(3):
+        assert decoder.decode(column(value, None)).values.to_pylist() == [{"a": 5}, None]
+    assert rig.requests[f"/schemas/ids/{schema_id}"] == 1
+
+
+def test_unknown_ids_are_asked_for_once_and_not_without_end(rig: RegistryRig) -> None:
+    decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=rig.url)
+    known = rig.add("longs", LONG)
+    good = header(known) + written(LONG, {"a": 5})
+    for _ in range(3):
+        found = decoder.decode(column(header(70), good))
+        assert "70" in found.reasons[0]
+        assert found.values.to_pylist() == [None, {"a": 5}]
+    assert rig.requests["/schemas/ids/70"] == 1
+    flood = decoder.decode(column(*map(header, range(1000, 3000))))
+    assert len(flood.reasons) == 2000
+    assert "too many" in flood.reasons[1999]
+    assert sum(rig.requests.values()) < 500
+    # What is known is not affected.
+    assert decoder.decode(column(good)).reasons == {}
+
+
+def test_the_allowance_of_misses_returns_with_time() -> None:
+    allowance = Allowance(2, 10.0, now_s=0.0)
+    for _ in range(2):
+        assert allowance.is_left(0.0)
+        allowance.take()
+    assert not allowance.is_left(0.05)
+    assert allowance.is_left(0.15)
+
+
+def test_values_that_have_no_header(rig: RegistryRig) -> None:
+    schema_id = rig.add("longs", LONG)
+    decoder = ValueDecoder(format="avro", registry=rig.url, subject="longs")
+    bad = [b"", b"\0\0\0", b"\1" + header(schema_id)[1:] + b"\2", b'{"a": 5}']
+    found = decoder.decode(column(*bad, header(schema_id)))
+    assert list(found.reasons) == [0, 1, 2, 3, 4]
+    assert all("zero byte" in found.reasons[row] for row in range(4))
+
+
+def test_json_has_a_header_too_and_needs_no_schema_of_it(rig: RegistryRig) -> None:
+    decoder = ValueDecoder(pa.struct([("a", pa.int64())]), registry=rig.url)
+    found = decoder.decode(column(header(9) + b'{"a": 1}', b'{"a": 1}'))
+    assert found.values.to_pylist() == [{"a": 1}, None]
+    assert not rig.requests
+
+
+def test_a_schema_of_another_kind_or_of_no_use(rig: RegistryRig) -> None:
+    ids = [rig.add("a", '"x"', "JSON"), rig.add("a", "{"), rig.add("a", '"string"')]
+    decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=rig.url)
+    found = decoder.decode(column(*map(header, ids)))
+    assert "is JSON, not AVRO" in found.reasons[0]
+    assert "not an Avro schema" in found.reasons[1]
+    assert "cannot be read as record" in found.reasons[2]
+
+
+def test_references(rig: RegistryRig) -> None:
+    rig.add("point", {"type": "record", "name": "P", "fields": [{"name": "x", "type": "int"}]})
+    line = {"type": "record", "name": "L", "fields": [{"name": "from", "type": "P"}]}
+    schema_id = rig.add("line", line, references=[{"name": "P", "subject": "point", "version": 1}])
+    decoder = ValueDecoder(format="avro", registry=rig.url, subject="line")
+    found = decoder.decode(column(header(schema_id) + b"\x06"))
+    assert found.values.to_pylist() == [{"from": {"x": 3}}]
+
+
+def test_references_in_a_circle_end(rig: RegistryRig) -> None:
+    rig.add("a", '"int"', references=[{"name": "B", "subject": "b", "version": 1}])
+    rig.add("b", '"int"', references=[{"name": "A", "subject": "a", "version": 1}])
+    assert latest_schema(SchemaRegistry(rig.url), "a").text == '"int"'
+    rig.add("odd", '"long"', references=[{"name": "X"}])
+    with pytest.raises(RegistryError, match="refers to nothing"):
+        latest_schema(SchemaRegistry(rig.url), "odd")
+
+
+def test_a_registry_that_fails_is_asked_again(rig: RegistryRig) -> None:
+    schema_id = rig.add("longs", LONG)
+    rig.failures = [(500, b"{}"), (429, b""), (503, b"busy")]
+    assert schema_of_id(SchemaRegistry(rig.url), schema_id).text == json.dumps(LONG)
+    rig.failures = [(500, b'{"message": "no leader"}')] * 100
+    with pytest.raises(RegistryUnavailable, match="500 no leader"):
+        schema_of_id(SchemaRegistry(rig.url, patience_ms=300), schema_id)
+
+
+def test_a_registry_that_is_away_is_no_fault_of_the_record() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        registry = SchemaRegistry(url, patience_ms=0)
+        decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=registry)
+        with pytest.raises(RegistryUnavailable):
+            decoder.decode(column(header(1) + b"\2"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((200, b"<html>"), "not JSON"),
+        ((200, b"[]"), "no JSON object"),
+        ((200, b'{"schema": 5}'), "without a schema"),
+        ((200, b"[" * 100_000), "not JSON"),
+        ((302, b""), "302"),
+        ((422, b'{"message": "invalid"}'), "422 invalid"),
+    ],
+)
+def test_odd_answers(rig: RegistryRig, answer: tuple[int, bytes], reason: str) -> None:
+    rig.failures = [answer]
+    with pytest.raises(RegistryError, match=reason):
+        schema_of_id(SchemaRegistry(rig.url), 1)
+    assert sum(rig.requests.values()) == 1, "no redirect is followed"
+
+
+def test_a_login(rig: RegistryRig) -> None:
+    rig.login = "reader:secret:word"
+    rig.add("longs", LONG)
+    registry = SchemaRegistry(rig.url, username="reader", password="secret:word")
+    assert latest_schema(registry, "longs").id == 1
+    assert "secret" not in repr(registry)
+    with pytest.raises(RegistryError, match="401") as caught:
+        latest_schema(SchemaRegistry(rig.url, token="hidden"), "longs")
+    assert "hidden" not in str(caught.value)
+
+
+def test_tls(certificates: Certificates) -> None:
+    server = certificates.path("server.crt"), certificates.path("server.key")
+    with running_registry(*server) as rig:
+        rig.add("longs", LONG)
+        trusting = SchemaRegistry(rig.url, tls=Tls(ca=certificates.path("ca.crt")))
+        assert latest_schema(trusting, "longs").id == 1
+        with pytest.raises(RegistryUnavailable, match="certificate"):
+            latest_schema(SchemaRegistry(rig.url, patience_ms=0), "longs")
+
+
+def test_unknown_subjects_and_registering(rig: RegistryRig) -> None:
+    registry = SchemaRegistry(rig.url)
+    with pytest.raises(UnknownSchema, match="a/b"):
+        latest_schema(registry, "a/b")
+    schema_id = register(registry, "a/b", "AVRO", json.dumps(LONG))
+    assert latest_schema(registry, "a/b").id == schema_id
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"url": "registry:8081"},
+        {"url": "http://user:hush@host"},
+        {"url": "http://host", "username": "u"},
+        {"url": "http://host", "username": "u", "password": "p", "token": "t"},
+        {"url": "http://host", "timeout_ms": 0},
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"registry|authentication|token|timeout") as caught:
+        SchemaRegistry(**settings)
+    assert "hush" not in str(caught.value)
+
+
+def test_arguments_that_do_not_go_together(rig: RegistryRig) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"format": "avro"},
+        {"format": "avro", "subject": "longs"},
+        {"format": "avro", "schema": "{}", "subject": "longs", "registry": rig.url},
+        {"format": "json"},
+        {"format": "xml", "schema": "{}"},
+    ]
+    for arguments in wrong:
+        with pytest.raises((ValueError, SchemaError)):
+            ValueDecoder(**arguments)
