@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 
 def killed_once(function: Callable[..., Iterator[Any]], mark: Path) -> Callable[..., Iterator[Any]]:
     """A task's function, all of whose work is done when its process dies, with nothing said of it.
@@ -24,3 +26,13 @@ def killed_once(function: Callable[..., Iterator[Any]], mark: Path) -> Callable[
         yield from results
 
     return dying
+
+
+def killed_while_reading(read: Callable[..., DataFrame], mark: Path) -> Callable[..., DataFrame]:
+    """Makes the stream that `read` makes; a worker dies when it has passed on a task's records."""
+
+    def reading(*arguments: Any) -> DataFrame:
+        stream = read(*arguments)
+        return stream.mapInArrow(killed_once(iter, mark), stream.schema)
+
+    return reading

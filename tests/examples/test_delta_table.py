@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
+from examples.killing import killed_while_reading
 
 pytestmark = pytest.mark.spark
 
@@ -72,9 +73,14 @@ def load(
     return Load(delta, spark, client, drumlin_address, new_topic(3), tmp_path)
 
 
-def test_upserts_and_tombstones_are_applied_once(load: Load) -> None:
+def test_upserts_and_tombstones_are_applied_once(
+    load: Load, delta: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     load.write({f"key-{number}": "first" for number in range(20)})
-    load.run(batch_offsets=12)
+    with monkeypatch.context() as patched:
+        patched.setattr(delta, "read", killed_while_reading(delta.read, tmp_path / "killed"))
+        load.run(batch_offsets=12)
+    assert (tmp_path / "killed").exists()
     load.write({"key-1": "second", "key-2": None, "never-there": None, "new": "first"})
     load.run()
     wanted = {f"key-{number}": "first" for number in range(20)} | {

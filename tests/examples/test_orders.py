@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
+from examples.killing import killed_while_reading
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +53,10 @@ def test_orders_find_their_customers(
 
     _write(client, customers, {"7": {"name": "Ada", "city": "London"}, "8": {"name": "Kurt"}})
     _write(client, orders, {"7": {"item": "tea"}, "8": {"item": "ink"}, "9": {"item": "milk"}})
-    run()
+    with monkeypatch.context() as patched:
+        patched.setattr(program, "read", killed_while_reading(program.read, tmp_path / "killed"))
+        run()
+    assert (tmp_path / "killed").exists()
     first = [("7", {"item": "tea"}, "London"), ("8", {"item": "ink"}, None)]
     first.append(("9", {"item": "milk"}, None))
     assert sorted(_written(client, target)) == first

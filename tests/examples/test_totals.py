@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from drumlin.client.client import Client
 from examples.conftest import NewTopic
+from examples.killing import killed_while_reading
 
 pytestmark = pytest.mark.spark
 
@@ -45,6 +46,7 @@ def test_each_change_is_written_once(
     new_topic: NewTopic,
     drumlin_address: str,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payments, target = new_topic(), new_topic(1)
     checkpoint = str(tmp_path / "checkpoint")
@@ -53,7 +55,10 @@ def test_each_change_is_written_once(
         program.keep(spark, drumlin_address, payments, target, checkpoint)
 
     _pay(client, payments, range(50))
-    run()
+    with monkeypatch.context() as patched:
+        patched.setattr(program, "read", killed_while_reading(program.read, tmp_path / "killed"))
+        run()
+    assert (tmp_path / "killed").exists()
     _pay(client, payments, range(50, 53))
     run()
     run()
