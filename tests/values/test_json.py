@@ -52,6 +52,11 @@ def test_round_trip(rows: list[tuple[dict[str, Any], Any, int | None] | None]) -
     assert found.reasons == {}
 
 
+def test_values_that_cannot_stand_on_a_line_keep_their_rows() -> None:
+    values = pa.array([b'{"a":\n0}', b'{"a":1}', b' {"a":2}', b'{"a":3}'], pa.binary())
+    assert [each["a"] for each in DECODER.decode(values).values.to_pylist()] == [0, 1, 2, 3]
+
+
 _FRAGMENTS = st.lists(
     st.sampled_from(
         ["{", "}", '{"a":1}', '{"a":', "1", "[", "]", '"', "\\", ",", "\n", " ", '"b"', "{}"]
