@@ -52,6 +52,11 @@ def test_round_trip(rows: list[tuple[dict[str, Any], Any, int | None] | None]) -
     assert found.reasons == {}
 
 
+def test_values_that_cannot_stand_on_a_line_keep_their_rows() -> None:
+    values = pa.array([b'{"a":\n0}', b'{"a":1}', b' {"a":2}', b'{"a":3}'], pa.binary())
+    assert [each["a"] for each in DECODER.decode(values).values.to_pylist()] == [0, 1, 2, 3]
+
+
 _FRAGMENTS = st.lists(
     st.sampled_from(
         ["{", "}", '{"a":1}', '{"a":', "1", "[", "]", '"', "\\", ",", "\n", " ", '"b"', "{}"]
@@ -91,8 +96,25 @@ def test_bad_values_among_good_ones() -> None:
     ]
     found = DECODER.decode(pa.array(values, pa.binary()))
     assert sorted(found.reasons) == list(range(500, 506))
+    assert "UTF-8" in found.reasons[501] or "utf-8" in found.reasons[501]
     decoded = [each["a"] for each in found.values.to_pylist() if each is not None]
     assert decoded == list(range(1000))
+
+
+def test_reasons_name_the_part() -> None:
+    reasons = {
+        b'{"a":"x"}': "value.a: a whole number was expected, not text",
+        b'{"a":1.5}': "value.a: a whole number was expected, not a number",
+        b'{"a":99999999999999999999}': "value.a: a number is too large for int64",
+        b'{"e":[{"x":true}]}': "value.e[].x: a whole number was expected, not true or false",
+        b"[]": "value: an object was expected, not an array",
+        b"null": "an object was expected, not null",
+        b'{"a":1,"a":2}': "twice",
+        b'{"f":"no day"}': "no day",
+    }
+    found = DECODER.decode(pa.array(list(reasons), pa.binary()))
+    for row, reason in enumerate(reasons.values()):
+        assert reason in found.reasons[row]
 
 
 @pytest.mark.parametrize("value", [b"[" * 1_000_000, b'{"z":' * 1_000_000, b'{"a":' + b"9" * 10**6])

@@ -35,7 +35,7 @@ def gathered(
     """The values of all parts, each in its row; null in rows that none has."""
     if not parts:
         return pa.nulls(row_count, wanted)
-    if len(parts) == 1 and len(parts[0][0]) == row_count:
+    if len(parts) == 1 and np.array_equal(parts[0][0], np.arange(row_count)):
         return parts[0][1]
     place_of_row = np.full(row_count, -1, np.int64)
     place_of_row[np.concatenate([rows for rows, _ in parts])] = np.arange(

@@ -1,14 +1,14 @@
 """JSON objects in the bytes of records, as Arrow structs of a given type.
 
 Whole blocks go through Arrow's parser as lines. What one line may hold is checked first, so that
-no value can pass for two, or shift the others; a block that is refused is halved until the values
-at fault are alone. An object lacks a field: it is null. It has more: they are ignored.
+no value can pass for two, or shift the others; a block that is refused is halved, and the values
+of a small one are checked one by one. A field that an object lacks is null, and one that the type
+lacks is ignored.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,12 @@ import pyarrow.json as arrow_json
 from drumlin.client.values.decoded import Rows
 from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import Payloads
+from drumlin.client.values.json_check import check_json
 from drumlin.client.values.registry import RegisteredSchema
 
-#: A refused block of so many values is taken value by value.
-_FEW: Final = 16
+#: Of a refused block of so many values, each is checked.
+_FEW: Final = 4096
+_REASON: Final = "not JSON of this schema"
 _OPEN, _CLOSE, _NEWLINE = b"{}\n"
 
 
@@ -57,8 +59,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]] = []
         plain = _are_lines(values)
         self._decode_block(values.of(np.flatnonzero(plain)), parts, reasons)
-        for place in np.flatnonzero(~plain):
-            self._decode_one(values, int(place), parts, reasons)
+        self._decode_checked(values.of(np.flatnonzero(~plain)), parts, reasons)
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, np.int64)
         found = [array for _, array in parts] or [pa.nulls(0, self._wanted)]
         return Rows(rows, pa.concat_arrays(found), reasons)
@@ -69,44 +70,68 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
+        """Decode values that may stand on a line; where some are at fault, find them."""
         count = len(values.rows)
         if count == 0:
             return
         try:
-            lines = b"\n".join(map(values.bytes_of, range(count)))
-            parts.append((values.rows, self._parse(lines, count)))
+            lines = list(map(values.bytes_of, range(count)))
+            parts.append((values.rows, self._parse(lines)))
         except (pa.ArrowInvalid, UnicodeDecodeError):
             if count <= _FEW:
-                for place in range(count):
-                    self._decode_one(values, place, parts, reasons)
-            else:
-                half = count // 2
-                self._decode_block(values.of(np.arange(half)), parts, reasons)
-                self._decode_block(values.of(np.arange(half, count)), parts, reasons)
+                self._decode_checked(values, parts, reasons)
+                return
+            half = count // 2
+            self._decode_block(values.of(np.arange(half)), parts, reasons)
+            self._decode_block(values.of(np.arange(half, count)), parts, reasons)
 
-    def _decode_one(
+    def _decode_checked(
         self,
         values: Payloads,
-        place: int,
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Decode one value, whatever white space and repeated fields it has."""
-        try:
-            found = json.loads(values.bytes_of(place))
-            if not isinstance(found, dict):
-                raise ValueError(f"a JSON object was expected, not {_kind(found)}")
-            decoded = self._parse(json.dumps(found).encode(), 1)
-        except (ValueError, RecursionError) as error:  # ArrowInvalid is a ValueError
-            reasons[int(values.rows[place])] = f"not JSON of this schema: {error}"
-        else:
-            parts.append((values.rows[place : place + 1], decoded))
+        """Check each value before the parser sees it: it tells of one fault only, and not whose."""
+        lines: list[bytes] = []
+        rows: list[int] = []
+        for place, row in enumerate(values.rows.tolist()):
+            value = values.bytes_of(place)
+            try:
+                check_json(value, self._read)
+            except (ValueError, RecursionError) as error:
+                reasons[row] = f"{_REASON}: {error}"
+            else:
+                # Outside of strings, which cannot hold any, line breaks are white space.
+                lines.append(value.replace(b"\n", b" ").strip())
+                rows.append(row)
+        self._decode_lines(lines, np.array(rows, np.int64), parts, reasons)
 
-    def _parse(self, lines: bytes, count: int) -> pa.Array:
+    def _decode_lines(
+        self,
+        lines: list[bytes],
+        rows: np.ndarray,
+        parts: list[tuple[np.ndarray, pa.Array]],
+        reasons: dict[int, str],
+    ) -> None:
+        """What is refused now is at fault in a way that only the parser knows: halve the lines."""
+        if not lines:
+            return
+        try:
+            parts.append((rows, self._parse(lines)))
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            if len(lines) == 1:
+                reasons[int(rows[0])] = f"{_REASON}: {error}"
+                return
+            half = len(lines) // 2
+            self._decode_lines(lines[:half], rows[:half], parts, reasons)
+            self._decode_lines(lines[half:], rows[half:], parts, reasons)
+
+    def _parse(self, values: list[bytes]) -> pa.Array:
         """
         Raises:
             ArrowInvalid, UnicodeDecodeError: some line is not an object of this type.
         """
+        lines, count = b"\n".join(values), len(values)
         lines.decode()
         table = arrow_json.read_json(
             pa.py_buffer(lines),
@@ -163,7 +188,3 @@ def _with_dates_as_text(wanted: pa.DataType) -> pa.DataType:
         item = wanted.value_field
         return pa.list_(item.with_type(_with_dates_as_text(item.type)))
     return wanted
-
-
-def _kind(found: Any) -> str:
-    return "null" if found is None else type(found).__name__

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN, BadRecord, BadRecords
 
 if TYPE_CHECKING:
     from drumlin.client.values.decoded import Decoded
     from drumlin.client.values.decoder import ValueDecoder
     from drumlin.records.kernels.shipped_code import ShippedCode
-
-BadRecords: TypeAlias = Literal["fail", "column", "drop"]
-BAD_RECORDS: Final = ("fail", "column", "drop")
-#: Where a bad record is kept with `bad_records="column"`.
-ERROR_COLUMN: Final = "error"
-RAW_COLUMN: Final = "raw"
-
-
-class BadRecord(ValueError):
-    """A value cannot be decoded; the message says where it lies, and why."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +27,14 @@ class BatchDecoding:
     """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`.
 
     `into` is the name of the decoded column; None, if its fields become columns of their own.
+    `code` has the driver's kernels, for formats that need them.
     """
 
     decoder: ValueDecoder
     column: str
     into: str | None
     bad_records: BadRecords
-    code: ShippedCode
+    code: ShippedCode | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches with the decoded column.
@@ -50,7 +44,8 @@ class BatchDecoding:
         """
         from drumlin.records import kernels
 
-        kernels.bring(self.code)
+        if self.code is not None:
+            kernels.bring(self.code)
         for batch in batches:
             values = batch.column(self.column)
             for start, decoded in self.decoder.pieces(values):
@@ -71,17 +66,15 @@ class BatchDecoding:
         else:
             columns[self.into] = decoded.values
         if self.bad_records == "column":
-            reasons = [decoded.reasons.get(row) for row in range(len(bad))] if bad.any() else None
-            columns[ERROR_COLUMN] = pa.array(reasons or [None] * len(bad), pa.string())
-            columns[RAW_COLUMN] = pa.compute.if_else(pa.array(bad), raw, pa.scalar(None, raw.type))
+            reasons = [decoded.reasons.get(row) for row in range(len(bad))]
+            columns[ERROR_COLUMN] = pa.array(reasons, pa.string())
+            columns[RAW_COLUMN] = pc.if_else(pa.array(bad), raw, pa.scalar(None, raw.type))
         result = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         return result.filter(pa.array(~bad)) if self.bad_records == "drop" and bad.any() else result
 
 
 def _field(values: pa.Array, index: int) -> pa.Array:
     """A field of structs; null where the struct is."""
-    import pyarrow.compute as pc
-
     return pc.struct_field(values, index)
 
 

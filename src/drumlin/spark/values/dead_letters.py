@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.spark.values.batches import ERROR_COLUMN, RAW_COLUMN
+from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.spark.values.batches import (
+from drumlin.spark.values.bad_records import (
     BAD_RECORDS,
     ERROR_COLUMN,
     RAW_COLUMN,
     BadRecords,
-    BatchDecoding,
 )
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from drumlin.client.values.decoder import Format, ValueDecoder
     from drumlin.client.values.registry import SchemaRegistry
+    from drumlin.spark.values.batches import BatchDecoding
 
 
 def decode_values(
@@ -132,15 +132,25 @@ def _planned(
     into: str | None,
     bad_records: BadRecords,
 ) -> tuple[StructType, BatchDecoding]:
-    """The schema of the result, and what tasks do."""
+    """The schema of the result, and what tasks do.
+
+    Raises:
+        SchemaError: the format needs kernels, and they cannot be had.
+        ValueError: arguments that do not go together, or a column that is not there.
+    """
+    from drumlin.client.values.kernel_runs import value_kernels_here
     from drumlin.records.kernels.shipped_code import pack
+    from drumlin.spark.values.batches import BatchDecoding
 
     if bad_records not in BAD_RECORDS:
         raise ValueError(f"bad_records={bad_records!r}: expected one of {', '.join(BAD_RECORDS)}")
     result = _result_schema(given, _spark_type(decoder), column, into)
     if bad_records == "column":
         result = _with_places_of_bad_records(result)
-    code = pack("values" if format_ != "json" else "kernels")
+    code = None
+    if format_ != "json":
+        value_kernels_here()  # compiled here once, rather than by every worker
+        code = pack("values")
     return result, BatchDecoding(decoder, column, into, bad_records, code)
 
 

@@ -153,7 +153,7 @@ def _enter(
             if fault != 0:
                 state[at.VALUES_FAULT_POSITION] = before
                 return fault
-        position = skip_value(data, position, end, tag & 7)
+        position = skip_value(data, position, end, tag)
         if position == BEYOND:
             state[at.VALUES_FAULT_POSITION] = before
             return at.FAULT_CUT
@@ -284,7 +284,7 @@ def _items(
         tag, position = read_unsigned(data, position, end)
         wire = tag & 7
         if tag >> 3 != wanted or (wire != wire_wanted and wire != at.WIRE_SIZED):
-            position = skip_value(data, position, end, wire)
+            position = skip_value(data, position, end, tag)
             continue
         after = end
         if kind == at.TYPE_MESSAGE or wire != wire_wanted:

@@ -18,7 +18,9 @@ from drumlin.records.kernels.code.words import load_word
 
 _LOW = 0xFFFFFFFF
 _WITHOUT_SIGN = (1 << 63) - 1
-_GROUPS_MAX = 100
+_GROUPS_MAX = 2
+_NUMBER_BITS = 29
+_NUMBER_MAX = (1 << _NUMBER_BITS) - 1
 _SECONDS_MIN = -62_135_596_800  # the year 1
 _SECONDS_MAX = 253_402_300_799  # the year 9999
 _NANOS_MAX = 999_999_999
@@ -53,10 +55,15 @@ def read_size(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 
 @helper
-def skip_value(data: Pointer, position: int, end: int, wire: int) -> int:
-    """The position after a value that is not wanted; or BEYOND."""
+def skip_value(data: Pointer, position: int, end: int, tag: int) -> int:
+    """The position after a value that is not wanted; or BEYOND.
+
+    The numbers of open groups are kept in one word, which has room for two.
+    """
+    numbers = 0
     depth = 0
     while True:
+        wire = tag & 7
         if wire == at.WIRE_VARINT:
             _, position = read_unsigned(data, position, end)
         elif wire == at.WIRE_SIZED:
@@ -66,23 +73,19 @@ def skip_value(data: Pointer, position: int, end: int, wire: int) -> int:
             position = position + 8 if end - position >= 8 else BEYOND
         elif wire == at.WIRE_4:
             position = position + 4 if end - position >= 4 else BEYOND
+        elif wire == at.WIRE_GROUP and depth < _GROUPS_MAX:
+            numbers = numbers << _NUMBER_BITS | tag >> 3
+            depth += 1
+        elif wire == at.WIRE_GROUP_END and depth > 0 and numbers & _NUMBER_MAX == tag >> 3:
+            numbers >>= _NUMBER_BITS
+            depth -= 1
         else:
-            depth += _step_of_group(wire)
-        if position == BEYOND or depth < 0 or depth > _GROUPS_MAX:
             return BEYOND
-        if depth == 0:
+        if position == BEYOND or depth == 0:
             return position
         tag, position = read_unsigned(data, position, end)
-        if position == BEYOND or tag >> 3 == 0:
+        if position == BEYOND or tag >> 3 < 1 or tag >> 3 > _NUMBER_MAX:
             return BEYOND
-        wire = tag & 7
-
-
-@helper
-def _step_of_group(wire: int) -> int:
-    if wire == at.WIRE_GROUP:
-        return 1
-    return -1 if wire == at.WIRE_GROUP_END else -2 - _GROUPS_MAX
 
 
 @helper
@@ -184,14 +187,14 @@ def _add_timestamp(
     seconds, nanos = 0, 0
     while position < after:
         tag, position = read_unsigned(data, position, after)
-        if position == BEYOND or tag >> 3 == 0:
+        if position == BEYOND or tag >> 3 < 1 or tag >> 3 > _NUMBER_MAX:
             return at.FAULT_TAG, position
         if tag == 1 << 3:
             seconds, position = read_unsigned(data, position, after)
         elif tag == 2 << 3:
             nanos, position = read_unsigned(data, position, after)
         else:
-            position = skip_value(data, position, after, tag & 7)
+            position = skip_value(data, position, after, tag)
         if position == BEYOND:
             return at.FAULT_CUT, position
     if seconds < _SECONDS_MIN or seconds > _SECONDS_MAX or nanos < 0 or nanos > _NANOS_MAX:
