@@ -155,6 +155,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.high_watermark_is_at_most(fresh.log_end_offset)
     log.deletions_kept_from = fresh.deletions_kept_from
     log.exact_from = fresh.exact_from
+    log.deletion_drops = fresh.deletion_drops
     log.epoch_due_at = fresh.epoch_due_at
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state
