@@ -42,7 +42,8 @@ def read_changes(
         topic: the name of one topic.
         since: where a new query begins, in the forms of `snapshot`'s `at`; the values of that
             moment are what its first changes find. None: with the log, and with no values. A query
-            that has a checkpoint goes on from there.
+            that has a checkpoint goes on from there; one that died in its first batch must be given
+            the same moment again, so `latest` may be refused then.
         options: those of `format("drumlin")` for streams, but for those that say what to read.
 
     Raises:
