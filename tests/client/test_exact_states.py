@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.compacted_topic import COMPACTED, await_clean
+from rig.compacted_topic import COMPACTED, alter, await_clean
 from rig.drumlin_server import DrumlinServer
+from rig.waiting import wait_until
 
 KEYS = 300
 
@@ -83,6 +85,33 @@ def state(end_offset: int) -> dict[bytes, bytes]:
 
 def values(rows: pa.Table) -> dict[bytes, bytes]:
     return dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
+def test_a_tombstone_that_goes_before_a_slow_reader_gets_to_it(
+    broker: DrumlinServer, states_client: Client
+) -> None:
+    """As in a query whose tasks read one part of a log before two cleanings, another after them."""
+    client, topic = states_client, f"slow-{uuid.uuid4().hex[:8]}"
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "delete.retention.ms": "0"}
+    client.create_topic(topic, 1, configs=COMPACTED | kept)
+    for value in (b"value", None):
+        client.append([{"key": b"doomed", "value": value}], topic)
+        write(client, topic, 2)
+    end_offset = client.offsets(topic)[0]
+    claims = client.claim_states({(topic, 0): end_offset}, is_now=True)
+    alter(broker.address, topic, {"cleanup.policy": "compact"})
+    await_clean(broker.data, topic)
+    client.confirm_states(
+        claims
+    )  # nothing that was there when reading began has lost its tombstone
+    client.append([{"key": b"large", "value": os.urandom(19_900)}], topic)  # in a new segment
+    wait_until(lambda: client.exact_from(topic)[0] == end_offset, "the last segment to be cleaned")
+    await_clean(broker.data, topic)
+    with pytest.raises(drumlin.StateNotExact, match="tombstones may have been removed"):
+        client.confirm_states(claims)
+    now = client.snapshot(topic, at={0: end_offset})["key"].to_pylist()
+    assert len(now) == KEYS
+    assert b"doomed" not in now
 
 
 def test_records_that_were_deleted(broker: DrumlinServer, states_client: Client) -> None:

@@ -10,7 +10,7 @@ from drumlin.client.state_claims import LogFacts, check, claim, incomplete
 PLACE = ("t", 0)
 TOLD = LogFacts(log_start_offset=0, high_watermark=20, exact_from=10, leader_epoch=3)
 #: Of an Apache Kafka.
-UNTOLD = TOLD._replace(exact_from=None, leader_epoch=-1)
+UNTOLD = TOLD._replace(exact_from=None, delete_retention_ms=86_400_000)
 
 
 def test_from_where_the_broker_tells_it() -> None:
@@ -55,6 +55,21 @@ def test_what_happens_while_it_is_read(later: LogFacts, why: str) -> None:
         check(PLACE, claimed, later, 0)
 
 
+def test_tombstones_that_go_while_it_is_read() -> None:
+    """Whoever reads for longer than they stay may have read what they have deleted."""
+    claimed = claim(PLACE, 15, TOLD, 0, is_now=False)
+    later = TOLD._replace(deletion_drops=1, delete_retention_ms=65_000)
+    check(PLACE, claimed, later, 5000)
+    check(PLACE, claimed, later._replace(deletion_drops=0), 5001)
+    with pytest.raises(StateNotExact, match=r"delete.retention.ms of 65001 or more"):
+        check(PLACE, claimed, later, 5001)
+    claimed = claim(PLACE, 20, UNTOLD, 0, is_now=True)
+    later = UNTOLD._replace(delete_retention_ms=65_000)
+    check(PLACE, claimed, later, 5000)
+    with pytest.raises(StateNotExact, match=r"delete.retention.ms of 65001 or more"):
+        check(PLACE, claimed, later, 5001)
+
+
 def test_the_present_of_a_broker_that_does_not_tell() -> None:
     claimed = claim(PLACE, 20, UNTOLD, 0, is_now=True)
     check(PLACE, claimed, UNTOLD, 5000)
@@ -62,6 +77,8 @@ def test_the_present_of_a_broker_that_does_not_tell() -> None:
     with pytest.raises(StateNotExact, match="has grown while it was read"):
         check(PLACE, claimed, grown, 5000)
     check(PLACE, claimed, grown._replace(is_compacted=False), 5000)
+    with pytest.raises(StateNotExact, match="another leader"):
+        check(PLACE, claimed, UNTOLD._replace(leader_epoch=4), 5000)
     young = grown._replace(min_compaction_lag_ms=65_000, has_append_times=True)
     check(PLACE, claimed, young, 5000)
     for not_enough in (

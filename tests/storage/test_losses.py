@@ -14,6 +14,7 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.storage.leader_epochs import EpochEnd, EpochEntry
 from drumlin.storage.log_batches import batches_of
 from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.log_state import UNKNOWN_YET
 from drumlin.storage.losses import close_losses
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -175,6 +176,27 @@ def test_a_gap_between_segments(
     assert log.epoch_due_at == log.log_end_offset == END
     assert offsets(read_all(log)) == [*range(lost_from), *range(following, END)]
     assert read_all(log, lost_from)[0].offset == following
+    logs.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_states_are_not_exact_where_records_are_lost(
+    tmp_path: Path, clean: bool, number: int
+) -> None:
+    remove(stopped(tmp_path, clean=clean)[number])
+    for _ in range(2):
+        logs, log = loaded(tmp_path)
+        assert log.exact_from == UNKNOWN_YET
+        log.start_leader_epoch(log.leader_epochs.latest_epoch + 1)
+        close_losses([log])
+        logs.abandon()  # a crash: the next start finds nothing missing
+    logs, log = loaded(tmp_path)
+    log.settle_exact_states()
+    assert log.exact_from == END
+    logs.close()
+    logs, log = loaded(tmp_path)
+    assert log.exact_from == END
     logs.close()
 
 

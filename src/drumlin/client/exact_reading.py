@@ -42,7 +42,7 @@ class ExactReader:
             )
         except RecordsMissing as missing:
             told = self._thread.run(exact_from(self._connections, [place]))
-            known = told[place][0] if place in told else None
+            known = told[place].exact_from if place in told else None
             raise incomplete(claimed, known, missing) from missing
 
     def confirm(self, wanted: OffsetRange) -> None:

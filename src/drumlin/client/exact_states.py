@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from drumlin.client.admin import topic_configs
+from drumlin.client.admin import ConfigEntry, topic_configs
 from drumlin.client.offsets import TopicPartition, list_offsets, look_up
 from drumlin.client.state_claims import Claim, Claims, LogFacts, check, claim
 from drumlin.peer.broker_connections import BrokerConnections
@@ -19,13 +18,12 @@ from drumlin.wire.exact_from import EXACT_FROM
 _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cleaning:
-    """How a topic is cleaned."""
+class Told(NamedTuple):
+    """What the leader of a partition tells of its states; see `wire/exact_from.py`."""
 
-    is_compacted: bool
-    min_compaction_lag_ms: int
-    has_append_times: bool
+    exact_from: int
+    leader_epoch: int
+    deletion_drops: int
 
 
 async def claim_states(
@@ -59,7 +57,7 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
     doubtful = {key: each for key, each in claims.items() if _may_change(each)}
     if not doubtful:
         return
-    facts = await log_facts(connections, doubtful.keys())
+    facts = await log_facts(connections, doubtful.keys(), doubtful)
     now_ms = _now_ms()
     for place, claimed in doubtful.items():
         check(place, claimed, facts[place], now_ms)
@@ -67,8 +65,8 @@ async def confirm_states(connections: BrokerConnections, claims: Claims) -> None
 
 async def exact_from(
     connections: BrokerConnections, places: Collection[TopicPartition]
-) -> dict[TopicPartition, tuple[int, int]]:
-    """From which end offset on states are exact, and the leader's epoch; of those that tell it."""
+) -> dict[TopicPartition, Told]:
+    """From which end offset on states are exact, and more; of those that tell it."""
     try:
         wanted = dict.fromkeys(places, EXACT_FROM)
         found = await look_up(connections, wanted, "read_uncommitted")
@@ -78,52 +76,58 @@ async def exact_from(
         return {}
     # An old Kafka takes the number for a time, and finds a record.
     return {
-        place: (each.offset, each.leader_epoch)
+        place: Told(each.offset, each.leader_epoch, EXACT_FROM - each.timestamp)
         for place, each in found.items()
-        if each.timestamp == EXACT_FROM
+        if each.timestamp <= EXACT_FROM
     }
 
 
 async def log_facts(
-    connections: BrokerConnections, places: Collection[TopicPartition]
+    connections: BrokerConnections,
+    places: Collection[TopicPartition],
+    claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
     """What there is to know of these logs. Where they are cleaned to is asked for last."""
     isolation: Isolation = "read_uncommitted"
     first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     last = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
     told = await exact_from(connections, places)
-    untold = {topic for topic, partition in places if (topic, partition) not in told}
-    cleanings = {topic: await _cleaning(connections, topic) for topic in untold}
     facts = {}
     for place in places:
+        start_offset, end = first[place].offset, last[place]
         if place in told:
-            offset, epoch = told[place]
-            facts[place] = LogFacts(first[place].offset, last[place].offset, offset, epoch)
+            facts[place] = LogFacts(start_offset, end.offset, *told[place])
         else:
-            how = cleanings[place[0]]
-            facts[place] = LogFacts(
-                first[place].offset,
-                last[place].offset,
-                None,
-                -1,
-                how.is_compacted,
-                how.min_compaction_lag_ms,
-                how.has_append_times,
-            )
+            facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
+    unclear = {
+        topic
+        for topic, partition in places
+        if not _is_clear(told.get((topic, partition)), (claims or {}).get((topic, partition)))
+    }
+    for topic in unclear:
+        configs = await topic_configs(connections, topic)
+        of_topic = {place: each for place, each in facts.items() if place[0] == topic}
+        facts |= {place: _with_configs(each, configs) for place, each in of_topic.items()}
     return facts
 
 
-async def _cleaning(connections: BrokerConnections, topic: str) -> _Cleaning:
-    configs = await topic_configs(connections, topic)
+def _is_clear(told: Told | None, claimed: Claim | None) -> bool:
+    """Whether it does not matter how the topic is cleaned."""
+    if told is None:
+        return False
+    return claimed is None or told.deletion_drops == claimed.deletion_drops
 
+
+def _with_configs(facts: LogFacts, configs: Mapping[str, ConfigEntry]) -> LogFacts:
     def value(name: str, otherwise: str) -> str:
         entry = configs.get(name)
         return otherwise if entry is None or entry.value is None else entry.value
 
-    return _Cleaning(
-        "compact" in value("cleanup.policy", "compact"),
-        int(value("min.compaction.lag.ms", "0")),
-        value("message.timestamp.type", "") == "LogAppendTime",
+    return facts._replace(
+        delete_retention_ms=int(value("delete.retention.ms", "0")),
+        is_compacted="compact" in value("cleanup.policy", "compact"),
+        min_compaction_lag_ms=int(value("min.compaction.lag.ms", "0")),
+        has_append_times=value("message.timestamp.type", "") == "LogAppendTime",
     )
 
 

@@ -133,7 +133,7 @@ class StateCalls(Calls):
         partitions = await self._connections.partitions(topic)
         places = [(topic, each) for each in partitions]
         found = await exact_states.exact_from(self._connections, places)
-        return {partition: offset for (_, partition), (offset, _) in found.items()}
+        return {partition: each.exact_from for (_, partition), each in found.items()}
 
     def claim_states(
         self,

@@ -10,6 +10,9 @@ later ones, also such from after that offset: then the state can't be read any m
     now       if the topic is not compacted; or if nothing was appended while it was read, so that
               nothing took another's place; or if cleaners leave alone for long enough what was
 
+Tombstones are removed, too, some time after what they have deleted. Who reads for longer than that
+may have read a value, and never get to its tombstone.
+
 Only Drumlin tells. Of an Apache Kafka the others must do.
 """
 
@@ -25,6 +28,7 @@ Basis: TypeAlias = Literal["told", "complete", "now", "inexact"]
 
 #: By so much the clocks of the machines that read may differ.
 _CLOCKS_DIFFER_MS: Final = 60_000
+_ANOTHER_LEADER: Final = "another leader took over while it was read; try again"
 
 
 class LogFacts(NamedTuple):
@@ -35,7 +39,10 @@ class LogFacts(NamedTuple):
     #: None: the broker does not tell.
     exact_from: int | None
     leader_epoch: int
-    #: Of the topic; these three are asked for only where the broker does not tell.
+    #: Another number after each time that tombstones or markers were removed, if that is told.
+    deletion_drops: int = 0
+    #: Of the topic; the rest is asked for only where it matters.
+    delete_retention_ms: int = 0
     is_compacted: bool = True
     min_compaction_lag_ms: int = 0
     has_append_times: bool = False
@@ -48,6 +55,7 @@ class Claim(NamedTuple):
     basis: Basis
     leader_epoch: int
     since_ms: int
+    deletion_drops: int = 0
 
     @property
     def needs_all(self) -> bool:
@@ -85,7 +93,7 @@ def claim(
     else:
         why = f"records before offset {facts.log_start_offset} are deleted"
         raise StateNotExact(*place, end_offset, exact_from, why)
-    return Claim(end_offset, basis, facts.leader_epoch, now_ms)
+    return Claim(end_offset, basis, facts.leader_epoch, now_ms, facts.deletion_drops)
 
 
 def check(place: TopicPartition, claimed: Claim, facts: LogFacts, now_ms: int) -> None:
@@ -96,7 +104,7 @@ def check(place: TopicPartition, claimed: Claim, facts: LogFacts, now_ms: int) -
     """
     why: str | None = None
     if claimed.basis == "told":
-        why = _why_not_told(claimed, facts)
+        why = _why_not_told(claimed, facts, now_ms)
     elif claimed.basis == "now":
         why = _why_not_now(claimed, facts, now_ms)
     if why is not None:
@@ -110,17 +118,35 @@ def incomplete(claimed: Claim, exact_from: int | None, missing: RecordsMissing) 
     return StateNotExact(*place, claimed.end_offset, exact_from, why)
 
 
-def _why_not_told(claimed: Claim, facts: LogFacts) -> str | None:
+def _why_not_told(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
     if facts.leader_epoch != claimed.leader_epoch:
-        return "another leader took over while it was read; try again"
+        return _ANOTHER_LEADER
     if facts.exact_from is None or facts.exact_from > claimed.end_offset:
         return "the cleaner has overtaken the reader; try again"
+    if facts.deletion_drops != claimed.deletion_drops:
+        return _why_deletions_may_lack(claimed, facts, now_ms)
     return None
 
 
-def _why_not_now(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
-    if not facts.is_compacted or facts.high_watermark == claimed.end_offset:
+def _why_deletions_may_lack(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
+    """A tombstone stays for so long after the value that it has deleted was removed."""
+    read_ms = now_ms - claimed.since_ms + _CLOCKS_DIFFER_MS
+    if facts.delete_retention_ms >= read_ms:
         return None
+    return (
+        "tombstones may have been removed while it was read, before the reader got to them. "
+        f"They stay for long enough with a delete.retention.ms of {read_ms} or more"
+    )
+
+
+def _why_not_now(claimed: Claim, facts: LogFacts, now_ms: int) -> str | None:
+    if not facts.is_compacted:
+        return None
+    if facts.leader_epoch != claimed.leader_epoch:
+        return _ANOTHER_LEADER
+    why = _why_deletions_may_lack(claimed, facts, now_ms)
+    if why is not None or facts.high_watermark == claimed.end_offset:
+        return why
     read_ms = now_ms - claimed.since_ms
     if facts.has_append_times and facts.min_compaction_lag_ms >= read_ms + _CLOCKS_DIFFER_MS:
         return None

@@ -443,6 +443,11 @@ class Partition(Replica):
         """The first end offset whose state the log tells exactly. Any thread may ask."""
         return self.log.exact_from
 
+    @property
+    def deletion_drops(self) -> int:
+        """Another number after each time that tombstones or markers were removed; not negative."""
+        return self.log.deletion_drops
+
     def close(self) -> None:
         """It is led here no more: waiters look again, and find it gone."""
         self.is_led = False

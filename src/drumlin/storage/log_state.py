@@ -6,6 +6,7 @@ segments, a clean shutdown) have files of their own, which work on this state.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -22,6 +23,7 @@ from drumlin.storage.segment_list import SegmentList
 
 #: A log's `exact_from`, as long as nobody has led it since that was lost.
 UNKNOWN_YET: Final = INT64_MAX
+_DROPS_BITS: Final = 32
 
 
 def _nobody(_: int) -> bool:
@@ -59,6 +61,9 @@ class LogState:
         #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
         #: has records from before may not know of all that they have ended; see `compaction.md`.
         self.deletions_kept_from = 0
+        #: Another number after each time that some were dropped. It begins anywhere: after a
+        #: restart it is to be none of those before.
+        self.deletion_drops = secrets.randbits(_DROPS_BITS)
         #: From this end offset on, every state that the log had can be read off it as it is now;
         #: `UNKNOWN_YET` until it is led (`settle_exact_states`). See `compaction.md`.
         self.exact_from = 0
@@ -139,6 +144,7 @@ class LogState:
     def note_deletions_dropped(self, end_offset: int) -> None:
         """Tombstones or markers may be gone that were before `end_offset`."""
         self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
+        self.deletion_drops += 1
 
     def note_states_cleaned(self, round_end_offset: int) -> None:
         """Records are gone which others took the place of, or deleted, before this offset."""

@@ -48,12 +48,21 @@ def find_losses(log: PartitionLog, recovery_point: int) -> None:
             recovery_point - 1,
             recovery_point,
         )
+        _note_states_lost(log)
         skip_to(log, recovery_point)
         _begin_epoch_at(log, end_offset)
 
 
 def _begin_epoch_at(log: PartitionLog, offset: int) -> None:
     log.epoch_due_at = offset if log.epoch_due_at is None else min(offset, log.epoch_due_at)
+
+
+def _note_states_lost(log: PartitionLog) -> None:
+    """Durably, before an empty batch hides the loss from the next start."""
+    log.note_states_lost()
+    key = log.topic, log.partition
+    with contextlib.suppress(OSError):  # known in memory, and written with the next change
+        log.log_directory.exact_states.set(key, log.exact_from, only_if=lambda: True)
 
 
 def _remove_empty_ends(log: PartitionLog) -> None:
@@ -178,7 +187,7 @@ def _note_gap(log: PartitionLog, segment: Segment, end_offset: int, next_offset:
         next_offset - 1,
         next_offset,
     )
-    log.note_states_lost()
+    _note_states_lost(log)
     _begin_epoch_at(log, end_offset if is_end else log.log_end_offset)
     if not is_end and next_offset - 1 <= segment.base_offset + RELATIVE_OFFSET_MAX:
         epoch = log.leader_epochs.epoch_for(end_offset)

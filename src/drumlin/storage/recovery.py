@@ -92,16 +92,18 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
 def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
     """Of a log that was cleaned, and did not stop cleanly, nothing is known up to its end."""
     kept_from, exact_from = request.deletions_kept_from, request.exact_from
-    is_cleaned = log.config.is_compacted or (
-        log.log_directory.cleaner_offsets.get((log.topic, log.partition)) is not None
-    )
+    clean_up_to = log.log_directory.cleaner_offsets.get((log.topic, log.partition))
+    is_cleaned = log.config.is_compacted or clean_up_to is not None
     if is_cleaned and (kept_from is None or not request.was_clean):
         kept_from = log.log_end_offset
     log.deletions_kept_from = min(kept_from or 0, log.log_end_offset)
     if exact_from is None or not request.was_clean:
-        has_lost = is_cleaned or exact_from or log.log_start_offset
+        # Where it was noted, even as 0, the log was compacted: it may be cleaned by now.
+        has_lost = is_cleaned or exact_from is not None or log.log_start_offset
         exact_from = UNKNOWN_YET if has_lost else 0
-    log.exact_from = exact_from
+    # An Apache Kafka that had the folder meanwhile has noted its cleanings, and nothing else; and
+    # what recovery has found to be lost stays so.
+    log.exact_from = max(log.exact_from, exact_from, clean_up_to or 0)
 
 
 def _prepare_appends(segment: Segment) -> None:
@@ -153,6 +155,7 @@ def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
     log.high_watermark_is_at_most(fresh.log_end_offset)
     log.deletions_kept_from = fresh.deletions_kept_from
     log.exact_from = fresh.exact_from
+    log.deletion_drops = fresh.deletion_drops
     log.epoch_due_at = fresh.epoch_due_at
     log.leader_epochs = fresh.leader_epochs
     log.producer_state = fresh.producer_state

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -100,6 +101,22 @@ def test_from_a_moment_on(spark: SparkSession, address: str, tmp_path: Path) -> 
     feed.run()
     expected = listed(changes(spark, topic.name, since, bootstrap_servers=address))
     assert feed.written() == expected
+
+
+@pytest.mark.deep
+def test_a_query_goes_on_though_its_beginning_is_deleted(
+    spark: SparkSession, address: str, tmp_path: Path
+) -> None:
+    topic = Topic(address, 1).create()
+    put(topic, 0, 60)
+    feed = Feed(spark, topic, tmp_path / "old", since={0: 20})
+    feed.run()
+    expected = feed.written()
+    topic.delete_records_before(0, 40)
+    feed.run()
+    assert feed.written() == expected
+    with pytest.raises(PySparkException, match="records before offset 40 are deleted"):
+        Feed(spark, topic, tmp_path / "new", since={0: 20}).run()
 
 
 @pytest.mark.deep

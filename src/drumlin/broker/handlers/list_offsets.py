@@ -171,7 +171,8 @@ def _find(partition: Partition, timestamp: int, end_offset: int) -> _Found:
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _Found()
     if timestamp == EXACT_FROM:
-        return _Found(partition.exact_from, EXACT_FROM, partition.leader_epoch)
+        drops = partition.deletion_drops
+        return _Found(partition.exact_from, EXACT_FROM - drops, partition.leader_epoch)
     if timestamp == _MAX_TIMESTAMP:
         found = partition.max_timestamp_offset()
     else:

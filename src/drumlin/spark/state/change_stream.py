@@ -6,7 +6,6 @@ along with the offsets: so whatever dies, each change is made of the value that 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Final
 
@@ -43,12 +42,14 @@ def read_changes(
         topic: the name of one topic.
         since: where a new query begins, in the forms of `snapshot`'s `at`; the values of that
             moment are what its first changes find. None: with the log, and with no values. A query
-            that has a checkpoint goes on from there.
+            that has a checkpoint goes on from there; one that died in its first batch must be given
+            the same moment again, so `latest` may be refused then.
         options: those of `format("drumlin")` for streams, but for those that say what to read.
 
     Raises:
         OptionError: the options are invalid, or state is kept elsewhere.
-        DataLoss: `since` lies outside of the log.
+        DataLoss: `since` lies after the end of the log. Running a new query raises it, or
+            `StateNotExact`, where the values of that moment can't be had any more.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -77,16 +78,16 @@ def _values_at(
 ) -> tuple[str, GroupedData]:
     """The offsets of a moment, as an option, and the values that keys have there."""
     from drumlin.client.errors import StateNotExact
+    from drumlin.spark.data_loss import DataLoss
     from drumlin.spark.offsets import to_json
     from drumlin.spark.state.options import StateOptions, without_stream_options
-    from drumlin.spark.state.plan import plan_state
+    from drumlin.spark.state.plan import plan_refusal, plan_state
     from drumlin.spark.state.snapshot import snapshot_of
 
     asked = StateOptions.parse(without_stream_options(options)).with_columns((*_KEY, "value"))
     try:
         plan = plan_state(asked, moment)
-    except StateNotExact as error:
+    except (StateNotExact, DataLoss) as error:
         # A query that has a checkpoint needs these values no more. A new one is refused.
-        inexact = dataclasses.replace(asked, allow_inexact=True)
-        plan = dataclasses.replace(plan_state(inexact, moment), refusal=str(error))
+        plan = plan_refusal(asked, moment, str(error))
     return json.dumps(to_json(plan.end)), snapshot_of(spark, asked, plan).groupBy(*_KEY)

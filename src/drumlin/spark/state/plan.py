@@ -72,6 +72,16 @@ def plan_state(
     return StatePlan(tasks, end, claims, since_offsets, size_bytes)
 
 
+def plan_refusal(options: StateOptions, moment: OffsetLimit, why: str) -> StatePlan:
+    """A plan of that moment that reads nothing: whoever needs its rows is told why there are none.
+
+    Raises:
+        OptionError, DataLoss: likewise, but for a moment before the log's start.
+    """
+    end = end_offsets(Cluster(options.source), moment)
+    return StatePlan((), end, {}, {}, 0.0, why)
+
+
 def _check_since(
     since: Mapping[TopicPartition, int],
     start: Mapping[TopicPartition, int],
