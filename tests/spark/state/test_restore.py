@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,71 +10,11 @@ from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored
 from drumlin.spark import restore
 from drumlin.spark.option_values import OptionError
-from rig.waiting import wait_until
-from spark.state.history import PARTITIONS, History, State
+from spark.state.history import PARTITIONS, History
+from spark.state.restored_topics import TINY, committed, log_of, middle, state_in
 from spark.topics import Topic
 
 pytestmark = pytest.mark.spark
-
-#: All paths run: many tasks, and many batches in segments of the history's size.
-TINY = {
-    "taskMemory": 3000,
-    "minPartitions": 7,
-    "reducers": 3,
-    "batchBytes": 2000,
-    "kafka.batch.size": 2000,
-}
-NAMES = ["partition", "offset", "key", "value", "headers", "timestamp"]
-
-
-@pytest.fixture
-def client(history: History) -> Iterator[Client]:
-    with drumlin.connect(history.topic.address) as client:
-        yield client
-
-
-@pytest.fixture
-def target(client: Client) -> Iterator[str]:
-    name = f"restored-{uuid.uuid4().hex[:12]}"
-    yield name
-    if name in client.list_topics():
-        client.delete_topic(name)
-
-
-def committed(client: Client, topic: str) -> list[dict[str, Any]]:
-    """What a reader of committed records sees, in order, without offsets."""
-
-    def is_settled() -> bool:
-        return client.offsets(topic) == client.offsets(topic, isolation="read_committed")
-
-    wait_until(is_settled, "transactions to end")
-    names = [name for name in NAMES if name != "offset"]
-    rows: list[dict[str, Any]] = client.read(
-        topic, columns=names, isolation="read_committed"
-    ).to_pylist()
-    return rows
-
-
-def state_in(client: Client, topic: str) -> State:
-    rows = committed(client, topic)
-    found = {(row["partition"], row["key"]): row["value"] for row in rows}
-    assert len(found) == len(rows), "a key came twice"
-    return found
-
-
-def middle(history: History) -> dict[int, int]:
-    """Offsets in the part of the log that was not compacted."""
-    end = history.end()
-    return {each: (first + end[each]) // 2 for each, first in history.compacted_end.items()}
-
-
-def log_of(client: Client, topic: str, ends: dict[int, int]) -> list[dict[str, Any]]:
-    log = client.read(topic, columns=NAMES, isolation="read_committed").to_pylist()
-    return [
-        {name: each for name, each in row.items() if name != "offset"}
-        for row in log
-        if row["offset"] < ends[row["partition"]]
-    ]
 
 
 def test_a_state_is_written_once(

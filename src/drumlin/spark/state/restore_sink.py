@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from drumlin.spark.writing.foreach_batch import save
 from drumlin.spark.writing.identity import WriteNames, of_write
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol.errors import WinnersLost
@@ -58,5 +59,5 @@ class RestoreSink:
 
         seen = Observation()
         counted = rows.observe(seen, count(lit(1)).alias("rows"))
-        counted.write.format("drumlin").mode("append").options(**self._options).save()
+        save(counted, self._options)
         return int(seen.get["rows"])
