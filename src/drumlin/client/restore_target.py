@@ -75,8 +75,12 @@ class RestoreTarget:
         )
         marker = marker_in(committed, self.topic_id)
         if marker is not None and not marker.is_of(request):
-            how = "was restored already, from" if marker.is_complete else "is being restored from"
-            raise NotRestored(f"topic {self.name!r} {how} the {marker}")
+            if marker.is_complete:
+                raise NotRestored(f"topic {self.name!r} was restored already, from the {marker}")
+            raise NotRestored(
+                f"topic {self.name!r} is being restored from the {marker}: let Spark complete "
+                "that, or delete the topic"
+            )
         return marker
 
     def check_empty(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import drumlin
@@ -98,3 +101,22 @@ def test_what_is_not_ours_is_left_alone(
     assert [row["value"] for row in committed(client, target)] == [b"mine"]
     with pytest.raises(OptionError, match="'writeid' does not go with a restore"):
         restore(spark, source, target, bootstrap_servers=address, writeId="x")
+
+
+@pytest.mark.deep
+def test_what_the_log_does_not_tell_exactly_is_written_if_that_will_do(
+    spark: SparkSession, history: History, client: Client, target: str
+) -> None:
+    source, address = history.topic.name, history.topic.address
+    cleaned = {each: end // 2 for each, end in history.compacted_end.items()}
+
+    def of(**more: Any) -> drumlin.RestoreReport:
+        given = {"bootstrap_servers": address, "at": cleaned, "records": True, **TINY, **more}
+        return restore(spark, source, target, **given)
+
+    with pytest.raises(PySparkException, match="can't be read exactly"):
+        of()
+    assert committed(client, target) == []
+    wanted = log_of(client, source, cleaned)
+    assert of(allowInexact=True).record_count == len(wanted)
+    assert committed(client, target) == wanted

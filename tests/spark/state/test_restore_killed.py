@@ -134,3 +134,19 @@ def test_a_killed_restore_of_records(
         )
         assert (report.record_count, report.was_there) == (record_count, not record_count)
         assert committed(client, target) == wanted
+
+
+@pytest.mark.deep
+def test_what_was_decided_and_has_timed_out_is_written_again(
+    spark: SparkSession, history: History, client: Client, target: str, tmp_path: Path
+) -> None:
+    source, address, ends = history.topic.name, history.topic.address, middle(history)
+    kill_at("CommitAll", history, target, tmp_path)
+    for each in client.list_transactions():
+        if target in each.transactional_id and each.state == "Ongoing":
+            client.transaction(each.transactional_id).abort()  # as a broker does then
+    assert committed(client, target) == []
+    wanted = history.state(ends)
+    report = restore(spark, source, target, bootstrap_servers=address, at=ends, **TINY)
+    assert (report.record_count, report.was_there) == (len(wanted), False)
+    assert state_in(client, target) == wanted
