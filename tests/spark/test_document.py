@@ -55,6 +55,7 @@ def test_the_table_in_a_log(spark: SparkSession, address: str, tmp_path: Path) -
     moved = sorted(row.operation for row in names["moved"].collect())
     assert moved == ["insert", "insert", "update"]
     assert spark.read.parquet(str(tmp_path / "changes")).count() == 3
+    assert (names["report"].record_count, names["report"].end_offsets) == (2, {0: 3, 1: 0})
 
 
 def test_the_readme_runs_from_its_first_program_to_spark(spark: SparkSession, address: str) -> None:

@@ -29,13 +29,8 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
 from drumlin.client.producer import Producer
 from drumlin.client.reading_calls import ReadingCalls
-from drumlin.client.restore_marker import RestoreRequest
-from drumlin.client.restoring import Progress, RestoreOptions, Restorer, RestoreReport
-from drumlin.client.snapshot_ranges import Point
-from drumlin.client.snapshots import MEMORY_BYTES
+from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
-from drumlin.client.transactions.calls import TransactionCalls
-from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
@@ -102,7 +97,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, WritingCalls, TransactionCalls):
+class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
@@ -258,65 +253,6 @@ class Client(ReadingCalls, StateCalls, WritingCalls, TransactionCalls):
         given = {key: value for key, value in changes.items() if value is not None}
         texts: dict[str, str | None] = {**cleared, **arguments.config_values("changes", given)}
         self._run(admin.set_topic_configs(self._connections, topic, texts))
-
-    def restore(
-        self,
-        topic: str,
-        to: str,
-        *,
-        at: Point | None = None,
-        records: bool = False,
-        first: int | None = None,
-        configs: Mapping[str, ConfigValue] | None = None,
-        compression: str = "none",
-        timeout_ms: int | None = None,
-        memory_bytes: int = MEMORY_BYTES,
-        allow_inexact: bool = False,
-        on_progress: Progress | None = None,
-    ) -> RestoreReport:
-        """Write a topic's state, or its records up to a point, into a new topic: all or nothing.
-
-        The new topic has as many partitions and replicas as the old one, and the configuration
-        that was set for it; records keep partition, order, timestamp and headers. It is one
-        transaction, which brokers abort if it takes longer than they allow
-        (`transaction.max.timeout.ms`, 15 minutes by default); until it is committed read_committed
-        readers see nothing. If it fails or its process dies, call it again: what was written is
-        aborted, and written anew. Once it is complete, the same call finds that out and does
-        nothing, for as long as brokers keep the offsets of the group `drumlin-restore-TOPIC`.
-
-        Args:
-            topic: the topic to read. Only leaders are read, and only committed records.
-            to: the topic to write. It is created, or is there and has no records.
-            at: the point, as in `snapshot`; None: now.
-            records: write the records themselves, tombstones included, and not the state.
-            first: the same, and of each partition at most so many, from the log's start on.
-            configs: configuration keys of the new topic, before those of the old one.
-            compression: "none", "gzip", "snappy", "lz4" or "zstd".
-            timeout_ms: how long the transaction may take; None: as long as brokers allow.
-            memory_bytes: what the state of one partition may take, as in `snapshot_batches`.
-            allow_inexact: write what the log still tells of a state that it does not tell exactly,
-                or what is left of the records.
-            on_progress: called with the number of records of each batch that was written.
-
-        Raises:
-            NotRestored: `to` has records, other partitions, or was restored from something else.
-            TransactionTimedOut: it took too long; nothing of it is visible.
-            ProducerFenced: another restore into this topic has begun meanwhile.
-            StateNotExact, UnknownTopic, OffsetOutOfRange: as from `snapshot`.
-            TypeError, ValueError: an argument cannot have this value.
-        """
-        arguments.text("to", to)
-        arguments.compression_name(compression)
-        texts = arguments.config_values("configs", configs or {})
-        request = RestoreRequest(topic, at, records, first)
-        request.check()
-        options = RestoreOptions(texts, compression, timeout_ms, memory_bytes, allow_inexact)
-
-        def begin(transactional_id: str, timeout_ms: int | None) -> Transaction:
-            return self.transaction(transactional_id, timeout_ms=timeout_ms)
-
-        restorer = Restorer(self._thread, self._connections, begin, request, options, on_progress)
-        return restorer.run(to)
 
     # -- offsets -------------------------------------------------------------------------
 

@@ -3,6 +3,9 @@
 The marker is what a consumer group has committed, in the transaction of the restored records: for
 each partition of the source the offset up to which it was read, and as metadata the request and
 the id of the topic that was written. So it can be there only as a whole, with all records.
+
+A restore of many transactions leaves such a marker before it writes as well: one that says "begun".
+Whoever finds that must go on with the same request and offsets, or leave the topic alone.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ from drumlin.client.offsets import TopicPartition, timestamp_of
 from drumlin.client.snapshot_ranges import Point, check_point
 
 _PREFIX: Final = "drumlin-restore-"
+#: Where a marker has the id of the topic, by whether it was completed.
+_COMPLETE: Final = "to"
+_BEGUN: Final = "begun"
 
 
 def name_for(target: str) -> str:
@@ -61,17 +67,20 @@ class RestoreRequest:
 
 
 class Marker(NamedTuple):
-    """What a completed restore has left."""
+    """What a restore has left, for all of its partitions."""
 
     source: str
     end_offsets: dict[int, int]
+    asked_offsets: dict[int, int]
+    """Those of the request, if it had some: with `first`, partitions may end before."""
     request: dict[str, Any]
+    is_complete: bool = True
 
     def is_of(self, request: RestoreRequest) -> bool:
         """Whether the same was asked for."""
         if (self.source, self.request) != (request.source, request.described()):
             return False
-        return not isinstance(request.at, Mapping) or self.end_offsets == request.at
+        return not isinstance(request.at, Mapping) or self.asked_offsets == request.at
 
     def __str__(self) -> str:
         what = self.request["what"]
@@ -83,14 +92,21 @@ class Marker(NamedTuple):
 
 
 def marked(
-    request: RestoreRequest, end_offsets: Mapping[int, int], topic_id: str | None
+    request: RestoreRequest,
+    end_offsets: Mapping[int, int],
+    topic_id: str | None,
+    *,
+    is_complete: bool = True,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets to commit when a restore is complete."""
-    metadata = json.dumps(request.described() | {"to": topic_id})
-    return {
-        (request.source, partition): OffsetAndMetadata(offset, metadata)
-        for partition, offset in end_offsets.items()
-    }
+    """The offsets to commit when a restore is complete, or has begun."""
+    told = request.described() | {_COMPLETE if is_complete else _BEGUN: topic_id}
+    asked = request.at if isinstance(request.at, Mapping) else {}
+    found = {}
+    for partition, offset in end_offsets.items():
+        more = {"asked": asked[partition]} if asked.get(partition, offset) != offset else {}
+        metadata = json.dumps(told | more)
+        found[request.source, partition] = OffsetAndMetadata(offset, metadata)
+    return found
 
 
 def marker_in(
@@ -104,10 +120,13 @@ def marker_in(
     for (source, partition), each in committed.items():
         try:
             request = json.loads(each.metadata)
-            is_ours = request.pop("to") == topic_id
-        except (ValueError, AttributeError, KeyError):
+            is_complete = _COMPLETE in request
+            is_ours = request.pop(_COMPLETE if is_complete else _BEGUN) == topic_id
+        except (ValueError, AttributeError, KeyError, TypeError):
             continue
         if is_ours:
-            marker = marker or Marker(source, {}, request)
+            asked = request.pop("asked", each.offset)
+            marker = marker or Marker(source, {}, {}, request, is_complete)
             marker.end_offsets[partition] = each.offset
+            marker.asked_offsets[partition] = asked
     return marker

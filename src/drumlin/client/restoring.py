@@ -2,8 +2,8 @@
 
 All of it is one transaction, with a marker of completion in it (`restore_marker.py`). Whoever
 reads committed records sees everything or nothing, whenever this process is killed: the next
-attempt fences what was open, and writes everything anew. A topic with other records in it is
-never written to.
+attempt fences what was open, and writes everything anew. `restore_target.py` says what may be
+written to.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from drumlin.client import admin, group_admin, reader, snapshots
-from drumlin.client.admin import TopicDescription
+from drumlin.client import reader, snapshots
 from drumlin.client.appender import BATCH_BYTES
-from drumlin.client.errors import NotRestored, TopicExists, translated
+from drumlin.client.errors import NotRestored, translated
 from drumlin.client.exact_reading import ExactReader
 from drumlin.client.exact_states import claim_states
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import offsets_of_topic
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.restore_marker import RestoreRequest, marked, marker_in, name_for
+from drumlin.client.restore_marker import RestoreRequest, marked, name_for
+from drumlin.client.restore_target import RestoreTarget
 from drumlin.client.snapshot_ranges import ranges_until
 from drumlin.client.snapshots import SnapshotOptions, StateReader
 from drumlin.client.transactions.errors import TransactionTimedOut
@@ -40,12 +39,6 @@ Begin = Callable[[str, int | None], Transaction]
 Progress = Callable[[int], object]
 
 _ISOLATION: Final[Isolation] = "read_committed"
-_TIMESTAMP_TYPE: Final = "message.timestamp.type"
-_CREATE_TIME: Final = "CreateTime"
-#: Set by those who move replicas: they name brokers and partitions of the source.
-_NOT_TAKEN_OVER: Final = frozenset(
-    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,85 +88,38 @@ class Restorer:
 
     def run(self, target: str) -> RestoreReport:
         """See `Client.restore`."""
-        source = self._request.source
-        if source == target:
-            raise NotRestored(f"topic {target!r} cannot be restored into itself")
-        described = self._ask(admin.describe_topics(self._connections, [source]))[source]
-        topic = self._described(target) or self._create(target, described)
-        if len(topic.partitions) != len(described.partitions):
-            raise NotRestored(
-                f"topic {target!r} has {len(topic.partitions)} partitions, "
-                f"{source!r} has {len(described.partitions)}"
-            )
+        connections, request = self._connections, self._request
+        found = RestoreTarget(self._thread, connections, request.source, target)
+        found.make(self._options.configs)
         name = name_for(target)
         # From here on no earlier attempt can write, and what one has left open is aborted.
         with self._begin(name, self._options.timeout_ms) as transaction:
-            committed = self._ask(
-                group_admin.fetch_committed(self._connections, name, require_stable=True)
-            )
-            marker = marker_in(committed, topic.topic_id)
+            marker = found.marker_of(request)
             if marker is not None:
                 transaction.abort()
-                if not marker.is_of(self._request):
-                    raise NotRestored(f"topic {target!r} was restored already, from the {marker}")
-                return RestoreReport(source, target, marker.end_offsets, was_there=True)
-            self._check_empty(target)
+                if not marker.is_complete:
+                    raise NotRestored(
+                        f"Spark has begun to restore topic {target!r}, and has not completed it: "
+                        "run that job again, or delete the topic"
+                    )
+                return RestoreReport(request.source, target, marker.end_offsets, was_there=True)
+            found.check_empty()
             with _telling_time(transaction):
-                return self._write(transaction, topic)
+                return self._write(transaction, found)
 
     def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
         with translated():
             return self._thread.run(coroutine)
 
-    # -- the target ----------------------------------------------------------------------
-
-    def _described(self, target: str) -> TopicDescription | None:
-        return self._ask(admin.look_up_topics(self._connections, [target])).found.get(target)
-
-    def _create(self, target: str, source: TopicDescription) -> TopicDescription:
-        """A topic like the source. Records keep their timestamps, whatever the source does."""
-        configs = self._ask(admin.topic_configs(self._connections, source.name))
-        taken_over = {
-            key: entry.value
-            for key, entry in configs.items()
-            if not entry.is_default and entry.value is not None and key not in _NOT_TAKEN_OVER
-        }
-        if _TIMESTAMP_TYPE in configs and configs[_TIMESTAMP_TYPE].value != _CREATE_TIME:
-            taken_over[_TIMESTAMP_TYPE] = _CREATE_TIME
-        wanted = admin.NewTopic(
-            target,
-            len(source.partitions),
-            len(source.partitions[0].replicas),
-            taken_over | dict(self._options.configs),
-        )
-        with contextlib.suppress(TopicExists):  # another restore was faster: it will be fenced
-            self._ask(admin.create_topic(self._connections, wanted))
-        return self._ask(admin.describe_topics(self._connections, [target]))[target]
-
-    def _check_empty(self, target: str) -> None:
-        connections = self._connections
-        ends = self._ask(offsets_of_topic(connections, target, "latest", "read_uncommitted"))
-        stable = self._ask(offsets_of_topic(connections, target, "latest", _ISOLATION))
-        if any(stable[each] < ends[each] for each in ends):
-            raise NotRestored(f"another transaction is open in topic {target!r}")
-        ranges = self._ask(ranges_until(connections, target, None, None, _ISOLATION))
-        options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
-        with translated():
-            batches = reader.read_ranges(self._thread, connections, ranges, options)
-            if any(batch.num_rows for batch in batches):
-                raise NotRestored(f"topic {target!r} has records that no restore has written")
-
     # -- from one to the other -----------------------------------------------------------
 
-    def _write(self, transaction: Transaction, topic: TopicDescription) -> RestoreReport:
-        request, target = self._request, topic.name
+    def _write(self, transaction: Transaction, target: RestoreTarget) -> RestoreReport:
+        request = self._request
         ranges = self._ask(
             ranges_until(self._connections, request.source, None, request.at, _ISOLATION)
         )
         exact_reader = self._ask(self._exact_reader(ranges))
-        configs = self._ask(admin.topic_configs(self._connections, target))
-        limit = configs["max.message.bytes"].value
-        batch_bytes = min(BATCH_BYTES, int(limit or BATCH_BYTES))
+        batch_bytes = target.batch_bytes(BATCH_BYTES)
         record_count = 0
         end_offsets = {}
         for wanted in ranges:
@@ -182,7 +128,7 @@ class Restorer:
             for batch in self._rows(exact_reader, wanted):
                 transaction.append(
                     batch,
-                    target,
+                    target.name,
                     partition="partition",
                     batch_bytes=batch_bytes,
                     compression=self._options.compression,
@@ -192,10 +138,10 @@ class Restorer:
                 if read_count == request.first:
                     end_offsets[wanted.partition] = batch["offset"][-1].as_py() + 1
             record_count += read_count
-        offsets = marked(request, end_offsets, topic.topic_id)
-        transaction.send_offsets(offsets, name_for(target))
+        offsets = marked(request, end_offsets, target.topic_id)
+        transaction.send_offsets(offsets, name_for(target.name))
         transaction.commit()
-        return RestoreReport(request.source, target, end_offsets, record_count)
+        return RestoreReport(request.source, target.name, end_offsets, record_count)
 
     async def _exact_reader(self, ranges: Sequence[OffsetRange]) -> ExactReader:
         """Records count as the state that they lead to: that must be exact."""

@@ -7,6 +7,7 @@ from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure
 from drumlin.spark.state.change_stream import read_changes
 from drumlin.spark.state.changes import changes
+from drumlin.spark.state.restore import restore
 from drumlin.spark.state.snapshot import snapshot
 from drumlin.spark.values.dead_letters import dead_letters
 from drumlin.spark.values.decode import decode_values, read_values
@@ -23,6 +24,7 @@ __all__ = [
     "map_stream",
     "read_changes",
     "read_values",
+    "restore",
     "sink",
     "snapshot",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
+import drumlin
+from drumlin.client.client import Client
 from rig.drumlin_server import DrumlinServer
 from spark.state.history import History, compacted_history
 
@@ -19,3 +22,17 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     finally:
         server.close()
     server.check_output()
+
+
+@pytest.fixture
+def client(history: History) -> Iterator[Client]:
+    with drumlin.connect(history.topic.address) as client:
+        yield client
+
+
+@pytest.fixture
+def target(client: Client) -> Iterator[str]:
+    name = f"restored-{uuid.uuid4().hex[:12]}"
+    yield name
+    if name in client.list_topics():
+        client.delete_topic(name)

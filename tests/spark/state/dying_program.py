@@ -1,7 +1,7 @@
-"""A program whose Python workers die once in each stage of a snapshot; prints the table.
+"""Programs whose Python workers die once in each stage, of a snapshot or of a restore.
 
-With the arguments ADDRESS, TOPIC and FOLDER. It needs a process of its own, as its session is one
-that repeats tasks, and as its workers must find this module.
+With the arguments ADDRESS, TOPIC and FOLDER. They need a process of their own, as their session is
+one that repeats tasks, and as their workers must find this module.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from drumlin.spark import snapshot
+from drumlin.spark import restore, snapshot
 from drumlin.spark.java import ensure_java
-from drumlin.spark.state import shuffle, stages
+from drumlin.spark.state import restored_rows, shuffle, stages
 
 FOLDER = "DYING_FOLDER"
 
@@ -49,7 +49,41 @@ class DyingMerging(stages.Merging):
         return dying("merging", super().run(code, batches))
 
 
-def main() -> None:
+class DyingCopying(restored_rows.Copying):
+    __slots__ = ()
+
+    def run(self, code: Any, numbers: Iterator[Any]) -> Iterator[Any]:
+        return dying("copying", super().run(code, numbers))
+
+
+TINY: dict[str, Any] = {"taskMemory": 3000, "minPartitions": 5, "reducers": 3, "batchBytes": 500}
+
+
+def snapshot_program() -> None:
+    """Prints the table."""
+    session, address, topic, folder = dying_session()
+    rows = snapshot(session, topic, bootstrap_servers=address, **TINY).collect()
+    found = [[row.partition, bytes(row.key).hex(), bytes(row.value).hex()] for row in rows]
+    print(json.dumps({"died": died(folder), "rows": found}))
+
+
+def restore_program() -> None:
+    """Restores into topics whose names are printed: the state and the records up to now."""
+    session, address, topic, folder = dying_session()
+    targets = {}
+    for what in ("state", "records"):
+        targets[what] = f"{topic}-{what}"
+        more = {"records": what == "records", "allowInexact": True, "kafka.batch.size": 2000}
+        restore(session, topic, targets[what], bootstrap_servers=address, **TINY | more)
+    print(json.dumps({"died": died(folder), **targets}))
+
+
+def died(folder: str) -> list[str]:
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def dying_session() -> tuple[SparkSession, str, str, str]:
+    """The session, and the arguments."""
     address, topic, folder = sys.argv[1:]
     ensure_java()
     os.environ |= {"PYSPARK_PYTHON": sys.executable, FOLDER: folder}
@@ -59,8 +93,5 @@ def main() -> None:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     shuffle.Reading, stages.Merging = DyingReading, DyingMerging  # type: ignore[misc]
-    tiny = {"taskMemory": 3000, "minPartitions": 5, "reducers": 3, "batchBytes": 500}
-    rows = snapshot(session, topic, bootstrap_servers=address, **tiny).collect()
-    died = sorted(path.name for path in Path(folder).iterdir())
-    found = [[row.partition, bytes(row.key).hex(), bytes(row.value).hex()] for row in rows]
-    print(json.dumps({"died": died, "rows": found}))
+    restored_rows.Copying = DyingCopying  # type: ignore[misc]
+    return session, address, topic, folder

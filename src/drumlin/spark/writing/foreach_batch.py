@@ -71,11 +71,11 @@ def _write(
     if "transactionalgroup" in options:
         options = {**options, "transactionalOffsets": json.dumps(_source_ends(batch))}
     if rows_of is None or len(rows_of) == 1:
-        _save(_rows(batch, rows_of), options)
+        save(_rows(batch, rows_of), options)
         return
     batch.persist()  # else it would be computed once for each topic
     try:
-        _save(_rows(batch, rows_of), options)
+        save(_rows(batch, rows_of), options)
     finally:
         batch.unpersist()
 
@@ -95,7 +95,8 @@ def _check_session(options: Mapping[str, str], batch: DataFrame) -> None:
         )
 
 
-def _save(rows: DataFrame, options: Mapping[str, str]) -> None:
+def save(rows: DataFrame, options: Mapping[str, str]) -> None:
+    """One batch write, whichever thread this is."""
     _make_active(rows.sparkSession)
     rows.write.format("drumlin").mode("append").options(**options).save()
 
