@@ -64,6 +64,7 @@ def produced(
     """Like `answered`, in a log of which this is the state."""
     names = {"topic": "t", "partition": 0, "name": "t-0", "high_watermark": 0}
     names |= {"start_leader_epoch": lambda _: None, "forget_replicas": lambda: None}
+    names["settle_exact_states"] = lambda: None
     log: Any = SimpleNamespace(producer_state=state, size_bytes=0, **names)
     fields = {"producer_id": producer_id, "producer_epoch": 0, "extra_attributes": 16}
     header = parse_header(batch(b"x", base_sequence=sequence, **fields))

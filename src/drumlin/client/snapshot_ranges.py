@@ -64,8 +64,9 @@ async def ranges_until(
     places = [(topic, each) for each in wanted]
     if not places:
         return []
-    ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
+    # In this order: a start that moves meanwhile does not come after its end.
     starts = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
+    ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
     stops = {place: found.offset for place, found in ends.items()}
     if isinstance(at, Mapping):
         for place in places:

@@ -72,8 +72,8 @@ def restore(
         NotRestored: `to` has records, other partitions, or is of another restore.
         OptionError: the options are invalid.
         DataLoss: the point lies outside of the log.
-        StateNotExact: a cleaner has removed records since. If only reading shows that, it is named in
-            Spark's error, and the same call with `allowInexact` goes on.
+        StateNotExact: a cleaner has removed records since. If only reading shows that, Spark's
+            error names it, and the same call with `allowInexact` goes on.
         ProducerFenced: another restore into this topic has begun meanwhile.
         TypeError, ValueError: an argument cannot have this value.
     """
