@@ -15,7 +15,6 @@ from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
 from drumlin.peer.rights import Denied
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-
 #: What a broker tells of a log from which something is gone, until it looks.
 _NOT_KNOWN_YET: Final = 2**63 - 1
 
