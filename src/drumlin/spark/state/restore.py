@@ -72,24 +72,20 @@ def restore(
         NotRestored: `to` has records, other partitions, or is of another restore.
         OptionError: the options are invalid.
         DataLoss: the point lies outside of the log.
-        StateNotExact: a cleaner has removed records since. If only reading shows that, it is named in
-            Spark's error, and the same call with `allowInexact` goes on.
+        StateNotExact: a cleaner has removed records since. If only reading shows that, Spark's
+            error names it, and the same call with `allowInexact` goes on.
         ProducerFenced: another restore into this topic has begun meanwhile.
         TypeError, ValueError: an argument cannot have this value.
     """
     from drumlin.client.restore_marker import RestoreRequest
     from drumlin.spark.cluster import client_of
-    from drumlin.spark.keyword_options import as_text
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.restore_sink import RestoreSink
     from drumlin.spark.state.restored_rows import COLUMNS, RestoredRows
 
     request = RestoreRequest(topic, at, records, first)
     request.check()
-    given = as_text(topic, bootstrap_servers, options)
-    for name, reason in _DECIDED.items():
-        if name in given:
-            raise OptionError(f"option '{name}' does not go with a restore: {reason}")
+    given = _checked(topic, bootstrap_servers, options)
     asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
     client = client_of(asked.source)
     target = client.restore_target(topic, to, configs)
@@ -99,6 +95,16 @@ def restore(
         return _report(target, marker, was_there=True)
     sink = RestoreSink(client, given, target, _write_id(target, marker))
     return _written(client, target, request, marker, rows, sink)
+
+
+def _checked(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+    from drumlin.spark.keyword_options import as_text
+
+    given = as_text(topic, bootstrap_servers, options)
+    for name, reason in _DECIDED.items():
+        if name in given:
+            raise OptionError(f"option '{name}' does not go with a restore: {reason}")
+    return given
 
 
 def _begun(
