@@ -79,17 +79,13 @@ def restore(
     """
     from drumlin.client.restore_marker import RestoreRequest
     from drumlin.spark.cluster import client_of
-    from drumlin.spark.keyword_options import as_text
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.restore_sink import RestoreSink
     from drumlin.spark.state.restored_rows import COLUMNS, RestoredRows
 
     request = RestoreRequest(topic, at, records, first)
     request.check()
-    given = as_text(topic, bootstrap_servers, options)
-    for name, reason in _DECIDED.items():
-        if name in given:
-            raise OptionError(f"option '{name}' does not go with a restore: {reason}")
+    given = _checked(topic, bootstrap_servers, options)
     asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
     client = client_of(asked.source)
     target = client.restore_target(topic, to, configs)
@@ -99,6 +95,16 @@ def restore(
         return _report(target, marker, was_there=True)
     sink = RestoreSink(client, given, target, _write_id(target, marker))
     return _written(client, target, request, marker, rows, sink)
+
+
+def _checked(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+    from drumlin.spark.keyword_options import as_text
+
+    given = as_text(topic, bootstrap_servers, options)
+    for name, reason in _DECIDED.items():
+        if name in given:
+            raise OptionError(f"option '{name}' does not go with a restore: {reason}")
+    return given
 
 
 def _begun(
