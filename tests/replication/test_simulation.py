@@ -21,6 +21,7 @@ _RARE = (
     "a leader fences nobody",
     "a leader takes unknown epochs for its own",
     "changes are decided side by side",
+    "the ISR grows by the high watermark alone",
 )
 #: Within so many seeds each mistake must be found; a rare one within more.
 _SEEDS_TO_FIND, _SEEDS_TO_FIND_RARE = 600, 4000

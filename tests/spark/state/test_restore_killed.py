@@ -89,7 +89,7 @@ def _is_there(folder: Path, program: subprocess.Popen[bytes]) -> bool:
 @pytest.mark.parametrize(
     "place, was_there",
     [
-        pytest.param("CommitDriver", False, id="before the decision"),
+        pytest.param("CommitDriver", False, id="before the decision", marks=pytest.mark.deep),
         pytest.param("CommitAll", True, id="after the decision", marks=pytest.mark.deep),
         pytest.param('"to"', True, id="before the marker", marks=pytest.mark.deep),
     ],
