@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Final
 
 from drumlin.peer.errors import AuthenticationFailed as NotAuthentic
 from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
 from drumlin.peer.rights import Denied
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-#: What a broker tells of a log from which something is gone, until it looks.
-_NOT_KNOWN_YET: Final = 2**63 - 1
+from drumlin.wire.exact_from import UNKNOWN_YET
 
 
 class ClientError(Exception):
@@ -147,7 +144,7 @@ class StateNotExact(ClientError, LookupError):
     def __init__(
         self, topic: str, partition: int, end_offset: int, exact_from: int | None, why: str
     ) -> None:
-        if exact_from == _NOT_KNOWN_YET:
+        if exact_from == UNKNOWN_YET:
             exact_from = None
         told = "" if exact_from is None else f"; the earliest exact state is that at {exact_from}"
         super().__init__(

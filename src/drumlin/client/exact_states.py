@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.client.admin import ConfigEntry, topic_configs
-from drumlin.client.offsets import TopicPartition, list_offsets, look_up
+from drumlin.client.offsets import OffsetAndTimestamp, TopicPartition, list_offsets, look_up
 from drumlin.client.state_claims import Claim, Claims, LogFacts, check, claim
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
@@ -87,17 +87,24 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """What there is to know of these logs. Where they are cleaned to is asked for last."""
+    """What matters of these logs: before reading, or for `claims` afterwards.
+
+    Afterwards it is mostly one request to each leader, since each reducer of a query asks.
+    """
     isolation: Isolation = "read_uncommitted"
-    first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
-    last = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
     told = await exact_from(connections, places)
+    untold = [place for place in places if place not in told]
+    last = await list_offsets(connections, dict.fromkeys(untold, "latest"), isolation)
+    first: Mapping[TopicPartition, OffsetAndTimestamp] = {}
+    if claims is None:
+        first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     facts = {}
     for place in places:
-        start_offset, end = first[place].offset, last[place]
+        start_offset = first[place].offset if place in first else -1
         if place in told:
-            facts[place] = LogFacts(start_offset, end.offset, *told[place])
+            facts[place] = LogFacts(start_offset, -1, *told[place])
         else:
+            end = last[place]
             facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
     unclear = {
         topic

@@ -61,9 +61,9 @@ class StateCalls(Calls):
             TypeError, ValueError: an argument cannot have this value.
         """
         schema = snapshots.schema_of(columns, headers=headers)
+        tables.check_decode(decode)
         options = SnapshotOptions(schema, isolation, None)
         batches = self._snapshot(topic, at, partitions, options, allow_inexact=allow_inexact)
-        tables.check_decode(decode)
         table = pa.Table.from_batches(list(batches), schema)
         return tables.decoded(table, decode, topic)
 

@@ -6,9 +6,9 @@ later ones, also such from after that offset: then the state can't be read any m
     told      if the broker says that no cleaning has looked beyond the offset,
               before the log is read and afterwards, as the same leader
     complete  if the log has a record or a marker at every offset from 0 on: nothing was removed
-    kept      now, if the topic is not compacted
-    now       if the topic is not compacted; or if nothing was appended while it was read, so that
-              nothing took another's place; or if cleaners leave alone for long enough what was
+    now       if it is the log's end, and the topic is not compacted; or nothing was appended while
+              it was read, so that nothing took another's place; or what was appended is younger
+              than the cleaner touches
 
 Tombstones are removed, too, some time after what they have deleted. Who reads for longer than that
 may have read a value, and never get to its tombstone.
@@ -34,7 +34,9 @@ _ANOTHER_LEADER: Final = "another leader took over while it was read; try again"
 class LogFacts(NamedTuple):
     """What brokers say of one log."""
 
+    #: Asked for before reading only.
     log_start_offset: int
+    #: Asked for where the broker does not tell.
     high_watermark: int
     #: None: the broker does not tell.
     exact_from: int | None

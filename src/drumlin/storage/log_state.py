@@ -12,7 +12,6 @@ from typing import Final
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.varint import INT64_MAX
 from drumlin.storage.durability import Durability
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.log_directory import LogDirectory
@@ -20,9 +19,8 @@ from drumlin.storage.pending_swap import SegmentSwaps
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.roll_rule import RollRule
 from drumlin.storage.segment_list import SegmentList
+from drumlin.wire.exact_from import UNKNOWN_YET
 
-#: A log's `exact_from`, as long as nobody has led it since that was lost.
-UNKNOWN_YET: Final = INT64_MAX
 _DROPS_BITS: Final = 32
 
 

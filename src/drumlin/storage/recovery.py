@@ -18,7 +18,6 @@ from drumlin.storage import leader_epochs
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
-from drumlin.storage.log_state import UNKNOWN_YET
 from drumlin.storage.losses import find_losses
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import read_topic_id
@@ -36,6 +35,7 @@ from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import recover_segment
 from drumlin.storage.truncation import settle
+from drumlin.wire.exact_from import UNKNOWN_YET
 
 _logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from typing import Self
 from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.doomed_files import DELETED_SUFFIX, name_for_deleted
 from drumlin.storage.files import TEMPORARY_SUFFIX
-from drumlin.storage.log_state import UNKNOWN_YET, LogState
+from drumlin.storage.log_state import LogState
 from drumlin.storage.open_files import LogFile
 from drumlin.storage.segment import Segment
 from drumlin.storage.swap_plan import (
@@ -32,6 +32,7 @@ from drumlin.storage.swap_plan import (
     SwapPlan,
     remove_snapshots,
 )
+from drumlin.wire.exact_from import UNKNOWN_YET
 
 _logger = logging.getLogger(__name__)
 

@@ -20,11 +20,12 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from drumlin.storage.log_directory import storage_error
-from drumlin.storage.log_state import UNKNOWN_YET, LogState
+from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_replay import follow_segment, load_snapshot_up_to, snapshot_offsets
 from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.segment import BatchPlace, Segment
+from drumlin.wire.exact_from import UNKNOWN_YET
 
 
 class _Place(NamedTuple):

@@ -15,4 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 EXACT_FROM: Final = -0x4452_554D  # "DRUM"
+#: In place of the offset: records are gone, and the leader has not looked since.
+UNKNOWN_YET: Final = 2**63 - 1
 EXACT_FROM_VERSION_MIN: Final = 4
