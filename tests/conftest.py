@@ -19,7 +19,7 @@ from rig import depth
 from rig.apache_kafka import ApacheKafka
 from rig.certificates import Certificates
 from rig.depth import IS_DEEP
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import running_server
 from rig.jars import Unavailable
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
@@ -156,13 +156,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Drumlin's own server."""
-    server = DrumlinServer(tmp_path_factory.mktemp("drumlin"), _IMPATIENT)
-    try:
-        server.start()
+    with running_server(tmp_path_factory.mktemp("drumlin"), _IMPATIENT) as server:
         yield server.address
-    finally:
-        server.close()
-    server.check_output()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, running_server
 
 #: What Apache Kafka is asked at each commit, too; the rest of it by script/assure.
 _ALSO_KAFKA = ("test_read.py", "test_append.py", "test_transactions.py")
@@ -55,13 +55,8 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinSe
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "200",
     }
-    server = DrumlinServer(tmp_path_factory.mktemp("groups"), settings)
-    try:
-        server.start()
+    with running_server(tmp_path_factory.mktemp("groups"), settings) as server:
         yield server
-    finally:
-        server.close()
-    server.check_output()
 
 
 @pytest.fixture

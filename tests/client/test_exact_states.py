@@ -13,7 +13,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from rig.compacted_topic import COMPACTED, alter, await_clean
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 
 KEYS = 300
@@ -25,13 +25,10 @@ def value_of(number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    server = DrumlinServer(tmp_path_factory.mktemp("states"), {"log.cleaner.backoff.ms": "100"})
-    try:
-        server.start()
+    with running_server(
+        tmp_path_factory.mktemp("states"), {"log.cleaner.backoff.ms": "100"}
+    ) as server:
         yield server
-    finally:
-        server.close()
-    server.check_output()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, running_server
 
 
 @pytest.fixture(scope="session")
@@ -18,13 +18,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
         "group.initial.rebalance.delay.ms": "50",
         "offsets.topic.num.partitions": "3",
     }
-    running = DrumlinServer(tmp_path_factory.mktemp("clients"), settings)
-    try:
-        running.start()
+    with running_server(tmp_path_factory.mktemp("clients"), settings) as running:
         yield running
-    finally:
-        running.close()
-    running.check_output()
 
 
 @pytest.fixture

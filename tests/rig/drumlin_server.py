@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rig.ports import free_ports
@@ -80,3 +81,17 @@ class DrumlinServer(BrokerProcess):
         said = self.said()
         position = said.find("Traceback (most recent call last)")
         assert position < 0, f"a traceback in the server's output:\n{said[position:][:6000]}"
+
+
+@contextlib.contextmanager
+def running_server(
+    directory: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[DrumlinServer]:
+    """One that runs meanwhile, and must show no traceback."""
+    server = DrumlinServer(directory, settings)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+    server.check_output()

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, NewTopic, Pipeline
 from spark.topics import Topic, rows
@@ -25,13 +25,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
     """A broker to be killed."""
-    server = DrumlinServer(tmp_path_factory.mktemp("killed"))
-    try:
-        server.start()
+    with running_server(tmp_path_factory.mktemp("killed")) as server:
         yield server
-    finally:
-        server.close()
-    server.check_output()
 
 
 def planned(spark: SparkSession, topic: Topic, **options: object) -> DataFrame:

@@ -9,19 +9,16 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from rig.drumlin_server import DrumlinServer
+from rig.drumlin_server import running_server
 from spark.state.history import History, compacted_history
 
 
 @pytest.fixture(scope="package")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    server = DrumlinServer(tmp_path_factory.mktemp("state"), {"log.cleaner.backoff.ms": "50"})
-    try:
-        server.start()
+    with running_server(
+        tmp_path_factory.mktemp("state"), {"log.cleaner.backoff.ms": "50"}
+    ) as server:
         yield compacted_history(server.address)
-    finally:
-        server.close()
-    server.check_output()
 
 
 @pytest.fixture
