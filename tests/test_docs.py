@@ -27,6 +27,7 @@ from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
 from drumlin.version import __version__
 from drumlin.wire import messages
+from drumlin.wire.exact_from import EXACT_FROM
 from drumlin.wire.messages import API_KEYS
 from rig.doc_tables import doc_tables
 from rig.drumlin_server import DrumlinServer
@@ -87,6 +88,7 @@ def test_every_difference_is_told() -> None:
 
 #: What documents quote: where, the words around it, and what it must be.
 QUOTED: list[tuple[str, str, object]] = [
+    ("docs/compatibility.md", "(4 and later) for the timestamp -{},", -EXACT_FROM),
     ("docs/compaction.md", "GIL, in pieces of {} MiB", pieces._PIECE_BYTES >> 20),
     ("docs/compaction.md", "the cleaner reads pieces of\n{} MiB", pieces._PIECE_BYTES >> 20),
     ("docs/compaction.md", "and writes pieces of {} MiB", rewriter._OUTPUT_BYTES >> 20),

@@ -4,7 +4,7 @@
     -3 the offset of the largest timestamp (7+, KIP-734)
     -4 earliest local (8+, KIP-405)  -5 latest tiered (9+, KIP-1005)
     -6 earliest pending upload (11+, KIP-1023)
-    -1146049869 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
+    -1146246477 exact from (4+, Drumlin's own: see `wire/exact_from.py`)
 
 There is no tiered storage yet: the earliest local offset is the earliest, the others are unknown.
 A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
