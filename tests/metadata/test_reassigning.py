@@ -32,7 +32,7 @@ def test_the_controller_completes_it_and_everybody_knows(
         assert operator.get("/brokers/topics/t") == layout.encode_topic(
             topic_id, [(1, 3, 2), (1,)], {0: (1,)}, {0: (2,)}
         )
-        assert 0 in brokers.told_of(1)
+        await eventually(lambda: 0 in brokers.told_of(1))
         await grow(second, "t", (2, -1), (3, -1), (1, 0))
         done = {"replicas": (1, 3), "adding": (), "removing": (), "leader": 1, "isr": (3, 1)}
         await brokers.all_see("t", 0, **done, leader_epoch=1)
