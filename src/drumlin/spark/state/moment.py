@@ -7,9 +7,10 @@ to its first record that is younger.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from datetime import datetime
+from typing import Any, TypeAlias
 
+from drumlin.client.snapshot_ranges import last_ms
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.driver import within_logs
 from drumlin.spark.offset_limits import time_ms
@@ -21,8 +22,6 @@ from drumlin.spark.option_values import OptionError, parsed
 Moment: TypeAlias = (
     "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
 )
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
@@ -38,7 +37,7 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise OptionError(f"{name}: {moment} has no time zone, so it is no moment")
-        return _after((moment - _EPOCH) // timedelta(milliseconds=1), name)
+        return _after(last_ms(moment), name)
     if isinstance(moment, Mapping):
         return OffsetLimit(_offsets(moment, topic, name))
     if isinstance(moment, int) and not isinstance(moment, bool):
