@@ -6,7 +6,7 @@ to its first record that is younger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -45,14 +45,16 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     raise OptionError(f"{name} is a datetime, milliseconds or offsets, not {moment!r}")
 
 
-def end_offsets(cluster: Cluster, limit: OffsetLimit) -> dict[TopicPartition, int]:
-    """The end offset of each partition at the moment of `limit`.
+def end_offsets(
+    cluster: Cluster, limit: OffsetLimit, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The end offset of each of the topic's partitions at the moment of `limit`.
 
     Raises:
-        OptionError: the limit names other partitions than the topic has.
+        OptionError: the limit names other partitions.
         DataLoss: an offset lies beyond the end of the log.
     """
-    wanted = cluster.resolve(limit, "ending", cluster.partitions().keys())
+    wanted = cluster.resolve(limit, "ending", partitions)
     if not isinstance(limit.value, Mapping) or limit.is_timestamp:
         return wanted
     return within_logs(cluster, wanted, fail_on_data_loss=True)
