@@ -44,7 +44,7 @@ class Reading(Portable):
         source = self.options.reading(read_columns(self.columns))
         for batch in read_exactly(source, self.claims, ranges, code):
             entries.add(as_entries(batch, self.columns))
-            if entries.nbytes >= self.options.task_bytes:
+            if entries.outgrow(self.options.task_bytes):
                 # Hand out what there is, tombstones too: they hide older entries of other tasks.
                 yield from self._cells(entries.taken())
         yield from self._cells(entries.taken())
