@@ -203,6 +203,16 @@ def test_what_cannot_be_read_is_not_written(client: Client, source: str, target:
     assert client.restore(source, target).record_count == len(state(client, source))
 
 
+def test_a_topic_that_is_deleted_meanwhile(client: Client, source: str, target: str) -> None:
+    def delete(_: int) -> None:
+        client.delete_topic(target)
+        client.create_topic(target, 3)
+
+    with pytest.raises(NotRestored, match="was deleted while it was restored"):
+        client.restore(source, target, first=1, at={0: 1, 1: 0, 2: 0}, on_progress=delete)
+    assert restored(client, target) == []
+
+
 def test_a_second_restore_fences_the_first(client: Client, source: str, target: str) -> None:
     def begin_another(_: int) -> None:
         client.transaction(f"drumlin-restore-{target}")

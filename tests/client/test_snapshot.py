@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
+from drumlin.client.snapshot_ranges import last_ms
 from drumlin.records.columns import HEADERS_TYPE
 from rig.waiting import wait_until
 
@@ -88,6 +89,12 @@ def test_a_point_in_history(client: Client, topic: str) -> None:
         assert client.snapshot(topic, at=at).to_pylist() == before(at_450)
     assert client.snapshot(topic, at=START_MS - 1).num_rows == 0
     assert client.snapshot(topic, at=datetime.now(UTC)).to_pylist() == twin(log)
+
+
+def test_a_time_counts_to_its_millisecond() -> None:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    for ms in (0, 272_658_128_354, START_MS):  # the second is less, by a microsecond, as a float
+        assert last_ms(epoch + timedelta(milliseconds=ms, microseconds=999)) == last_ms(ms) == ms
 
 
 def test_points_that_are_none(client: Client, topic: str) -> None:

@@ -140,6 +140,20 @@ def test_few_large_rows_are_thrown_out_too(either_path: str) -> None:
     assert latest.key_count == 1001
 
 
+def test_old_rows_are_thrown_out_before_a_limit_is_reached(either_path: str) -> None:
+    latest, more = LatestRows(), LatestRows()
+    rows: list[Row] = [(0, number, b"k%d" % (number % 500), bytes(200)) for number in range(12_000)]
+    latest.add(batch_of(rows[:500]))
+    size_bytes = latest.nbytes
+    assert latest.outgrow(size_bytes - 1)
+    assert not latest.outgrow(size_bytes)
+    for piece in pieces(rows, 100):
+        more.add(batch_of(piece))
+        assert not more.outgrow(size_bytes * 3 // 2)
+        assert more.nbytes <= size_bytes * 3 // 2
+    assert rows_of(more) == twin(rows)
+
+
 def test_rows_say_in_a_column_of_its_own_whether_they_have_a_value(either_path: str) -> None:
     latest = LatestRows()
     rows = {"offset": [0, 1, 2], "key": [b"a", b"b", b"a"], "has_value": [True, True, False]}

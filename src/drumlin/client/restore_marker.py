@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.client import arguments
 from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.offsets import TopicPartition, timestamp_of
-from drumlin.client.snapshot_ranges import Point, check_point
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.snapshot_ranges import Point, check_point, last_ms
 
 _PREFIX: Final = "drumlin-restore-"
 #: Where a marker has the id of the topic, by whether it was completed.
@@ -61,7 +61,7 @@ class RestoreRequest:
         if isinstance(at, Mapping):
             at = "offsets"  # those that are committed
         elif isinstance(at, datetime):
-            at = timestamp_of(at)
+            at = last_ms(at)
         what = "records" if self.is_of_records else "state"
         return {"what": what, "at": at, "first": self.first}
 

@@ -100,6 +100,16 @@ class RestoreTarget:
             if any(batch.num_rows for batch in batches):
                 raise NotRestored(f"topic {name!r} has records that no restore has written")
 
+    def check_is_there(self) -> None:
+        """To be called when all is written.
+
+        Raises:
+            NotRestored: that went to a topic that was deleted, though one of its name may be there.
+        """
+        described = self._described()
+        if described is None or described.topic_id != self.topic_id:
+            raise NotRestored(f"topic {self.name!r} was deleted while it was restored")
+
     def batch_bytes(self, wanted: int) -> int:
         """How large a batch of records may be here: as wanted, or less."""
         configs = self._ask(admin.topic_configs(self._connections, self.name))

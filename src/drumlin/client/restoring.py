@@ -138,6 +138,7 @@ class Restorer:
                 if read_count == request.first:
                     end_offsets[wanted.partition] = batch["offset"][-1].as_py() + 1
             record_count += read_count
+        target.check_is_there()
         offsets = marked(request, end_offsets, target.topic_id)
         transaction.send_offsets(offsets, name_for(target.name))
         transaction.commit()

@@ -7,12 +7,12 @@ once, before anything is read, and never moves afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from drumlin.client import arguments
 from drumlin.client.errors import OffsetOutOfRange
-from drumlin.client.offsets import TopicPartition, list_offsets, timestamp_of
+from drumlin.client.offsets import TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
@@ -22,6 +22,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 Point = datetime | int | Mapping[int, int]
 
 _OFFSET_MAX: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_point(at: object) -> None:
@@ -34,9 +35,22 @@ def check_point(at: object) -> None:
             arguments.whole_number("at: partition", partition, 0, 2**31 - 1)
             arguments.whole_number(f"at[{partition}]", offset, 0, _OFFSET_MAX)
     elif isinstance(at, datetime):
-        timestamp_of(at)
+        last_ms(at)
     elif at is not None:
         arguments.whole_number("at", at, 0, _OFFSET_MAX - 1)
+
+
+def last_ms(at: datetime | int) -> int:
+    """The last millisecond since 1970 whose records count, at a point that is a time.
+
+    Raises:
+        ValueError: a time without a time zone.
+    """
+    if isinstance(at, int):
+        return at
+    if at.tzinfo is None:
+        raise ValueError(f"{at!r} has no time zone")
+    return (at - _EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp()` is not
 
 
 async def ranges_until(
@@ -87,9 +101,8 @@ async def _first_after(
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """The offset of the first record that is younger than `at`; else the end."""
-    # A record's time has whole milliseconds: the first one after `at` begins what is younger.
-    at_ms = int(at.timestamp() * 1000 // 1) if isinstance(at, datetime) else at
-    found = await list_offsets(connections, dict.fromkeys(places, at_ms + 1), isolation)
+    after_ms = last_ms(at) + 1
+    found = await list_offsets(connections, dict.fromkeys(places, after_ms), isolation)
     return {
         place: ends[place] if each.offset < 0 else min(each.offset, ends[place])
         for place, each in found.items()

@@ -30,6 +30,9 @@ _DEAD_ROWS_LEFT: Final = 0.5
 #: All of them are thrown out when rows take twice as many bytes as after the last time: few old
 #: rows may be large ones.
 _ROW_BYTES_AT_LEAST: Final = 64 << 20
+#: Who has a limit goes on if last rows leave so much of it: with less, old ones would have to be
+#: thrown out again and again.
+_LIMIT_PART: Final = 0.75
 #: Pieces with this part of wanted rows, and so many rows, are kept as they are at first.
 _WANTED_PART_MIN: Final = 0.75
 _ROWS_MIN: Final = 64
@@ -95,6 +98,17 @@ class LatestRows:
         elif self._row_bytes > max(2 * self._row_bytes_before, _ROW_BYTES_AT_LEAST):
             self._compact(0)
 
+    def outgrow(self, limit_bytes: int) -> bool:
+        """Whether rows and keys take about so much memory, without old rows.
+
+        Those are thrown out first, if it helps: with these rows and keys there may be room left.
+        """
+        if self.nbytes <= limit_bytes:
+            return False
+        if self._dead_rows:
+            self._compact(0)
+        return self.nbytes > _LIMIT_PART * limit_bytes
+
     def rows(self, *, with_tombstones: bool = False) -> Iterator[pa.RecordBatch]:
         """The last row of every key, in the order in which they came.
 
@@ -104,7 +118,9 @@ class LatestRows:
             is_wanted = self._index.is_last(piece.ids, _offsets(piece.rows))
             if not with_tombstones:
                 is_wanted &= _has_value(piece.rows)
-            if is_wanted.any():
+            if is_wanted.all():
+                yield piece.rows
+            elif is_wanted.any():
                 yield _selected(*piece, is_wanted).rows
 
     def _use_kernels(self) -> None:

@@ -48,9 +48,9 @@ def passes(
 def _is_too_large(latest: LatestRows, share: _Share, memory_bytes: int | None) -> bool:
     return (
         memory_bytes is not None
-        and latest.nbytes > _MEMORY_PART * memory_bytes
         and latest.key_count > 1
         and share.count < _SHARES_MAX
+        and latest.outgrow(int(_MEMORY_PART * memory_bytes))
     )
 
 

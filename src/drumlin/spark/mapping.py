@@ -4,17 +4,16 @@ Spark converts every row of a source into its own form, one by one, which takes 
 fetching and decoding it. A function over Arrow batches that filters, parses or aggregates before
 that saves most of a query's time.
 
-A batch query is planned in the calling program and read by `mapInArrow`, which costs less per
-task than a data source. A stream needs the data source, and passes the function to it as text.
+A batch query is planned in the calling program and read by `mapInArrow`. A stream needs the data
+source, which costs more per task, and passes the function to it as text.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drumlin.records.kernels.shipped_code import pack
 from drumlin.spark.keyword_options import as_text
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.options import SourceOptions
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql.types import StructType
 
     from drumlin.records.kernels.shipped_code import ShippedCode
-    from drumlin.spark.ranges import PlannedRange
+    from drumlin.spark.planned_tasks import Ranges
     from drumlin.spark.transform import BatchFunction
 
 
@@ -54,16 +53,15 @@ def map_batches(
     """
     from drumlin.spark.batch import BatchReader
     from drumlin.spark.cluster import Cluster
+    from drumlin.spark.planned_tasks import run_each
 
     given = as_text(topic, bootstrap_servers, options)
     warn_of_unknown(given)
     parsed = SourceOptions.parse(given)
     parsed.check_batch()
     tasks = [each.value for each in BatchReader(parsed, Cluster(parsed)).partitions()]
-    read = functools.partial(_run_tasks, parsed, tasks, pack(), function, as_struct(schema))
-    # One row for each task, with the index of the task.
-    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    return numbers.mapInArrow(read, as_struct(schema))
+    struct = as_struct(schema)
+    return run_each(spark, tasks, functools.partial(_run_task, parsed, function, struct), struct)
 
 
 def map_stream(
@@ -101,18 +99,15 @@ def as_struct(schema: StructType | str) -> StructType:
     return struct
 
 
-def _run_tasks(
+def _run_task(
     options: SourceOptions,
-    tasks: Sequence[tuple[PlannedRange, ...]],
-    code: ShippedCode,
     function: BatchFunction,
     schema: StructType,
-    numbers: Iterator[pa.RecordBatch],
+    code: ShippedCode,
+    ranges: Ranges,
 ) -> Iterator[pa.RecordBatch]:
-    """Run tasks in a worker of `mapInArrow`; `numbers` holds the indexes of its tasks."""
+    """What a worker does."""
     from drumlin.spark.tasks import read_task
     from drumlin.spark.transform import results
 
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            yield from results(function, read_task(options, tasks[number], code), schema)
+    yield from results(function, read_task(options, ranges, code), schema)

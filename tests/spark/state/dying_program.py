@@ -38,8 +38,8 @@ def dying(stage: str, batches: Iterator[Any]) -> Iterator[Any]:
 class DyingReading(stages.Reading):
     __slots__ = ()
 
-    def run(self, code: Any, numbers: Iterator[Any]) -> Iterator[Any]:
-        return dying("reading", super().run(code, numbers))
+    def run(self, code: Any, ranges: Any) -> Iterator[Any]:
+        return dying("reading", super().run(code, ranges))
 
 
 class DyingMerging(stages.Merging):
@@ -52,8 +52,8 @@ class DyingMerging(stages.Merging):
 class DyingCopying(restored_rows.Copying):
     __slots__ = ()
 
-    def run(self, code: Any, numbers: Iterator[Any]) -> Iterator[Any]:
-        return dying("copying", super().run(code, numbers))
+    def run(self, code: Any, ranges: Any) -> Iterator[Any]:
+        return dying("copying", super().run(code, ranges))
 
 
 TINY: dict[str, Any] = {"taskMemory": 3000, "minPartitions": 5, "reducers": 3, "batchBytes": 500}

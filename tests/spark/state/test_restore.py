@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored
 from drumlin.spark import restore
 from drumlin.spark.option_values import OptionError
+from drumlin.spark.state import restore_sink
+from drumlin.spark.writing.foreach_batch import save
 from spark.state.history import PARTITIONS, History
 from spark.state.restored_topics import TINY, committed, log_of, middle, state_in
 from spark.topics import Topic
@@ -101,6 +104,28 @@ def test_what_is_not_ours_is_left_alone(
     assert [row["value"] for row in committed(client, target)] == [b"mine"]
     with pytest.raises(OptionError, match="'writeid' does not go with a restore"):
         restore(spark, source, target, bootstrap_servers=address, writeId="x")
+
+
+def test_a_topic_that_is_deleted_meanwhile(
+    spark: SparkSession,
+    history: History,
+    client: Client,
+    target: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, address, ends = history.topic.name, history.topic.address, middle(history)
+
+    def saved_and_deleted(rows: DataFrame, options: Mapping[str, str]) -> None:
+        save(rows, options)
+        client.delete_topic(target)
+        client.create_topic(target, PARTITIONS)
+
+    monkeypatch.setattr(restore_sink, "save", saved_and_deleted)
+    with pytest.raises(NotRestored, match="was deleted while it was restored"):
+        restore(spark, source, target, bootstrap_servers=address, at=ends)
+    monkeypatch.undo()
+    assert not restore(spark, source, target, bootstrap_servers=address, at=ends).was_there
+    assert state_in(client, target) == history.state(ends)
 
 
 @pytest.mark.deep

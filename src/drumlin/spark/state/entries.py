@@ -64,10 +64,6 @@ class Entries:
         self._since = offsets_by_partition(since)
         self._start_anew()
 
-    @property
-    def nbytes(self) -> int:
-        return self._latest.nbytes + self._later_bytes
-
     def add(self, batch: pa.RecordBatch) -> None:
         """Take in records; those without a key are no entries."""
         if not len(self._since):
@@ -80,6 +76,10 @@ class Entries:
             later = batch.filter(pc.and_(pa.array(is_later), pc.is_valid(batch.column("key"))))
             self._later.append(later)
             self._later_bytes += later.nbytes
+
+    def outgrow(self, limit_bytes: int) -> bool:
+        """Whether they take about so much memory, though those that do not count were let go."""
+        return self._latest.outgrow(limit_bytes - self._later_bytes)
 
     def taken(self) -> Iterator[pa.RecordBatch]:
         """All entries, tombstones too; from then on this holds none."""

@@ -6,10 +6,11 @@ to its first record that is younger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, TypeAlias
 
+from drumlin.client.snapshot_ranges import last_ms
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.driver import within_logs
 from drumlin.spark.offset_limits import time_ms
@@ -21,8 +22,6 @@ from drumlin.spark.option_values import OptionError, parsed
 Moment: TypeAlias = (
     "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
 )
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
@@ -38,7 +37,7 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise OptionError(f"{name}: {moment} has no time zone, so it is no moment")
-        return _after((moment - _EPOCH) // timedelta(milliseconds=1), name)
+        return _after(last_ms(moment), name)
     if isinstance(moment, Mapping):
         return OffsetLimit(_offsets(moment, topic, name))
     if isinstance(moment, int) and not isinstance(moment, bool):
@@ -46,14 +45,16 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
     raise OptionError(f"{name} is a datetime, milliseconds or offsets, not {moment!r}")
 
 
-def end_offsets(cluster: Cluster, limit: OffsetLimit) -> dict[TopicPartition, int]:
-    """The end offset of each partition at the moment of `limit`.
+def end_offsets(
+    cluster: Cluster, limit: OffsetLimit, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The end offset of each of the topic's partitions at the moment of `limit`.
 
     Raises:
-        OptionError: the limit names other partitions than the topic has.
+        OptionError: the limit names other partitions.
         DataLoss: an offset lies beyond the end of the log.
     """
-    wanted = cluster.resolve(limit, "ending", cluster.partitions().keys())
+    wanted = cluster.resolve(limit, "ending", partitions)
     if not isinstance(limit.value, Mapping) or limit.is_timestamp:
         return wanted
     return within_logs(cluster, wanted, fail_on_data_loss=True)

@@ -55,9 +55,10 @@ def plan_state(
     """
     cluster = Cluster(options.source)
     logs = cluster.partitions()
-    begin = {} if since is None else end_offsets(cluster, since)
-    end = end_offsets(cluster, moment)
+    # In this order: what moves meanwhile does not come after what follows it.
     start = cluster.earliest(logs)
+    begin = {} if since is None else end_offsets(cluster, since, logs)
+    end = end_offsets(cluster, moment, logs)
     _check_since(begin, start, end)
     claims = client_of(options.source).claim_states(
         {(key.topic, key.partition): offset for key, offset in (begin or end).items()},
@@ -78,7 +79,8 @@ def plan_refusal(options: StateOptions, moment: OffsetLimit, why: str) -> StateP
     Raises:
         OptionError, DataLoss: likewise, but for a moment before the log's start.
     """
-    end = end_offsets(Cluster(options.source), moment)
+    cluster = Cluster(options.source)
+    end = end_offsets(cluster, moment, cluster.partitions())
     return StatePlan((), end, {}, {}, 0.0, why)
 
 

@@ -153,13 +153,14 @@ def _complete(
     """Say that all is there: to be called when it is committed.
 
     Raises:
-        NotRestored: the topic was deleted meanwhile, and another of its name is being restored.
+        NotRestored: the topic was deleted meanwhile, or another restore has begun in it.
     """
     from drumlin.client.errors import NotRestored
     from drumlin.client.restore_marker import marked, name_for
 
     name = name_for(target.name)
     with client.transaction(name) as transaction:
+        target.check_is_there()
         if target.marker_of(request) is None:
             raise NotRestored(f"topic {target.name!r} was deleted while it was restored")
         transaction.send_offsets(marked(request, marker.end_offsets, target.topic_id), name)

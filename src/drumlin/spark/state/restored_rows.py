@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options import SourceOptions
+from drumlin.spark.planned_tasks import run_each
 from drumlin.spark.portable import Portable
-from drumlin.spark.ranges import PlannedRange, SplitRule
+from drumlin.spark.ranges import SplitRule
 from drumlin.spark.source import spark_schema
 from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.moment import limit_of
@@ -23,13 +23,11 @@ from drumlin.spark.tasks import read_task
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from drumlin.client.restore_marker import RestoreRequest
     from drumlin.client.state_claims import Claims
     from drumlin.records.kernels.shipped_code import ShippedCode
-
-Run = Callable[["ShippedCode", "Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+    from drumlin.spark.planned_tasks import Ranges
 
 #: What is written of each record.
 COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp")
@@ -62,8 +60,8 @@ class RestoredRows:
         # How many records there are is no question of a state yet.
         inexact = dataclasses.replace(options, allow_inexact=True)
         plan = plan_state(inexact, limit)
-        counting = Counting(options.source, _whole(plan), request.first)
-        found = _one_task_each(self._spark, counting.tasks, counting.run, _ENDS_DDL).collect()
+        counting = Counting(options.source, request.first)
+        found = run_each(self._spark, plan.tasks, counting.run, _ENDS_DDL).collect()
         return _by_partition(plan.end) | {each.partition: each.end_offset for each in found}
 
     def until(self, end_offsets: Mapping[int, int]) -> DataFrame:
@@ -75,9 +73,9 @@ class RestoredRows:
         plan = self._planned(end_offsets)
         if not self._request.is_of_records:
             return snapshot_of(self._spark, self._options, plan)
-        copying = Copying(self._options.source, _whole(plan), plan.claims)
+        copying = Copying(self._options.source, plan.claims)
         schema = spark_schema(self._options.source.columns)
-        return _one_task_each(self._spark, copying.tasks, copying.run, schema)
+        return run_each(self._spark, plan.tasks, copying.run, schema)
 
     def _planned(self, end_offsets: Mapping[int, int]) -> StatePlan:
         plan, request = self._plan, self._request
@@ -96,18 +94,15 @@ class Copying(Portable):
     """Records as they are, each partition by one task."""
 
     source: SourceOptions
-    tasks: tuple[PlannedRange, ...]
     claims: Claims
 
-    def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read; `numbers` holds the index of the task.
-
+    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+        """
         Raises:
             StateNotExact: records are missing. What was given out does not count then.
         """
-        for wanted in _chosen(self.tasks, numbers):
-            yield from read_exactly(self.source, self.claims, [wanted], code)
-            confirm(self.source, {wanted.key: self.claims[wanted.key]})
+        yield from read_exactly(self.source, self.claims, ranges, code)
+        confirm(self.source, {each.key: self.claims[each.key] for each in ranges})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,49 +110,22 @@ class Counting(Portable):
     """Where each partition has had `first` records."""
 
     source: SourceOptions
-    tasks: tuple[PlannedRange, ...]
     first: int
 
-    def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Count; gives nothing of a partition that has fewer."""
+    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+        """Count the records of a partition; gives nothing of one that has fewer."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        source = dataclasses.replace(self.source, columns=("offset",))
-        for wanted in _chosen(self.tasks, numbers):
-            left = self.first
-            for batch in read_task(source, [wanted], code):
-                if batch.num_rows >= left:
-                    end_offset = batch.column(0)[left - 1].as_py() + 1
-                    found = {
-                        "partition": pa.array([wanted.partition], pa.int32()),
-                        "end_offset": pa.array([end_offset], pa.int64()),
-                    }
-                    yield pa.RecordBatch.from_pydict(found)
-                    break
-                left -= batch.num_rows
-
-
-def _chosen(
-    tasks: tuple[PlannedRange, ...], numbers: Iterator[pa.RecordBatch]
-) -> Iterator[PlannedRange]:
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            yield tasks[number]
-
-
-def _one_task_each(
-    spark: SparkSession, tasks: tuple[PlannedRange, ...], run: Run, schema: StructType | str
-) -> DataFrame:
-    """What `run` gives for the index of each task."""
-    from drumlin.records.kernels.shipped_code import pack
-
-    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    return numbers.mapInArrow(functools.partial(run, pack()), schema)
-
-
-def _whole(plan: StatePlan) -> tuple[PlannedRange, ...]:
-    """The ranges of a plan that gives each partition to one task."""
-    return tuple(each for task in plan.tasks for each in task)
+        source = dataclasses.replace(self.source, columns=("partition", "offset"))
+        left = self.first
+        for batch in read_task(source, ranges, code):
+            if batch.num_rows >= left:
+                partition, offset = batch.slice(left - 1, 1).columns
+                end = {"partition": partition, "end_offset": pc.add(offset, 1)}
+                yield pa.RecordBatch.from_pydict(end)
+                return
+            left -= batch.num_rows
 
 
 def _by_partition(ends: Mapping[TopicPartition, int]) -> dict[int, int]:

@@ -34,15 +34,13 @@ def reduced_and_merged(
 ) -> DataFrame:
     """What `merge` makes of the entries, with these columns, of each reducer."""
     from drumlin.records.kernels.shipped_code import pack
+    from drumlin.spark.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
     reducers = reducer_count(options, plan.size_bytes, spark.sparkContext.defaultParallelism)
     seed = secrets.token_bytes(SEED_SIZE)
-    reading = Reading(options, columns, plan.tasks, reducers, seed, plan.since, plan.claims)
-    code = pack()
-    # One row for each task, with the index of the task.
-    numbers = spark.range(0, len(plan.tasks), 1, max(1, len(plan.tasks)))
-    cells = numbers.mapInArrow(functools.partial(reading.run, code), CELLS_DDL)
+    reading = Reading(options, columns, reducers, seed, plan.since, plan.claims)
+    cells = run_each(spark, plan.tasks, reading.run, CELLS_DDL)
     # By number, not by hash; Spark never joins partitions whose number was asked for.
     shuffled = cells.repartitionById(reducers, "reducer")
-    return shuffled.mapInArrow(functools.partial(merge, code), schema)
+    return shuffled.mapInArrow(functools.partial(merge, pack()), schema)

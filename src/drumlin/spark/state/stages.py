@@ -6,13 +6,12 @@ tasks are complete. Each stage runs in the workers of `mapInArrow` and is pickle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from drumlin.spark.data_loss import ReadFailed
 from drumlin.spark.portable import Portable
-from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.options import StateOptions
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.client.state_claims import Claims
     from drumlin.records.kernels.shipped_code import ShippedCode
+    from drumlin.spark.planned_tasks import Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,6 @@ class Reading(Portable):
 
     options: StateOptions
     columns: tuple[str, ...]  # of the entries
-    tasks: tuple[tuple[PlannedRange, ...], ...]
     reducers: int
     seed: bytes  # of the hash that tells an entry's reducer: the same in all tasks
     #: For changes, by partition: of what lies below, the last entries; from there on, all.
@@ -37,22 +36,15 @@ class Reading(Portable):
     since: Mapping[int, int]
     claims: Claims
 
-    def run(self, code: ShippedCode, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read and reduce; `numbers` holds the indexes of a worker's tasks."""
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from self._run_task(self.tasks[number], code)
-
-    def _run_task(
-        self, ranges: Sequence[PlannedRange], code: ShippedCode
-    ) -> Iterator[pa.RecordBatch]:
+    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+        """Read and reduce the ranges of a task."""
         from drumlin.spark.state.entries import Entries, as_entries, read_columns
 
         entries = Entries(self.since)
         source = self.options.reading(read_columns(self.columns))
         for batch in read_exactly(source, self.claims, ranges, code):
             entries.add(as_entries(batch, self.columns))
-            if entries.nbytes >= self.options.task_bytes:
+            if entries.outgrow(self.options.task_bytes):
                 # Hand out what there is, tombstones too: they hide older entries of other tasks.
                 yield from self._cells(entries.taken())
         yield from self._cells(entries.taken())
