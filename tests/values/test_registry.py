@@ -90,6 +90,13 @@ def test_json_has_a_header_too_and_needs_no_schema_of_it(rig: RegistryRig) -> No
     assert not rig.requests
 
 
+def test_json_values_with_an_id_each_are_one_block(rig: RegistryRig) -> None:
+    decoder = ValueDecoder(pa.struct([("a", pa.int64())]), registry=rig.url)
+    values = [header(number) + b'{"a": %d}' % number for number in range(20_000)]
+    found = decoder.decode(column(*values))
+    assert found.values.field("a").to_pylist() == list(range(20_000))
+
+
 def test_a_schema_of_another_kind_or_of_no_use(rig: RegistryRig) -> None:
     ids = [rig.add("a", '"x"', "JSON"), rig.add("a", "{"), rig.add("a", '"string"')]
     decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=rig.url)
