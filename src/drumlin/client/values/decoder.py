@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from drumlin.client.values.decoded import Decoded, Rows, gathered
 from drumlin.client.values.errors import SchemaError, UnknownSchema
-from drumlin.client.values.framing import HEADER_SIZE, Payloads, by_schema, payloads, with_header
+from drumlin.client.values.framing import HEADER_SIZE, Payloads, by_schema, payloads, with_zero
 from drumlin.client.values.nodes import BYTES_MAX, TooLarge
 from drumlin.client.values.registry import (
     RegisteredSchema,
@@ -149,7 +149,7 @@ class ValueDecoder:
         if self._registry is None:
             yield None, found
             return
-        is_framed = with_header(found)
+        is_framed = with_zero(found, HEADER_SIZE)
         reasons |= dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER)
         framed = found.of(np.flatnonzero(is_framed))
         if self._format.kind is None:
