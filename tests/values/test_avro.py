@@ -226,6 +226,12 @@ def doubled(times: int) -> Any:
         (nested(100_000), "nested too deeply"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "decimal"),
         ("no such type", "not an Avro schema"),
+        (record({"name": "a", "type": "int"}, {"name": "a", "type": "int"}), "one name"),
+        (record({"name": "a", "type": "int", "aliases": [[]]}), "not an Avro schema"),
+        (record({"name": "\ud800", "type": "int"}), "not an Avro schema"),
+        ({"type": "enum", "name": "E", "symbols": [{}]}, "not an Avro schema"),
+        ({"type": "fixed", "name": "F", "size": 2**63}, "size"),
+        ({"type": "fixed", "name": "F", "size": "4"}, "size"),
     ],
 )
 def test_schemas_that_are_refused(form: Any, reason: str) -> None:
@@ -241,6 +247,58 @@ def test_a_writer_of_too_much_is_refused() -> None:
     reader = record({"name": "z", "type": "long", "default": 0}, name="R39")
     with pytest.raises(SchemaError, match="too large"):
         decoded(reader, [b""], doubled(40))
+
+
+def test_empty_records_in_each_other_are_looked_at_once() -> None:
+    """2^60 of them, which as values take no bytes."""
+    empty: Any = record(name="R0")
+    for number in range(1, 60):
+        fields = ({"name": "a", "type": empty}, {"name": "b", "type": f"R{number - 1}"})
+        empty = record(*fields, name=f"R{number}")
+    with pytest.raises(SchemaError, match="no bound"):
+        ValueDecoder(json.dumps({"type": "array", "items": empty}), format="avro")
+    kept = {"name": "a", "type": "long"}
+    writer = record({"name": "gone", "type": empty}, kept)
+    assert decoded(record(kept), [zigzag(5)], writer) == [{"a": 5}]
+
+
+def test_branches_that_are_taken_back_count_as_steps() -> None:
+    """Of a union's branches each is followed to its end, where it turns out to be unreadable."""
+    reader: Any = record({"name": "z", "type": "long"}, name="L")
+    writer: Any = record({"name": "z", "type": "boolean"}, name="L")
+    for level in range(20):
+        reader = record({"name": "x", "type": reader}, reader["fields"][-1], name=f"R{level}")
+        below = [f"n{each}.R{level - 1}" for each in range(4)] if level else ["a.L"]
+        first = writer if level else {**writer, "name": "a.L"}
+        bad = {"name": "z", "type": "boolean"}
+        writer = [
+            record({"name": "x", "type": below if each else first}, bad, name=f"n{each}.R{level}")
+            for each in range(4)
+        ]
+    with pytest.raises(SchemaError, match="too large"):
+        decoded(reader, [b""], writer)
+
+
+def test_a_default_is_read_alone() -> None:
+    """A name is matched before an alias: else a default could need another one within it."""
+    y = {"name": "y", "type": "long", "default": 7}
+    x = {"name": "x", "aliases": ["y"], "type": "long", "default": 9}
+    inner = record({"name": "text", "type": "string"}, y, x, name="Inner")
+    outer = record({"name": "inner", "type": inner}, {"name": "last", "type": "long"}, name="Outer")
+    default = {"inner": {"text": "a" * 50}, "last": 3}
+    a = {"name": "a", "type": "long"}
+    reader = record({"name": "new", "type": outer, "default": default}, a)
+    found = decoded(reader, [zigzag(5)], record(a))
+    assert found == [{"new": {"inner": {"text": "a" * 50, "y": 7, "x": 9}, "last": 3}, "a": 5}]
+    assert decoded(inner, [b"\2a" + zigzag(1) + zigzag(2)]) == [{"text": "a", "y": 1, "x": 2}]
+
+
+def test_namesakes_in_a_union() -> None:
+    names = ("a.R", "b.R")
+    form = [record({"name": "x", "type": "long"}, name=each) for each in names]
+    first, second = decoded(form, [b"\0" + zigzag(5), b"\2" + zigzag(6)])
+    assert first == {"member0": {"x": 5}, "member1": None}
+    assert second == {"member0": None, "member1": {"x": 6}}
 
 
 def test_a_record_that_would_take_too_much_memory() -> None:

@@ -252,11 +252,33 @@ def test_unknown_fields_groups_and_other_wire_types_are_passed_over() -> None:
         ('import "../../etc/passwd"; message A {}', "not a Protobuf schema"),
         ("message A { map<string, B> m = 1; } message B { repeated A a = 1; }", "contains itself"),
         ("message A {" * 5000 + "}" * 5000, "not a Protobuf schema"),
+        (
+            "".join(f"message M{n} {{ M{n + 1} a = 1; }}" for n in range(1500))
+            + "message M1500 {}",
+            "nested too deeply",
+        ),
+        ("message A {} //\ud800", "surrogates"),
     ],
 )
 def test_schemas_that_are_refused(text: str, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         ValueDecoder(f'syntax = "proto3"; {text}', format="protobuf")
+
+
+@pytest.mark.parametrize("name", ["a/b", "\ud800", "../a", "x" * 300])
+def test_names_of_imports_that_are_refused(name: str) -> None:
+    schema = RegisteredSchema(1, "PROTOBUF", "message A {}", (("a", ""), (name, "")))
+    with pytest.raises(SchemaError, match="no schema is imported as"):
+        files_of(schema)
+
+
+@pytest.mark.parametrize("of_file", [True, False])
+def test_groups_of_editions_are_refused(of_file: bool) -> None:
+    option = "features.message_encoding = DELIMITED"
+    text = "message A { map<int32, B> m = 1; B b = 2 %s; } message B { int32 x = 1; }"
+    text = f"option {option}; {text % ''}" if of_file else text % f"[{option}]"
+    with pytest.raises(SchemaError, match=r"value\.b: groups are not decoded"):
+        ValueDecoder(f'edition = "2023"; {text}', format="protobuf")
 
 
 def test_presence_of_the_older_syntax() -> None:

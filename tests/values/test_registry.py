@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,6 +93,13 @@ def test_json_has_a_header_too_and_needs_no_schema_of_it(rig: RegistryRig) -> No
     assert not rig.requests
 
 
+def test_json_values_with_an_id_each_are_one_block(rig: RegistryRig) -> None:
+    decoder = ValueDecoder(pa.struct([("a", pa.int64())]), registry=rig.url)
+    values = [header(number) + b'{"a": %d}' % number for number in range(20_000)]
+    found = decoder.decode(column(*values))
+    assert found.values.field("a").to_pylist() == list(range(20_000))
+
+
 def test_a_schema_of_another_kind_or_of_no_use(rig: RegistryRig) -> None:
     ids = [rig.add("a", '"x"', "JSON"), rig.add("a", "{"), rig.add("a", '"string"')]
     decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=rig.url)
@@ -115,6 +125,68 @@ def test_references_in_a_circle_end(rig: RegistryRig) -> None:
     rig.add("odd", '"long"', references=[{"name": "X"}])
     with pytest.raises(RegistryError, match="refers to nothing"):
         latest_schema(SchemaRegistry(rig.url), "odd")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"id": 1, "schema": "x", "references": 5},
+        {"id": 1, "schema": "x", "references": {"name": "X"}},
+        {"id": 1, "schema": "x", "references": [{"name": "X", "subject": "y", "version": 1e999}]},
+        {"id": -1, "schema": "x"},
+        {"id": 2**32, "schema": "x"},
+    ],
+)
+def test_answers_with_odd_references_and_ids(rig: RegistryRig, answer: dict[str, Any]) -> None:
+    rig.failures = [(200, json.dumps(answer).encode())]
+    with pytest.raises(RegistryError, match=r"refers to nothing|without an id"):
+        latest_schema(SchemaRegistry(rig.url), "any")
+
+
+def test_ids_that_no_registry_has_are_not_asked_for(rig: RegistryRig) -> None:
+    decoder = ValueDecoder(json.dumps(LONG), format="avro", registry=rig.url)
+    found = decoder.decode(column(*(header(2**32 - number) for number in range(1, 300))))
+    assert all("no schema has the id" in reason for reason in found.reasons.values())
+    assert not rig.requests
+
+
+def test_an_answer_that_drips_is_given_up() -> None:
+    """Each byte comes in time, the answer does not."""
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+            for _ in range(2000):
+                connection.sendall(b" ")
+                time.sleep(0.01)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(RegistryUnavailable, match="timed out"):
+            schema_of_id(SchemaRegistry(url, timeout_ms=300, patience_ms=0), 1)
+        thread.join()
+
+
+def test_an_answer_that_ends_early_is_no_answer() -> None:
+    """So that it is asked for again, as what a registry that is away would have answered."""
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(RegistryUnavailable, match="2 bytes read"):
+            schema_of_id(SchemaRegistry(url, timeout_ms=3000, patience_ms=0), 1)
+        thread.join()
 
 
 def test_a_registry_that_fails_is_asked_again(rig: RegistryRig) -> None:

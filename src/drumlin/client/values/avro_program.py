@@ -79,6 +79,7 @@ class _Making:
         self._writer = writer
         self._reader = reader
         self._steps: list[int] = []
+        self._made = 0  # with those that were taken back
         self._tables: list[tuple[int, Sequence[int]]] = []
         self._literals = bytearray()
         self._open_names: list[str] = []
@@ -99,7 +100,8 @@ class _Making:
     def _step(self, op: int, node: int = 0, first: int = 0, second: int = 0) -> int:
         """Add a step; the place of its first argument."""
         self._steps += (op, node, first, second)
-        if len(self._steps) > _STEPS_MAX * at.STEP_WIDTH:
+        self._made += 1
+        if self._made > _STEPS_MAX:
             raise SchemaError("the schema is too large")
         return len(self._steps) - 2
 
@@ -194,6 +196,7 @@ class _Making:
     def _chosen(self, written: Any, part: Part, path: str) -> Part:
         kind = kind_of(written)
         same = [each for each in part.children if kind_of(each.form) == kind]
+        same.sort(key=lambda each: _name(each.form) != _name(written))  # namesakes come last
         for each in same:
             if _have_same_name(written, each.form):
                 return each
@@ -206,10 +209,15 @@ class _Making:
         self._enter(written, part.form, path)
         self._step(at.OP_PRESENT, part.node)
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
-        wanted: dict[str, tuple[str, Part]] = {}
-        for field, child in zip(fields, part.children, strict=True):
-            for name in (*field.get("aliases", ()), field["name"]):
-                wanted[name] = field["name"], child
+        targets = [(each["name"], child) for each, child in zip(fields, part.children, strict=True)]
+        names = {each["name"] for each in written["fields"]}
+        # Of a field whose own name was written the aliases are not asked.
+        wanted = {
+            alias: target
+            for field, target in zip(fields, targets, strict=True)
+            if field["name"] not in names
+            for alias in field.get("aliases", ())
+        } | {target[0]: target for target in targets}
         found = set()
         for each in written["fields"]:
             name, target = wanted.get(each["name"], ("", part))
@@ -227,6 +235,8 @@ class _Making:
         """Read the default of a field that the writer did not have."""
         if "default" not in field:
             raise Unreadable(f"{path}: the writer has no such field, and it has no default")
+        if self._writer is self._reader:  # the kernel goes back to the row, not to a default
+            raise Unreadable(f"{path}: a default has no such field")
         start = len(self._literals)
         self._literals += self._reader.encoded(field["type"], field["default"])
         self._step(at.OP_LITERAL, 0, start, len(self._literals))
@@ -307,6 +317,8 @@ class _Making:
     # What is read and not kept.
 
     def _skip(self, form: Form, path: str) -> None:
+        if takes_no_bytes(self._writer, form):
+            return
         written = self._writer.whole(form)
         kind = kind_of(written)
         if isinstance(written, list):
@@ -328,7 +340,7 @@ class _Making:
             self._step(at.OP_FIXED, at.NO_NODE, written["size"])
         elif kind in ("int", "long"):
             self._step(at.OP_INTEGER, at.NO_NODE, at.FORM_8, 32 if kind == "int" else 64)
-        elif kind != "null":
+        else:
             self._step(_SKIPPED[kind], at.NO_NODE)
 
     def _skipped_entry(self, written: Mapping[str, Any], path: str) -> None:
@@ -358,6 +370,10 @@ def _form(written: Any, wanted: Any) -> int:
     # The unit is the writer's, if it names one.
     unit = logical_of(written) if "timestamp" in logical_of(written) else logical_of(wanted)
     return at.FORM_THOUSANDS if unit.endswith("timestamp-millis") else at.FORM_8
+
+
+def _name(form: Any) -> str:
+    return str(form.get("name", "")) if isinstance(form, Mapping) else ""
 
 
 def _have_same_name(written: Any, wanted: Any) -> bool:

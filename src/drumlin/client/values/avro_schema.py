@@ -32,6 +32,7 @@ _PRIMITIVE: Final = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
+_ATTRIBUTES: Final = {"name": str, "size": int, "symbols": list, "aliases": list, "fields": list}
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 _LOGICAL: Final = {
     ("int", "date"): pa.date32(),
@@ -57,10 +58,13 @@ class AvroSchema:
             raise SchemaError(NO_PACKAGE) from None
         self.text = text
         self._names: dict[str, Any] = {}
+        #: Whether each value of a record is encoded as nothing, as far as that was asked.
+        self.takes_no_bytes: dict[str, bool] = {}
         try:
             for _, referred in references:
                 parse_schema(json.loads(referred), self._names)
             self.root: Form = parse_schema(json.loads(text), self._names)
+            _check_attributes([self.root, *self._names.values()])
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
         except Exception as error:
@@ -82,10 +86,10 @@ class AvroSchema:
         from fastavro import schemaless_writer
 
         target = io.BytesIO()
-        first = form[0] if isinstance(form, list) else form  # of a union, it is of the first branch
-        kind = self.whole(first)
-        value = _from_json(self, kind, value)
         try:
+            # Of a union, it is of the first branch.
+            first = form[0] if isinstance(form, list) else form
+            value = _from_json(self, self.whole(first), value)
             schemaless_writer(target, self._complete(first), value)
         except Exception as error:
             raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
@@ -95,6 +99,34 @@ class AvroSchema:
     def _complete(self, form: Form) -> Any:
         """A form that can be used alone: named types at their first mention, no logical ones."""
         return _defined(self, form, set())
+
+
+def _check_attributes(form: Any) -> None:
+    """
+    Raises:
+        ValueError: an attribute is not what Avro says, which the parser lets pass.
+    """
+    if isinstance(form, list):
+        for each in form:
+            _check_attributes(each)
+    if not isinstance(form, Mapping):
+        return
+    for name, wanted in _ATTRIBUTES.items():
+        if not isinstance(form.get(name, wanted()), wanted):
+            raise ValueError(f"{name} {form[name]!r:.100}: expected {wanted.__name__}")
+    fields = form.get("fields", [])
+    field_names = [each["name"] for each in fields]
+    symbols = form.get("symbols", [])
+    for text in (form.get("name", ""), *field_names, *form.get("aliases", ()), *symbols):
+        str.encode(text)  # a column has to be called so
+    if len(set(field_names)) < len(fields):
+        raise ValueError("two fields of one name")
+    if symbols and not isinstance(form.get("default", ""), str):
+        raise ValueError("the default of an enum is no symbol")
+    if not 0 <= form.get("size", 0) < 1 << 63:
+        raise ValueError(f"size {form['size']}")
+    for each in (form.get("type"), form.get("items"), form.get("values"), fields):
+        _check_attributes(each)
 
 
 def kind_of(form: Mapping[str, Any] | list[Any]) -> str:
@@ -228,12 +260,17 @@ def _check_size(schema: AvroSchema, form: Form, path: str) -> None:
         raise SchemaError(f"{path}: an array whose items take no bytes has no bound")
 
 
-def takes_no_bytes(schema: AvroSchema, form: Form) -> bool:
-    """Whether each value of a schema is encoded as nothing."""
+def takes_no_bytes(schema: AvroSchema, form: Form, within: frozenset[str] = frozenset()) -> bool:
+    """Whether each value of a schema, which is within these records, is encoded as nothing."""
     whole = schema.whole(form)
     kind = kind_of(whole)
     if kind == "record" and isinstance(whole, Mapping):
-        return all(takes_no_bytes(schema, each["type"]) for each in whole["fields"])
+        known, name = schema.takes_no_bytes, str(whole["name"])
+        if name not in known:
+            known[name] = name not in within and all(
+                takes_no_bytes(schema, each["type"], within | {name}) for each in whole["fields"]
+            )
+        return known[name]
     if kind == "fixed" and isinstance(whole, Mapping):
         return int(whole["size"]) == 0
     return kind == "null"

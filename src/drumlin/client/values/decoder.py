@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from drumlin.client.values.decoded import Decoded, Rows, gathered
 from drumlin.client.values.errors import SchemaError, UnknownSchema
-from drumlin.client.values.framing import Payloads, by_schema, payloads, with_header
+from drumlin.client.values.framing import HEADER_SIZE, Payloads, by_schema, payloads, with_zero
 from drumlin.client.values.nodes import BYTES_MAX, TooLarge
 from drumlin.client.values.registry import (
     RegisteredSchema,
@@ -132,9 +132,13 @@ class ValueDecoder:
         found = payloads(values)
         reasons: dict[int, str] = {}
         parts: list[tuple[np.ndarray, pa.Array]] = []
+        size = 0
         for writer, group in self._groups(found, reasons):
             rows = self._format.decode(group, writer)
             parts.append((rows.rows, rows.values))
+            size += rows.values.nbytes
+            if size > BYTES_MAX and len(values) > 1:
+                raise TooLarge
             reasons |= rows.reasons
         return Decoded(gathered(parts, len(values), self.type), reasons)
 
@@ -145,9 +149,13 @@ class ValueDecoder:
         if self._registry is None:
             yield None, found
             return
-        framed = with_header(found)
-        reasons |= dict.fromkeys(found.rows[~framed].tolist(), _NO_HEADER)
-        for schema_id, group in by_schema(found.of(np.flatnonzero(framed))):
+        is_framed = with_zero(found, HEADER_SIZE)
+        reasons |= dict.fromkeys(found.rows[~is_framed].tolist(), _NO_HEADER)
+        framed = found.of(np.flatnonzero(is_framed))
+        if self._format.kind is None:
+            yield None, framed.without_first(HEADER_SIZE)
+            return
+        for schema_id, group in by_schema(framed):
             try:
                 writer = self._writer(self._registry, schema_id)
                 self._format.check(writer)
@@ -156,9 +164,7 @@ class ValueDecoder:
             else:
                 yield writer, group
 
-    def _writer(self, registry: SchemaRegistry, schema_id: int) -> RegisteredSchema | None:
-        if self._format.kind is None:
-            return None
+    def _writer(self, registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
         writer = cache_of(registry).schema(schema_id)
         if writer.kind != self._format.kind:
             raise SchemaError(f"schema {schema_id} is {writer.kind}, not {self._format.kind}")

@@ -12,9 +12,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.varint import read_varint
+
 HEADER_SIZE: Final = 5
 _INDEXES_MAX: Final = 64
-_VARINT_BYTES_MAX: Final = 5
 
 
 class Payloads(NamedTuple):
@@ -61,9 +63,9 @@ def payloads(values: pa.Array) -> Payloads:
     return Payloads(memory, rows, positions[:-1][rows], positions[1:][rows])
 
 
-def with_header(values: Payloads) -> np.ndarray:
-    """Which of the rows begin with a zero byte and an id."""
-    has_room = values.ends - values.starts >= HEADER_SIZE
+def with_zero(values: Payloads, size: int) -> np.ndarray:
+    """Which of the rows begin with a zero byte, and have at least so many."""
+    has_room = values.ends - values.starts >= size
     found = np.zeros(len(values.rows), bool)
     found[has_room] = values.data[values.starts[has_room]] == 0
     return found
@@ -74,8 +76,10 @@ def by_schema(values: Payloads) -> Iterator[tuple[int, Payloads]]:
     ids = np.zeros(len(values.rows), np.int64)
     for index in range(1, HEADER_SIZE):
         ids = (ids << 8) | values.data[values.starts + index]
-    for schema_id in np.unique(ids):
-        yield int(schema_id), values.of(np.flatnonzero(ids == schema_id)).without_first(HEADER_SIZE)
+    order = np.argsort(ids, kind="stable")
+    for places in np.split(order, 1 + np.flatnonzero(np.diff(ids[order]))):
+        if len(places):
+            yield int(ids[places[0]]), values.of(places).without_first(HEADER_SIZE)
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
@@ -83,28 +87,19 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
 
     None if there is no such path. A single zero stands for the first message.
     """
-    count, position = _varint(payload, 0)
-    if count == 0:
-        return (0,), position
-    if not 0 < count <= _INDEXES_MAX:
-        return None
     path = []
-    for _ in range(count):
-        index, position = _varint(payload, position)
-        if index < 0:
+    try:
+        count, position = read_varint(payload, 0, len(payload))
+        if count == 0:
+            return (0,), position
+        if not 0 < count <= _INDEXES_MAX:
             return None
-        path.append(index)
-    return tuple(path), position
-
-
-def _varint(payload: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint that is not negative, and the position after it; -1 if there is none."""
-    value = 0
-    for index, byte in enumerate(payload[position : position + _VARINT_BYTES_MAX]):
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return (-1 if value & 1 else value >> 1), position + index + 1
-    return -1, position
+        for _ in range(count):
+            index, position = read_varint(payload, position, len(payload))
+            path.append(index)
+    except CorruptRecord:
+        return None
+    return None if min(path) < 0 else (tuple(path), position)
 
 
 def header(schema_id: int) -> bytes:

@@ -30,6 +30,7 @@ class Nodes:
         self.table = np.zeros((len(types), at.NODE_WIDTH), np.int64)
         self._kinds = [_kind(each) for each in types]
         self._buffers: list[list[np.ndarray]] = []
+        self._byte_count = 0
         for node, kind in enumerate(self._kinds):
             self.table[node, at.NODE_KIND] = kind
             self._buffers.append([np.zeros(0, np.uint8)] * 3)
@@ -53,14 +54,14 @@ class Nodes:
         kind = self._kinds[node]
         validity, values, _ = self._buffers[node]
         size = 4 * (room + 1) if kind == at.KIND_ENDS else kind * room
-        self._check(size + room - len(values) - len(validity))
+        self._take(size + room - len(values) - len(validity))
         self._buffers[node][0] = _grown(validity, room)
         self._buffers[node][1] = _grown(values, size)
         self.table[node, at.NODE_ROOM] = room
         self._note_places(node)
 
     def _make_bytes_room(self, node: int, room: int) -> None:
-        self._check(room - len(self._buffers[node][2]))
+        self._take(room - len(self._buffers[node][2]))
         self._buffers[node][2] = _grown(self._buffers[node][2], room)
         self.table[node, at.NODE_BYTES_ROOM] = room
         self._note_places(node)
@@ -69,8 +70,9 @@ class Nodes:
         for index, place in enumerate((at.NODE_VALIDITY, at.NODE_VALUES, at.NODE_BYTES)):
             self.table[node, place] = self._buffers[node][index].ctypes.data
 
-    def _check(self, more: int) -> None:
-        if more + sum(len(each) for buffers in self._buffers for each in buffers) > BYTES_MAX:
+    def _take(self, more: int) -> None:
+        self._byte_count += more
+        if self._byte_count > BYTES_MAX:
             raise TooLarge
 
     def count(self, node: int) -> int:

@@ -10,6 +10,7 @@ import functools
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -22,34 +23,39 @@ if TYPE_CHECKING:
 NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install 'drumlin[schemas]'"
 _MAIN: Final = "drumlin-values.proto"
 _COMPILE_TIMEOUT_S: Final = 60
+_NAME_MAX: Final = 200
 
 
 @functools.lru_cache(maxsize=200)
-def compiled(schema: RegisteredSchema) -> bytes:
+def _compiled(schema: RegisteredSchema) -> bytes | str:
     """A serialized `FileDescriptorSet`: the schema's file is the last one, its imports come before.
 
+    Text, if the compiler refuses it: what it said. It would say so again to each block of values.
+
     Raises:
-        SchemaError: the compiler refuses it, or is not installed.
+        SchemaError: it cannot be handed to the compiler, or that one is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="drumlin-proto-") as name:
         folder = Path(name)
         for referred, text in (*schema.references, (_MAIN, schema.text)):
-            path = folder / _safe(referred)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-        target = folder / "descriptors"
-        _compile(folder, target)
-        return target.read_bytes()
+            _write(folder, referred, text)
+        return _compile(folder, folder / "descriptors")
 
 
-def _safe(name: str) -> PurePosixPath:
+def _write(folder: Path, name: str, text: str) -> None:
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\0" in name or not path.parts:
+    is_safe = path.parts and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    if not is_safe or len(name) > _NAME_MAX:
         raise SchemaError(f"no schema is imported as {name!r}")
-    return path
+    target = folder / path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    except (UnicodeError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        raise SchemaError(f"no schema is imported as {name!r}: {error}") from None
 
 
-def _compile(folder: Path, target: Path) -> None:
+def _compile(folder: Path, target: Path) -> bytes | str:
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
     try:
         finished = subprocess.run(  # noqa: S603  our own interpreter, and names that are ours
@@ -65,8 +71,9 @@ def _compile(folder: Path, target: Path) -> None:
     if "No module named" in finished.stderr:
         raise SchemaError(NO_PACKAGE)
     if finished.returncode != 0 or not target.exists():
-        said = finished.stderr.strip().replace(f"{_MAIN}:", "") or f"code {finished.returncode}"
-        raise SchemaError(f"not a Protobuf schema: {said[:1000]}")
+        said = finished.stderr.replace(f"{folder}/", "").replace(f"{_MAIN}:", "").strip()
+        return f"not a Protobuf schema: {said[:1000] or finished.returncode}"
+    return target.read_bytes()
 
 
 def files_of(schema: RegisteredSchema) -> FileDescriptorSet:
@@ -74,26 +81,29 @@ def files_of(schema: RegisteredSchema) -> FileDescriptorSet:
     Raises:
         SchemaError: it cannot be compiled.
     """
-    text = compiled(schema)
+    found = _compiled(schema)
+    if isinstance(found, str):
+        raise SchemaError(found)
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-    return FileDescriptorSet.FromString(text)
+    return FileDescriptorSet.FromString(found)
 
 
-@functools.lru_cache(maxsize=1000)
-def message_at(schema: RegisteredSchema, path: tuple[int, ...]) -> str:
-    """The full name of the message at a path of indexes, as values have it before them.
+@functools.lru_cache(maxsize=200)
+def message_names(schema: RegisteredSchema) -> Mapping[tuple[int, ...], str]:
+    """The full names of a schema's messages, by their paths, as values have them before them.
 
     Raises:
-        SchemaError: there is none.
+        SchemaError: it cannot be compiled.
     """
     file = files_of(schema).file[-1]
-    messages = file.message_type
-    names = [file.package] if file.package else []
-    for index in path:
-        if index >= len(messages):
-            raise SchemaError(f"the schema has no message at {list(path)}")
-        message: DescriptorProto = messages[index]
-        names.append(message.name)
-        messages = message.nested_type
-    return ".".join(names)
+    return dict(_named(file.message_type, (), (file.package,) if file.package else ()))
+
+
+def _named(
+    messages: Iterable[DescriptorProto], path: tuple[int, ...], names: tuple[str, ...]
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    for index, message in enumerate(messages):
+        own = (*path, index), (*names, message.name)
+        yield own[0], ".".join(own[1])
+        yield from _named(message.nested_type, *own)

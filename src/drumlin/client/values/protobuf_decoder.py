@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from drumlin.client.values.decoded import Rows
-from drumlin.client.values.errors import SchemaError
-from drumlin.client.values.framing import Payloads, message_indexes
+from drumlin.client.values.framing import Payloads, message_indexes, with_zero
 from drumlin.client.values.kernel_runs import FAULTS, run, value_kernels_here
 from drumlin.client.values.nodes import Nodes, map_entries
-from drumlin.client.values.proto_files import files_of, message_at
+from drumlin.client.values.proto_files import files_of, message_names
 from drumlin.client.values.protobuf_plan import Part, plan_of
 from drumlin.client.values.registry import RegisteredSchema
 
@@ -50,7 +49,7 @@ class ProtobufDecoder:
             SchemaError: the writer's schema is invalid.
         """
         if writer is not None:
-            message_at(writer, ())
+            message_names(writer)
 
     def decode(self, values: Payloads, writer: RegisteredSchema | None) -> Rows:
         """Decode values; those of a writer begin with the place of their message in its schema.
@@ -76,21 +75,26 @@ class ProtobufDecoder:
         self, values: Payloads, writer: RegisteredSchema, reasons: dict[int, str]
     ) -> Payloads:
         """The values that are of the wanted message, without their message indexes."""
-        starts = values.starts.copy()
-        good = np.ones(len(starts), bool)
-        for place, path, size in _paths(values):
-            starts[place] += size
+        # A single zero stands for the first message, as most values have it.
+        good = with_zero(values, 1)
+        starts = values.starts + good
+        others = np.flatnonzero(~good)
+        reason = self._mismatch(writer, (0,))
+        if reason is not None:
+            reasons |= dict.fromkeys(values.rows[good].tolist(), reason)
+            good[:] = False
+        for place, path, size in _paths(values.of(others)):
+            starts[others[place]] += size
             reason = _NO_INDEXES if path is None else self._mismatch(writer, path)
+            good[others[place]] = reason is None
             if reason is not None:
-                good[place] = False
-                reasons[int(values.rows[place])] = reason
+                reasons[int(values.rows[others[place]])] = reason
         return values._replace(starts=starts).of(np.flatnonzero(good))
 
     def _mismatch(self, writer: RegisteredSchema, path: tuple[int, ...]) -> str | None:
-        try:
-            found = message_at(writer, path)
-        except SchemaError as error:
-            return str(error)
+        found = message_names(writer).get(path)
+        if found is None:
+            return f"the schema has no message at {list(path)}"
         return None if found == self._message else f"message {found}, not {self._message}"
 
 
@@ -100,9 +104,6 @@ def _paths(values: Payloads) -> Iterator[tuple[int, tuple[int, ...] | None, int]
     for place, (start, end) in enumerate(
         zip(values.starts.tolist(), values.ends.tolist(), strict=True)
     ):
-        if end > start and values.data[start] == 0:
-            yield place, (0,), 1
-            continue
         found = message_indexes(values.data[start : min(end, start + limit)].tobytes())
         yield (place, None, 0) if found is None else (place, *found)
 

@@ -25,6 +25,7 @@ _PARTS_MAX: Final = 10_000
 _TIMESTAMP: Final = ".google.protobuf.Timestamp"
 _REPEATED: Final = 3
 _IMPLICIT: Final = 2  # field presence, of editions
+_DELIMITED: Final = 2  # message encoding, of editions
 _ENUM: Final = 14
 _MESSAGE: Final = 11
 
@@ -111,7 +112,10 @@ def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
         known = ", ".join(sorted(each[1:] for each in definitions.messages))
         raise SchemaError(f"there is no message {message!r}, but {known}")
     making = _Making(definitions)
-    root, _ = making.message(f".{message}", "value", has_node=True)
+    try:
+        root, _ = making.message(f".{message}", "value", has_node=True)
+    except RecursionError:
+        raise SchemaError("the schema is nested too deeply") from None
     return making.finished(root), message
 
 
@@ -162,6 +166,9 @@ class _Making:
         self._words_max = max(self._words, self._words_max)
         children = []
         for each in descriptor.field:
+            # Maps and their values are no groups, whatever the file says.
+            if has_node and not self._is_entry(each) and _is_delimited(each, file):
+                raise SchemaError(f"{path}.{each.name}: groups are not decoded")
             row, part = self._field(each, file, f"{path}.{each.name}")
             if not has_node:
                 row[at.FIELD_PRESENCE] = 0  # in an entry of a map, what is left out is zero
@@ -241,7 +248,16 @@ def _has_presence(descriptor: Any, file: Any) -> bool:
     if file.syntax == "proto3":
         return bool(descriptor.proto3_optional)
     if file.syntax == "editions":
-        own, of_file = descriptor.options.features, file.options.features
-        chosen = own if own.HasField("field_presence") else of_file
-        return bool(chosen.field_presence != _IMPLICIT)
+        return _feature(descriptor, file, "field_presence") != _IMPLICIT
     return True
+
+
+def _is_delimited(descriptor: Any, file: Any) -> bool:
+    is_message = descriptor.type == _MESSAGE
+    return is_message and _feature(descriptor, file, "message_encoding") == _DELIMITED
+
+
+def _feature(descriptor: Any, file: Any, name: str) -> int:
+    """A feature of editions: a field's own, or else its file's; 0 without one."""
+    own, of_file = descriptor.options.features, file.options.features
+    return int(getattr(own if own.HasField(name) else of_file, name))

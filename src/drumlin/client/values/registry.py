@@ -16,16 +16,20 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from typing import Any, Final
 
 from drumlin.client.values.errors import RegistryError, RegistryUnavailable, UnknownSchema
+from drumlin.peer.retry import Deadline
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import Tls, revealed
 from drumlin.peer.security.tls import context_of
 
 _ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 _REFERENCES_MAX: Final = 500
+_PIECE: Final = 64 * 1024
+#: Ids are integers of 32 bits with a sign, and positive ones at that.
+ID_MAX: Final = 2**31 - 1
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _PAUSE_MS: Final = 100
 _PAUSE_MAX_MS: Final = 2000
@@ -107,7 +111,7 @@ def latest_schema(registry: SchemaRegistry, subject: str) -> RegisteredSchema:
         UnknownSchema, RegistryError, RegistryUnavailable
     """
     answer = _call(registry, f"{_subject(subject)}/versions/latest")
-    return _schema(registry, answer, _integer(answer, "id"))
+    return _schema(registry, answer, _id(answer))
 
 
 def register(registry: SchemaRegistry, subject: str, kind: str, text: str) -> int:
@@ -118,7 +122,7 @@ def register(registry: SchemaRegistry, subject: str, kind: str, text: str) -> in
         RegistryUnavailable
     """
     wanted = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
-    return _integer(_call(registry, f"{_subject(subject)}/versions", wanted), "id")
+    return _id(_call(registry, f"{_subject(subject)}/versions", wanted))
 
 
 def _subject(subject: str) -> str:
@@ -145,10 +149,13 @@ def _follow(
     Raises:
         RegistryError: they are too many, or no references at all.
     """
-    for each in answer.get("references") or ():
+    references = answer.get("references") or []
+    if not isinstance(references, list):
+        raise RegistryError(f"{registry.url}: a schema refers to nothing: {references!r}")
+    for each in references:
         try:
             name, subject, version = str(each["name"]), str(each["subject"]), int(each["version"])
-        except (TypeError, KeyError, ValueError):
+        except (TypeError, KeyError, ValueError, OverflowError):
             raise RegistryError(f"{registry.url}: a schema refers to nothing: {each!r}") from None
         if name in seen:
             continue
@@ -158,6 +165,8 @@ def _follow(
         referred = _call(registry, f"{_subject(subject)}/versions/{version}")
         _follow(registry, referred, found, seen)
         found[name] = _text(referred)
+        if sum(map(len, found.values())) > _ANSWER_BYTES_MAX:
+            raise RegistryError(f"a schema refers to more than {_ANSWER_BYTES_MAX} characters")
 
 
 def _text(answer: Mapping[str, Any]) -> str:
@@ -167,10 +176,10 @@ def _text(answer: Mapping[str, Any]) -> str:
     return text
 
 
-def _integer(answer: Mapping[str, Any], name: str) -> int:
-    value = answer.get(name)
-    if not isinstance(value, int):
-        raise RegistryError(f"the schema registry answered without {name!r}")
+def _id(answer: Mapping[str, Any]) -> int:
+    value = answer.get("id")
+    if not isinstance(value, int) or not 0 <= value <= ID_MAX:
+        raise RegistryError(f"the schema registry answered without an id, but {value!r:.100}")
     return value
 
 
@@ -178,13 +187,13 @@ def _call(
     registry: SchemaRegistry, path: str, body: Mapping[str, str] | None = None
 ) -> Mapping[str, Any]:
     """One request, tried again while that may help."""
-    deadline_s = time.monotonic() + registry.patience_ms / 1000
+    deadline = Deadline(registry.patience_ms)
     pause_ms = _PAUSE_MS
     while True:
         try:
             return _request(registry, path, body)
         except RegistryUnavailable:
-            if time.monotonic() + pause_ms / 1000 > deadline_s:
+            if pause_ms / 1000 > deadline.remaining_s:
                 raise
         time.sleep(pause_ms / 1000)
         pause_ms = min(2 * pause_ms, _PAUSE_MAX_MS)
@@ -202,9 +211,10 @@ def _request(
         headers=headers,
     )
     where = f"schema registry {registry.url}{path}"
+    deadline = Deadline(registry.timeout_ms)
     try:
         with _opener(registry.tls).open(request, timeout=registry.timeout_ms / 1000) as response:
-            content = response.read(_ANSWER_BYTES_MAX + 1)
+            content = _content(response, deadline)
     except urllib.error.HTTPError as error:
         with error:
             raise _refusal(registry, where, error) from None
@@ -212,6 +222,26 @@ def _request(
         reason = getattr(error, "reason", None) or error
         raise RegistryUnavailable(f"{where}: {reason or type(error).__name__}") from None
     return _parsed(where, content)
+
+
+def _content(response: Any, deadline: Deadline) -> bytes:
+    """What was answered, up to a byte more than it may be.
+
+    Raises:
+        TimeoutError: it came in pieces, each of them in time, but not all of it.
+        IncompleteRead: the connection has ended before it.
+    """
+    content = bytearray()
+    while len(content) <= _ANSWER_BYTES_MAX:
+        piece = response.read1(_PIECE)
+        if not piece and response.length:
+            raise IncompleteRead(bytes(content), response.length)
+        if not piece:
+            break
+        content += piece
+        if deadline.is_over:
+            raise TimeoutError("timed out")
+    return bytes(content)
 
 
 def _parsed(where: str, content: bytes) -> Mapping[str, Any]:

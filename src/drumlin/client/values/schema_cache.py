@@ -14,7 +14,12 @@ from collections import OrderedDict
 from typing import Final
 
 from drumlin.client.values.errors import UnknownSchema
-from drumlin.client.values.registry import RegisteredSchema, SchemaRegistry, schema_of_id
+from drumlin.client.values.registry import (
+    ID_MAX,
+    RegisteredSchema,
+    SchemaRegistry,
+    schema_of_id,
+)
 
 _SCHEMAS_MAX: Final = 1000
 _UNKNOWN_MAX: Final = 10_000
@@ -79,6 +84,8 @@ class SchemaCache:
 
     def _refuse_what_is_unknown(self, schema_id: int) -> None:
         now_s = time.monotonic()
+        if schema_id > ID_MAX:  # some registries have no answer to that but an error
+            raise UnknownSchema(f"no schema has the id {schema_id}")
         if self._unknown_until_s.get(schema_id, 0) > now_s:
             raise UnknownSchema(f"the schema registry has no schema {schema_id}")
         if not self._misses.is_left(now_s):
