@@ -24,7 +24,7 @@ from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.deep]
 
 _SETTINGS = {
     "offsets.topic.num.partitions": "1",

@@ -77,6 +77,7 @@ class _Java(BrokerProcess):
         return [each for each in self.lines() if each.get("name") in names]
 
 
+@pytest.mark.deep
 @pytest.mark.kafka
 def test_java(cluster: DrumlinCluster, tmp_path: Path) -> None:
     """An idempotent producer, a member of a group, and transactions that copy."""

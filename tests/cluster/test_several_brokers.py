@@ -88,8 +88,15 @@ def test_a_share_group(brokers: list[DrumlinServer]) -> None:
     deliver(bootstrap, group, 5)
 
 
-@pytest.mark.parametrize("is_killed", [True, False])
-@pytest.mark.parametrize("version", [11, 12])
+@pytest.mark.parametrize(
+    ("version", "is_killed"),
+    [
+        (12, True),
+        (11, False),
+        pytest.param(12, False, marks=pytest.mark.deep),
+        pytest.param(11, True, marks=pytest.mark.deep),
+    ],
+)
 def test_a_transaction_ends_once_its_leaders_are_back(
     brokers: list[DrumlinServer], version: int, is_killed: bool
 ) -> None:

@@ -25,6 +25,7 @@ def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
     assert copy(plan, broker, tmp_path).complaints == []
 
 
+@pytest.mark.deep
 def test_copy_while_the_broker_is_killed_too(broker: DrumlinServer, tmp_path: Path) -> None:
     """The copiers are a group of the new protocol here."""
     plan = Copy(

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.clients,
     pytest.mark.kafka,
     pytest.mark.zookeeper,
-    pytest.mark.slow,
+    pytest.mark.deep,
 ]
 
 _SHORT: tuple[Fault, ...] = (("restart", 1), ("kill", 2))
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path) -> Iterator[DrumlinCluster]:
 
 @pytest.mark.parametrize(
     "faults",
-    [pytest.param(_SHORT, id="short"), pytest.param(_LONG, marks=pytest.mark.deep, id="long")],
+    [pytest.param(_SHORT, id="short"), pytest.param(_LONG, id="long")],
 )
 def test_counts_are_right_after_restarts(
     cluster: DrumlinCluster, tmp_path: Path, faults: Sequence[Fault]

@@ -397,9 +397,14 @@ def test_zookeeper_goes_away_meanwhile(
     check_is_moved(data, chroot)
 
 
-def test_a_topic_of_many_partitions(data: Data, adopt: Adopt, chroot: str) -> None:
+def test_a_topic_of_many_partitions(
+    data: Data, adopt: Adopt, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes several transactions."""
+    monkeypatch.setattr(operations, "_TRANSACTION_BYTES_MAX", 70_000)
+
     async def widen(store: MetadataStore) -> None:
-        await store.create_topic("wide", [[NODE_ID]] * 9000, {})
+        await store.create_topic("wide", [[NODE_ID]] * 900, {})
 
     data.change(widen)
     assert adopt(data).code == 0

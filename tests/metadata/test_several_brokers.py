@@ -16,7 +16,7 @@ from drumlin.metadata.image import (
     ResourceType,
 )
 from drumlin.metadata.store import UnusableMetadata
-from drumlin.metadata.zookeeper import layout, topic_news
+from drumlin.metadata.zookeeper import layout, operations, topic_news
 from drumlin.metadata.zookeeper.reading import read_topics
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
@@ -156,19 +156,22 @@ def test_two_brokers_delete_a_topic_which_is_made_again(
     run_brokers(scenario)
 
 
-def test_a_topic_that_takes_several_transactions_is_seen_whole(run_brokers: RunBrokers) -> None:
+def test_a_topic_that_takes_several_transactions_is_seen_whole(
+    run_brokers: RunBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The controller may find it without some states; only one of the two gives them."""
+    monkeypatch.setattr(operations, "_TRANSACTION_BYTES_MAX", 70_000)
 
     async def scenario(brokers: Brokers) -> None:
         _, second = await brokers.start_all(1, 2)
-        wide = await second.create_topic("wide", [[2, 1]] * 5000, {})
-        await second.add_partitions("wide", 5000, [[1, 2]] * 4000)
-        await brokers.all_see("wide", 8999, leader=1, isr=(1, 2), partition_epoch=0)
+        wide = await second.create_topic("wide", [[2, 1]] * 500, {})
+        await second.add_partitions("wide", 500, [[1, 2]] * 400)
+        await brokers.all_see("wide", 899, leader=1, isr=(1, 2), partition_epoch=0)
         first, second = brokers.stores.values()
         await eventually(lambda: first.image.topics == second.image.topics)
         states = first.image.topics["wide"].partitions
-        assert all((each.leader, each.leader_epoch) == (2, 0) for each in states[:5000])
-        assert all((each.leader, each.leader_epoch) == (1, 0) for each in states[5000:])
+        assert all((each.leader, each.leader_epoch) == (2, 0) for each in states[:500])
+        assert all((each.leader, each.leader_epoch) == (1, 0) for each in states[500:])
         await asyncio.gather(
             *(each.delete_topic(wide.topic_id) for each in (first, second)), return_exceptions=True
         )
