@@ -183,7 +183,9 @@ def open_lake(url: str) -> tuple[fs.FileSystem, str]:
     if parts.scheme == "hdfs":
         from hdfs_native.fsspec import HdfsFileSystem  # needs no Java, in tasks neither
 
-        hadoop = HdfsFileSystem(parts.hostname, parts.port)
+        # Not in fsspec's cache: a process that is forked later empties it, and would wait for ever
+        # for threads of this client, which it does not have.
+        hadoop = HdfsFileSystem(parts.hostname, parts.port, skip_instance_cache=True)
         return fs.PyFileSystem(fs.FSSpecHandler(hadoop)), parts.path
     return fs.LocalFileSystem(), str(Path(url).absolute())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -197,3 +199,14 @@ def test_a_lake_on_hadoop(
         assert _table(lake, load.spark, url) == load.state()
         names = [each.base_name for each in files.get_file_info(lake.fs.FileSelector(folder))]
         assert [name for name in names if name.startswith("load=")] == ["load=00000000"]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_process_may_be_forked_once_a_lake_was_open(lake: ModuleType) -> None:
+    """It would wait for threads of the client of HDFS, if anything of that were left."""
+    lake.open_lake("hdfs://localhost:8020/lake")
+    child = multiprocessing.get_context("fork").Process(target=os.getpid)
+    child.start()
+    child.join(30)
+    child.kill()
+    assert child.exitcode == 0

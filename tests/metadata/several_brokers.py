@@ -54,11 +54,18 @@ class Brokers:
         for store in self.stores.values():
             await store.close()
 
-    def told_of(self, node_id: int) -> list[int]:
-        """The partitions of which it was told that their states have changed."""
+    def told(self, node_id: int) -> list[PartitionState]:
+        """The states of which it was told that they have changed.
+
+        The image shows a state before that.
+        """
         changes = self.changes[node_id]
         changed = [each for each in changes if isinstance(each, PartitionsChanged)]
-        return [state.index for each in changed for state in each.partitions]
+        return [state for each in changed for state in each.partitions]
+
+    def told_of(self, node_id: int) -> list[int]:
+        """The partitions of these states."""
+        return [state.index for state in self.told(node_id)]
 
     async def all_see(self, topic: str, index: int, **fields: Any) -> None:
         """Wait until all of them have this state of a partition."""
