@@ -122,9 +122,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         output["sizes"] = depth.asked
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """What is collected stays to the end: the garbage collector need not look at it each time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: the garbage collector need not look at it each time."""
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 

@@ -59,9 +59,11 @@ def sources() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".py")}
 
 
-@functools.cache
-def _trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(source) for name, source in sources().items()}
+def _trees(folder: str = "") -> Iterator[tuple[str, ast.Module]]:
+    """One after the other: all of them would keep the garbage collector busy for ten seconds."""
+    for name, source in sources().items():
+        if name.startswith(folder):
+            yield name, ast.parse(source)
 
 
 DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _tracked(".md")}
@@ -69,7 +71,7 @@ DOCUMENTS = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in _t
 
 def _functions() -> Iterator[tuple[str, int]]:
     """All functions, as `file::name`, with their number of lines."""
-    for name, tree in _trees().items():
+    for name, tree in _trees():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
@@ -98,9 +100,7 @@ def test_functions_are_short() -> None:
 
 
 def test_files_open_with_what_they_are_for() -> None:
-    without = [
-        name for name, tree in _trees().items() if sources()[name] and not ast.get_docstring(tree)
-    ]
+    without = [name for name, tree in _trees() if sources()[name] and not ast.get_docstring(tree)]
     assert not without, "no docstring"
 
 
@@ -151,13 +151,13 @@ def _anchors(path: Path) -> set[str]:
 # -- imports -----------------------------------------------------------------------------------
 
 
-def _modules() -> dict[str, ast.Module]:
-    """Our own modules; a package goes by its name."""
+def _modules() -> dict[str, str]:
+    """Our own modules, with their sources; a package goes by its name."""
     named = {}
-    for name, tree in _trees().items():
+    for name, source in sources().items():
         if name.startswith("src/"):
             parts = Path(name).relative_to("src").with_suffix("").parts
-            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = tree
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = source
     return named
 
 
@@ -190,8 +190,8 @@ def test_no_file_imports_one_that_imports_it() -> None:
     modules = _modules()
     assert len(modules) > 500, "they are still found"
     graph = {
-        name: {each for each in _imported(tree, modules) if each in modules}
-        for name, tree in modules.items()
+        name: {each for each in _imported(ast.parse(source), modules) if each in modules}
+        for name, source in modules.items()
     }
     circling = _circling(graph)
     assert not circling, "they import each other in a circle"
@@ -208,8 +208,8 @@ def test_the_broker_asks_partitions_and_not_their_logs() -> None:
     allowed = {f"src/drumlin/broker/{each}.py" for each in after_logs}
     found = [
         f"{name}:{node.lineno}: {ast.unparse(node)}"
-        for name, tree in _trees().items()
-        if name.startswith("src/drumlin/broker/") and name not in allowed
+        for name, tree in _trees("src/drumlin/broker/")
+        if name not in allowed
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("log", "producer_state")
     ]

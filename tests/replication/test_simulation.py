@@ -42,12 +42,12 @@ def check(store: str, block: int, size: int) -> None:
 
 @pytest.mark.parametrize("block", range(_BLOCKS))
 def test_promises_are_kept_whatever_goes_wrong(block: int) -> None:
-    check(ON_ZOOKEEPER, block, so_many(15, 500))
+    check(ON_ZOOKEEPER, block, so_many(10, 500))
 
 
 @pytest.mark.parametrize("block", range(_BLOCKS_ON_MACHINE))
 def test_promises_are_kept_by_the_brokers_of_one_machine(block: int) -> None:
-    check(ON_MACHINE, block, so_many(5, 500))
+    check(ON_MACHINE, block, so_many(4, 500))
 
 
 @pytest.mark.parametrize("store", [ON_ZOOKEEPER, ON_MACHINE])

@@ -10,7 +10,7 @@ from rig.jars import Unavailable
 from spark.sink_proof.plan import STANDALONE, Plan
 from spark.sink_proof.run import Result, prove
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 
 def proven(plan: Plan, folder: Path) -> Result:
@@ -24,43 +24,31 @@ def proven(plan: Plan, folder: Path) -> Result:
     "plan",
     [
         Plan("short", batches=2, tasks=2, failing_tasks=0.2, faults=("broker",)),
-        pytest.param(
-            Plan("driver", batches=3, tasks=2, failing_tasks=0.2, faults=("driver", "broker")),
-            marks=pytest.mark.deep,
+        Plan("driver", batches=3, tasks=2, failing_tasks=0.2, faults=("driver", "broker")),
+        Plan(
+            "local",
+            batches=6,
+            tasks=3,
+            failing_tasks=0.2,
+            failing_commits=0.5,
+            faults=("driver", "sleep", "broker"),
         ),
-        pytest.param(
-            Plan(
-                "local",
-                batches=6,
-                tasks=3,
-                failing_tasks=0.2,
-                failing_commits=0.5,
-                faults=("driver", "sleep", "broker"),
-            ),
-            marks=pytest.mark.deep,
+        Plan(
+            "cluster",
+            master="local-cluster[2,1,1024]",
+            batches=4,
+            tasks=3,
+            failing_tasks=0.1,
+            faults=("executor",),
         ),
-        pytest.param(
-            Plan(
-                "cluster",
-                master="local-cluster[2,1,1024]",
-                batches=4,
-                tasks=3,
-                failing_tasks=0.1,
-                faults=("executor",),
-            ),
-            marks=pytest.mark.deep,
-        ),
-        pytest.param(
-            Plan(
-                "speculation",
-                master=STANDALONE,
-                batches=4,
-                tasks=3,
-                failing_tasks=0.5,
-                faults=("program",),
-                speculation=True,
-            ),
-            marks=pytest.mark.deep,
+        Plan(
+            "speculation",
+            master=STANDALONE,
+            batches=4,
+            tasks=3,
+            failing_tasks=0.5,
+            faults=("program",),
+            speculation=True,
         ),
     ],
     ids=["short", "driver", "local", "cluster", "speculation"],
