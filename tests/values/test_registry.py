@@ -30,6 +30,7 @@ from rig.schema_registry import RegistryRig, running_registry
 from values.avro_schemas import written
 
 LONG = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+_DRIPS = 1000
 
 
 @pytest.fixture
@@ -150,25 +151,31 @@ def test_ids_that_no_registry_has_are_not_asked_for(rig: RegistryRig) -> None:
     assert not rig.requests
 
 
-def test_an_answer_that_drips_is_given_up() -> None:
+@pytest.mark.parametrize(
+    ("status", "said"), [(b"200 OK", "timed out"), (b"500 No", "500 No"), (b"404 No", "404 No")]
+)
+def test_an_answer_that_drips_is_given_up(status: bytes, said: str) -> None:
     """Each byte comes in time, the answer does not."""
+    sent: list[int] = []
 
     def drip(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.recv(4096)
-            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
-            for _ in range(2000):
+            connection.sendall(b"HTTP/1.0 " + status + b"\r\n\r\n")
+            for number in range(_DRIPS):
                 connection.sendall(b" ")
+                sent.append(number)
                 time.sleep(0.01)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(RegistryUnavailable, match="timed out"):
+        with pytest.raises(RegistryError, match=said):
             schema_of_id(SchemaRegistry(url, timeout_ms=300, patience_ms=0), 1)
         thread.join()
+    assert len(sent) < _DRIPS, "the answer was read to its end"
 
 
 def test_an_answer_that_ends_early_is_no_answer() -> None:

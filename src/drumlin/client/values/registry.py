@@ -217,7 +217,7 @@ def _request(
             content = _content(response, deadline)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refusal(registry, where, error) from None
+            raise _refusal(registry, where, error, deadline) from None
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise RegistryUnavailable(f"{where}: {reason or type(error).__name__}") from None
@@ -256,9 +256,11 @@ def _parsed(where: str, content: bytes) -> Mapping[str, Any]:
     return answer
 
 
-def _refusal(registry: SchemaRegistry, where: str, error: urllib.error.HTTPError) -> RegistryError:
+def _refusal(
+    registry: SchemaRegistry, where: str, error: urllib.error.HTTPError, deadline: Deadline
+) -> RegistryError:
     try:
-        said = json.loads(error.read(4096))["message"]
+        said = json.loads(_content(error, deadline))["message"]
     except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
         said = error.reason
     message = f"{where}: {error.code} {said}"
