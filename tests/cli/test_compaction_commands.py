@@ -21,7 +21,7 @@ from rig.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
-#: It cleans only when it is told to.
+#: Its topics are cleaned only when it is told to.
 SETTINGS = {
     "log.cleaner.backoff.ms": "600000",
     "log.cleaner.min.compaction.lag.ms": "0",
@@ -45,9 +45,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
 
 @pytest.fixture
 def topic(broker: DrumlinServer, request: pytest.FixtureRequest) -> str:
-    """A dirty topic of two partitions; all records are in the first."""
+    """A dirty topic of two partitions; all records are in the first.
+
+    It is cleaned on request alone: no ratio is above 1, and a broker that has just started, or
+    cleaned something on request, looks for more.
+    """
     name = request.node.name
-    create(broker.address, name, partitions=2)
+    create(broker.address, name, partitions=2, min_cleanable_dirty_ratio="1")
     produce(broker.address, name)
     return str(name)
 

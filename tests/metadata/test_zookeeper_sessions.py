@@ -12,8 +12,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from drumlin.metadata.changes import BrokersChanged, Change
-from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
-from drumlin.metadata.store import MetadataStore, UnusableMetadata
+from drumlin.metadata.image import (
+    BrokerState,
+    Endpoint,
+    PartitionId,
+    PartitionState,
+    Resource,
+    ResourceType,
+)
+from drumlin.metadata.store import IsrWish, MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import close_client
 from drumlin.storage.partition_metadata import encode_uuid
@@ -63,6 +70,44 @@ def test_a_session_that_has_expired(
         assert store.image.brokers[1].epoch == 1
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -> None:
+    """It is done, or refused with an error that a client can be told."""
+
+    async def scenario() -> None:
+        store: Any = await stores_at(chroot, 1).open()
+        await store.register_broker(BrokerState(1, None, (Endpoint("PLAINTEXT", "::1", 9092),)))
+        topic = await store.create_topic("t", [[1]], {})
+        partition = PartitionId(topic.topic_id, 0)
+        asked = [
+            lambda: store.create_topic("new", [[1]], {}),
+            lambda: store.add_partitions("t", 1, [[1]]),
+            lambda: store.alter_configs(DEFAULTS, lambda _: {"log.retention.ms": "6"}),
+            lambda: store.next_producer_id_block(),
+            lambda: store.note_folders_left({topic.topic_id: ["/data"]}),
+            lambda: store.alter_isrs({partition: IsrWish(0, 0, ((1, 0),))}),
+            lambda: store.reassign({partition: (1,)}),
+            lambda: store.elect_leaders([partition], is_unclean=False),
+            lambda: store.advance_leader_epochs_of([partition]),
+            lambda: store.leave_isrs([partition]),
+            lambda: store.unregister_broker(5),
+            lambda: store.delete_topic(topic.topic_id),
+            lambda: store.hand_over(),
+        ]
+        if is_closed:
+            await store.close()
+        tasks = [asyncio.ensure_future(ask()) for ask in asked]
+        await asyncio.sleep(0)
+        if not is_closed:
+            await store.close()
+        done, waiting = await asyncio.wait(tasks, timeout=20)
+        assert not waiting
+        failures = [each.exception() for each in done if not each.cancelled()]
+        assert {type(each) for each in failures} <= {type(None), KafkaError}, failures
+
+    asyncio.run(scenario())
 
 
 def expire(client: KazooClient, hosts: str) -> None:

@@ -36,10 +36,7 @@ class Commits:
         Raises:
             ZooKeeperFailure: the session has been ended.
         """
-        if self._is_closed:
-            raise ZooKeeperFailure("the broker has let go of ZooKeeper")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, function, self.session, *args)
+        return await self._in_thread(function, self.session, *args)
 
     async def commit(self, operations: Iterable[Operation], fence: Fence) -> None:
         """Do all operations of a mutation, together with other mutations that wait now.
@@ -62,34 +59,39 @@ class Commits:
     async def _transactions(
         self, operations: Iterable[Operation], fence: Fence
     ) -> list[list[Operation]]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, _listed, operations, fence)
+        try:
+            return await self._in_thread(_listed, operations, fence)
+        except (NodeTooLarge, ZooKeeperFailure) as error:
+            raise told(error) from error
 
     async def _commit_all(self, asked: list[Transaction]) -> Sequence[Exception | None]:
-        outcomes = await self.run(_commit_all, asked)
+        try:
+            outcomes = await self.run(_commit_all, asked)
+        except ZooKeeperFailure as error:
+            raise told(error) from error
         return [None if each is None else told(each) for each in outcomes]
 
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        if self._is_closed:
+            raise ZooKeeperFailure("the broker has let go of ZooKeeper")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, *args)
+
     async def close(self) -> None:
-        """End the session once what is under way has ended."""
+        """End the session once what is under way has ended; whatever is asked later is refused."""
         self.session.stop_waiting()
         await self._together.settle()
-        await self.run(_close)
         self._is_closed = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self.session.close)
         self._thread.shutdown()
 
 
 def _listed(operations: Iterable[Operation], fence: Fence) -> list[list[Operation]]:
-    try:
-        return list(transactions(operations, fence.checks))
-    except NodeTooLarge as error:
-        raise told(error) from error
+    return list(transactions(operations, fence.checks))
 
 
 def _commit_all(
     session: Session, transactions: Sequence[Transaction]
 ) -> list[Conflict | ZooKeeperFailure | None]:
     return session.commit_all(transactions)
-
-
-def _close(session: Session) -> None:
-    session.close()

@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.config.topic import log_config
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.reassignment import completed, moved
+from drumlin.metadata.zookeeper.errors import asked
 from drumlin.metadata.zookeeper.moving import Move, Moves, rewrite_replicas
 from drumlin.metadata.zookeeper.states import Rewritten, Writer
 from drumlin.turns import Pace
@@ -113,7 +114,11 @@ class Reassignments:
 
         by_index = {index: partial(noted, move) for index, move in moves.by_index.items()}
         moves = moves._replace(by_index=by_index)
-        written = await self._parts.commits.run(rewrite_replicas, moves, writer)
+        try:
+            written = await asked(self._parts.commits.run(rewrite_replicas, moves, writer))
+        except KafkaError as error:
+            partitions = (PartitionId(moves.topic_id, index) for index in by_index)
+            written = Rewritten.refused(partitions, error)
         elections.written(written.stored)
         return written
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.zookeeper.errors import asked
 from drumlin.metadata.zookeeper.states import Place, Rewritten, rewrite_states
 from drumlin.wire.errors import KafkaError
 
@@ -47,9 +48,9 @@ async def rewrite_in_parts(
 
     while some := list(islice(left, _TOGETHER)):
         try:
-            part = await parts.commits.run(rewrite_states, some, noted, writer())
+            part = await asked(parts.commits.run(rewrite_states, some, noted, writer()))
         except KafkaError as error:
-            part = Rewritten(errors={each.partition: error for each in some}, failure=error)
+            part = Rewritten.refused((each.partition for each in some), error)
         elections.written(part.stored)
         whole.stored.update(part.stored)
         whole.errors.update(part.errors)

@@ -72,6 +72,11 @@ class Rewritten:
     #: One of these, if trying again may help.
     failure: KafkaError | None = None
 
+    @classmethod
+    def refused(cls, partitions: Iterable[PartitionId], failure: KafkaError) -> Rewritten:
+        """None of them was written."""
+        return cls(errors=dict.fromkeys(partitions, failure), failure=failure)
+
 
 def rewrite_states(
     session: Session, places: Iterable[Place], decide: Decision, writer: Writer
