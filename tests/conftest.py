@@ -21,6 +21,7 @@ from rig.certificates import Certificates
 from rig.depth import IS_DEEP
 from rig.drumlin_server import running_server
 from rig.jars import Unavailable
+from rig.old_records import KEPT, KEPT_BY_KAFKA
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 from rig.skips import is_failure
@@ -161,7 +162,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def drumlin_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Drumlin's own server."""
-    with running_server(tmp_path_factory.mktemp("drumlin"), _IMPATIENT) as server:
+    with running_server(tmp_path_factory.mktemp("drumlin"), _IMPATIENT | KEPT) as server:
         yield server.address
 
 
@@ -172,7 +173,7 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if running:
         yield running
         return
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT)
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT | KEPT_BY_KAFKA)
     try:
         kafka.start()
         yield f"127.0.0.1:{kafka.port}"

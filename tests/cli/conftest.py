@@ -11,6 +11,7 @@ import pytest
 
 from drumlin.cli import app
 from rig.drumlin_server import DrumlinServer
+from rig.old_records import KEPT
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    server = DrumlinServer(tmp_path_factory.mktemp("server"), {"num.partitions": "2"})
+    settings = KEPT | {"num.partitions": "2"}
+    server = DrumlinServer(tmp_path_factory.mktemp("server"), settings)
     try:
         server.start()
         yield server

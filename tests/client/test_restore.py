@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import uuid
@@ -148,10 +147,13 @@ def test_killed_in_the_midst_and_begun_again(
     command = [sys.executable, "-c", PROGRAM, client.bootstrap, source, target, halt_at]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "here\n"
-        assert client.read(target).num_rows > 0
-        assert committed(client, target) == []
-        process.send_signal(signal.SIGKILL)
+        try:
+            assert process.stdout.readline() == "here\n"
+            # Batches may still be on their way.
+            wait_until(lambda: client.read(target).num_rows > 0, "records of the transaction")
+            assert committed(client, target) == []
+        finally:
+            process.kill()
     assert committed(client, target) == []
     wanted = in_order(state(client, source))
     report = client.restore(source, target)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rig.drumlin_server import DrumlinServer, running_server
+from rig.old_records import KEPT
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
-    settings = {
+    settings = KEPT | {
         "group.consumer.heartbeat.interval.ms": "200",
         "group.consumer.min.heartbeat.interval.ms": "200",
         "group.initial.rebalance.delay.ms": "50",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.test_group_coordinator import loaded, with_coordinator
 from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrades
+from drumlin.coordination.groups import downgrades, upgrades
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import LeavingMember
 from drumlin.coordination.groups.classic.states import DeadlineKind
@@ -291,6 +292,32 @@ def test_another_broker_leads_it_from_now_on(turns_before: int) -> None:
             await _one_leaves(coordinator, clock, members)
         group = await _classic(coordinator)
         assert len(group.membership.members) == MEMBERS - (not was_done)
+        await _check(coordinator, log, clock)
+
+    with_coordinator(run, SETTINGS)
+
+
+def test_a_former_leader_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it began ends only after the same broker leads again, and the group has changed."""
+    gate, encode = threading.Event(), downgrades._Made.batches
+
+    def encode_behind_gate(made: Any) -> Any:
+        assert gate.wait(10)
+        return encode(made)
+
+    async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
+        members = await _mixed(coordinator, clock)
+        monkeypatch.setattr(downgrades._Made, "batches", encode_behind_gate)
+        await _leave(coordinator)
+        await some_turns(200)
+        for partition in range(4):
+            coordinator.resign(partition)
+        lead_all(coordinator, log)
+        await loaded(coordinator)
+        await _one_leaves(coordinator, clock, members)
+        await some_turns(200)
+        gate.set()
+        assert len((await _classic(coordinator)).membership.members) == MEMBERS - 1
         await _check(coordinator, log, clock)
 
     with_coordinator(run, SETTINGS)

@@ -24,7 +24,6 @@ from drumlin.coordination.groups.classic.messages import (
 from drumlin.coordination.groups.config import CoordinatorConfig
 from drumlin.coordination.groups.consumer import classic_members
 from drumlin.coordination.groups.consumer_work import ConsumerWork
-from drumlin.coordination.groups.conversions import Conversions
 from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.effects import Effects
 from drumlin.coordination.groups.group_record import GroupRecord
@@ -45,7 +44,6 @@ class ClassicProtocol:
         config: how long sessions may be.
         writer, effects, alarm: the coordinator's.
         consumers: carries out what a consumer group decides.
-        conversions: whether a group must stay as it is just now.
     """
 
     def __init__(
@@ -55,10 +53,9 @@ class ClassicProtocol:
         effects: Effects,
         alarm: DeadlineAlarm,
         consumers: ConsumerWork,
-        conversions: Conversions,
     ) -> None:
         self._config, self._writer, self._effects = config, writer, effects
-        self._alarm, self._consumers, self._conversions = alarm, consumers, conversions
+        self._alarm, self._consumers = alarm, consumers
 
     def join(self, shard: GroupShard, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
         """JoinGroup. The answer comes when the next generation begins.
@@ -73,7 +70,7 @@ class ClassicProtocol:
         if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
             message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
             raise KafkaError(ErrorCode.invalid_request, message)
-        self._conversions.check_not_held(group_id)
+        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None and modern.members:
             return self._consumers.join(shard, modern, request)
@@ -108,7 +105,7 @@ class ClassicProtocol:
         if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
         # All that clients expect is to join again.
-        self._conversions.check_not_held(group_id, ErrorCode.rebalance_in_progress)
+        shard.conversions.check_not_held(group_id, ErrorCode.rebalance_in_progress)
         self._effects.carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -145,7 +142,7 @@ class ClassicProtocol:
         Raises:
             KafkaError: the group cannot be asked.
         """
-        self._conversions.check_not_held(group_id)
+        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None:
             outcome = classic_members.leave(modern, leaving)

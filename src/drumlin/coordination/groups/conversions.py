@@ -1,4 +1,4 @@
-"""Which groups are being made groups of another kind, step by step.
+"""Which groups of a partition are being made groups of another kind, step by step.
 
 The new group is made beside the old one, which serves its members meanwhile; if that changes, all
 starts again. If this happens again and again, the old group is held: its members are told to retry
@@ -7,28 +7,19 @@ later, so that it ends. This owns which groups these are. How they are converted
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
-from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.any_group import AnyGroup
-from drumlin.coordination.groups.group_context import GroupContext
-from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: How often a group is given the chance to stay as it is by itself.
 _FREE_TRIES: Final = 2
 
 
-class Changed(Exception):
-    """The group is not any more what the new one was made of."""
-
-
 class Conversions:
-    """The groups that become groups of another kind; their deadlines wait."""
+    """The groups that become groups of another kind; their deadlines wait.
+
+    They are of one leadership: what a former one has begun holds up nothing.
+    """
 
     def __init__(self) -> None:
         self._tries = dict[str, int]()
@@ -68,28 +59,3 @@ class Conversions:
         """
         if group_id in self._held:
             raise KafkaError(refusal, f"group {group_id} becomes one of another kind")
-
-
-class _Changing(AnyGroup, Protocol):
-    @property
-    def revision(self) -> int:
-        """Another one each time that it has changed."""
-
-
-def same(
-    writer: ShardWriter[GroupShard, GroupRecord], shard: GroupShard, group: _Changing
-) -> Callable[[], None]:
-    """A check that the group is as it is now, and here. It raises `Changed`, or `KafkaError`."""
-    group_id, revision = group.group_id, group.revision
-
-    def check() -> None:
-        writer.check_leads(shard)
-        if group.revision != revision or shard.groups.get(group_id) is not group:
-            raise Changed
-
-    return check
-
-
-def beside(context: GroupContext) -> GroupContext:
-    """For a group that must not touch the deadlines of the one that there is."""
-    return replace(context, deadlines=DeadlineQueue())

@@ -38,7 +38,6 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer_work import ConsumerWork
-from drumlin.coordination.groups.conversions import Conversions
 from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.downgrades import Downgrades
 from drumlin.coordination.groups.dropped_groups import unloading
@@ -132,13 +131,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
         self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
         self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
-        self._conversions = Conversions()
         shared = self._context, writer, self._atomic_writer, effects, alarm, background, turns
-        downgrades = Downgrades(*shared, self._conversions)
-        self._upgrades = Upgrades(*shared, self._conversions, self._consumers, downgrades.begin)
-        self._classic = ClassicProtocol(
-            config, writer, effects, alarm, self._consumers, self._conversions
-        )
+        downgrades = Downgrades(*shared)
+        self._upgrades = Upgrades(*shared, self._consumers, downgrades.begin)
+        self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)
         self._offsets = OffsetWriter(writer, log, clock, config)
         self._removals = Removals(writer, self._partitions, self._write_found, config)
 
@@ -180,11 +176,12 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
     def _tell(self, deadline: Deadline) -> None:
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
+        shard = self._partitions.find(partition)
+        is_converted = shard is not None and shard.conversions.is_under_way(group_id)
         # Where no member could be heard of, or be answered.
-        if self._partitions.is_loading(partition) or self._conversions.is_under_way(group_id):
+        if self._partitions.is_loading(partition) or is_converted:
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
-        shard = self._partitions.find(partition)
         group = None if shard is None else shard.groups.get(group_id)
         if shard is not None and group is not None:
             self._effects.carry_out(shard, group, expire(group, deadline))
@@ -261,7 +258,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
-        self._conversions.check_not_held(group_id)
+        shard.conversions.check_not_held(group_id)
         if request.is_leaving:
             outcome = leave_group(self._consumer_group(shard, group_id), request)
             return self._consumers.bring_about(shard, group_id, outcome)

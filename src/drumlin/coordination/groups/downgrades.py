@@ -25,13 +25,13 @@ from drumlin.coordination.groups.consumer.conversion import (
     may_become_classic,
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.conversions import Changed, Conversions, beside, same
 from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.effects import Effects
 from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.unchanged import Changed, beside, same
 from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import Producer, RecordPacker
 from drumlin.turns import T, Turns, Work, let_go
@@ -64,7 +64,6 @@ class Downgrades:
     Handed in:
         context: of all groups.
         writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
-        conversions: what is under way.
     """
 
     def __init__(
@@ -76,17 +75,16 @@ class Downgrades:
         alarm: DeadlineAlarm,
         background: Background,
         turns: Turns,
-        conversions: Conversions,
     ) -> None:
         self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
         self._effects, self._alarm = effects, alarm
-        self._background, self._turns, self._conversions = background, turns, conversions
+        self._background, self._turns = background, turns
 
     def begin(self, shard: GroupShard, group: AnyGroup) -> None:
         """Make a classic group of it in later turns, unless a conversion is under way."""
-        under_way = self._conversions.is_under_way(group.group_id)
+        under_way = shard.conversions.is_under_way(group.group_id)
         if isinstance(group, ConsumerGroup) and not under_way:
-            self._conversions.begin(group.group_id)
+            shard.conversions.begin(group.group_id)
             self._background.spawn(self._downgrade(shard, group))
 
     async def _downgrade(self, shard: GroupShard, group: ConsumerGroup) -> None:
@@ -94,7 +92,7 @@ class Downgrades:
         try:
             producer = await self._atomic_writer.new_producer()
             while not is_done and self._may_downgrade(shard, group):
-                self._conversions.begin_try(group_id)
+                shard.conversions.begin_try(group_id)
                 try:
                     await self._try_to_downgrade(shard, group, producer)
                     is_done = True
@@ -103,7 +101,7 @@ class Downgrades:
         except KafkaError as error:
             _log.warning("group %r stays a consumer group: %s", group_id, error)
         finally:
-            self._conversions.end(group_id)
+            shard.conversions.end(group_id)
         self._alarm.set()
 
     def _may_downgrade(self, shard: GroupShard, group: ConsumerGroup) -> bool:
@@ -140,7 +138,7 @@ class Downgrades:
         yield from self._atomic_writer.append_all(
             shard, [batch for batch, _ in batches], producer, check
         )
-        self._conversions.let_go(group.group_id)
+        shard.conversions.let_go(group.group_id)
         shard.groups[group.group_id] = made.group
         spare = made.group.take_place(self._context.deadlines, _REASON)
         self._effects.carry_out(shard, made.group, spare)

@@ -19,6 +19,7 @@ from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.messages import Answer, Answers
 from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.conversions import Conversions
 from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
 from drumlin.coordination.groups.group_context import GroupContext
 from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
@@ -49,6 +50,7 @@ class GroupShard:
     def __init__(self, partition: int, context: GroupContext) -> None:
         self.partition = partition
         self.groups: dict[str, AnyGroup] = {}
+        self.conversions = Conversions()
         self.offsets = CommittedOffsets()
         self.transactional = TransactionalOffsets()
         self.unfinished = set[Producer]()

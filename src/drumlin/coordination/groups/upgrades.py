@@ -30,7 +30,6 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer_work import ConsumerWork
-from drumlin.coordination.groups.conversions import Changed, Conversions, beside, same
 from drumlin.coordination.groups.deadline_alarm import DeadlineAlarm
 from drumlin.coordination.groups.effects import Effects
 from drumlin.coordination.groups.group_context import GroupContext
@@ -38,6 +37,7 @@ from drumlin.coordination.groups.group_record import GroupRecord
 from drumlin.coordination.groups.kind import GroupKind
 from drumlin.coordination.groups.record_registry import type_of
 from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.unchanged import Changed, beside, same
 from drumlin.coordination.pending_answer import Pending
 from drumlin.coordination.shard_writer import ShardWriter
 from drumlin.coordination.state_batches import Producer
@@ -55,7 +55,6 @@ class Upgrades:
     Handed in:
         context: of all groups.
         writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
-        conversions: what is under way.
         consumers: carries out what the consumer group decides.
         downgrade(shard, group): begins to make a classic group of it again.
     """
@@ -69,14 +68,13 @@ class Upgrades:
         alarm: DeadlineAlarm,
         background: Background,
         turns: Turns,
-        conversions: Conversions,
         consumers: ConsumerWork,
         downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
         self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
         self._effects, self._alarm = effects, alarm
         self._background, self._turns = background, turns
-        self._conversions, self._consumers, self._downgrade = conversions, consumers, downgrade
+        self._consumers, self._downgrade = consumers, downgrade
 
     def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
@@ -122,10 +120,10 @@ class Upgrades:
         Raises:
             KafkaError: COORDINATOR_LOAD_IN_PROGRESS, that is under way already.
         """
-        if self._conversions.is_under_way(group.group_id):
+        if shard.conversions.is_under_way(group.group_id):
             message = f"group {group.group_id} becomes a consumer group"
             raise KafkaError(ErrorCode.coordinator_load_in_progress, message)
-        self._conversions.begin(group.group_id)
+        shard.conversions.begin(group.group_id)
         return self._background.answer_with(self._go_on_upgrading(shard, group, request))
 
     async def _go_on_upgrading(
@@ -135,7 +133,7 @@ class Upgrades:
             producer = await self._atomic_writer.new_producer()
             pending = await self._turns.run(self._upgrade(shard, group, request, producer))
         finally:
-            self._conversions.end(group.group_id)
+            shard.conversions.end(group.group_id)
         self._alarm.set()
         self._look_whether_to_downgrade(shard, group.group_id)
         return await pending
@@ -154,7 +152,7 @@ class Upgrades:
             KafkaError: what the member is to be told.
         """
         while shard.groups.get(group.group_id) is group and _is_large(group):
-            self._conversions.begin_try(group.group_id)
+            shard.conversions.begin_try(group.group_id)
             try:
                 return (yield from self._try_to_upgrade(shard, group, request, producer))
             except Changed:
@@ -204,7 +202,7 @@ class Upgrades:
         for key, value in outcome.records:
             modern.replay(key, value)
         shard.groups[group.group_id] = modern
-        self._conversions.let_go(group.group_id)
+        shard.conversions.let_go(group.group_id)
         self._effects.answer(group.unload(ErrorCode.rebalance_in_progress))
 
     def _extend_sessions(self, shard: GroupShard, group: ConsumerGroup) -> Work[None]:
