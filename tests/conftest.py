@@ -21,7 +21,7 @@ from rig.certificates import Certificates
 from rig.depth import IS_DEEP
 from rig.drumlin_server import running_server
 from rig.jars import Unavailable
-from rig.old_records import KEPT, KEPT_BY_KAFKA
+from rig.old_records import KEPT
 from rig.scheduling import ByServers, order
 from rig.secured_kafka import SecuredKafka
 from rig.skips import is_failure
@@ -173,7 +173,7 @@ def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if running:
         yield running
         return
-    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT | KEPT_BY_KAFKA)
+    kafka = ApacheKafka(tmp_path_factory.mktemp("kafka"), _IMPATIENT | KEPT)
     try:
         kafka.start()
         yield f"127.0.0.1:{kafka.port}"

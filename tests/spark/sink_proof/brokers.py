@@ -11,11 +11,12 @@ from pathlib import Path
 from guarantees.brokers import Broker
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
+from rig.old_records import KEPT
 from rig.older_kafka import OlderKafka
 from rig.raw import RawClient
 from spark.sink_proof.plan import Plan
 
-_SETTINGS = {
+_SETTINGS = KEPT | {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
