@@ -22,6 +22,8 @@ def refusal(*what: object, **how: bool) -> ErrorCode:
 def test_the_preferred_leader() -> None:
     assert elected(state(2, (2, 1)), {1, 2, 3}) == PartitionState(0, 1, 4, (1, 2, 3), (2, 1))
     assert refusal(state(1, (1, 2)), {1, 2}) is ErrorCode.election_not_needed
+    # It is gone, and the controller has not looked yet.
+    assert refusal(state(1, (1, 2)), {2}) is ErrorCode.preferred_leader_not_available
     assert refusal(state(2, (2, 1)), {2, 3}) is ErrorCode.preferred_leader_not_available
     assert refusal(state(2, (2, 3)), {1, 2, 3}) is ErrorCode.preferred_leader_not_available
 

@@ -76,7 +76,7 @@ def preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
             in sync.
     """
     wanted = state.replicas[0]
-    if state.leader == wanted:
+    if state.leader == wanted and wanted in alive:
         message = f"broker {wanted}, the preferred one, leads already"
         raise KafkaError(ErrorCode.election_not_needed, message)
     if wanted not in alive or wanted not in state.isr:

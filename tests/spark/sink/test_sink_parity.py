@@ -20,8 +20,7 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 def write(frame: DataFrame, sink: str, address: str, options: dict[str, str]) -> None:
-    # Kafka's producer waits a minute for a partition that is not there.
-    given = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1000"} | options
+    given = {"kafka.bootstrap.servers": address} | options
     given["delivery"] = "at-least-once"
     frame.write.format(sink).options(**given).mode("append").save()
 
@@ -102,6 +101,8 @@ def test_what_one_refuses_the_other_refuses(
 ) -> None:
     topic = new_topic(2)
     given = {name: each.replace("TOPIC", topic.name) for name, each in options.items()}
+    # Kafka's producer waits a minute for a partition that is not there.
+    given["kafka.max.block.ms"] = "1000"
     for sink in both_sources:
         frame = spark.sql(f"SELECT {columns}")
         with pytest.raises((PySparkException, Py4JJavaError)):
