@@ -84,7 +84,7 @@ def join_one_by_one(
             for index, client in enumerate((first, second)):
                 producer.client = client
                 sequence = 0 if producer.is_v2 else sent
-                answer = producer.send("t", sequence, partition=index)
+                answer = _sent(producer, sequence, index)
                 assert answer["error_code"] == "none", answer
             producer.client = to_coordinator
             producer.end(commit=commits)
@@ -95,6 +95,16 @@ def join_one_by_one(
             assert answer["error_code"] == "transaction_abortable", answer
             producer.client = to_coordinator
             producer.end(commit=False)
+
+
+def _sent(producer: RawProducer, sequence: int, index: int) -> dict[str, Any]:
+    """The answer, once the transaction before it has ended everywhere."""
+
+    def answer() -> dict[str, Any] | None:
+        answered = producer.send("t", sequence, partition=index)
+        return None if answered["error_code"] == "concurrent_transactions" else answered
+
+    return wait_until(answer, "the last transaction to end")
 
 
 def deliver(bootstrap: str, group: str, count: int) -> None:
