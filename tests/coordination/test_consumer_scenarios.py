@@ -9,12 +9,14 @@ import pytest
 
 from coordination.consumer_scenario import ConsumerScenario
 from coordination.scenario_files import DASHES, replayed, scenarios_in
+from rig.turn_lengths import unhurried
 
 
 @pytest.mark.parametrize(
     "path", scenarios_in(Path(__file__).parent / "consumer_scenarios"), ids=lambda path: path.stem
 )
-def test_scenario(path: Path) -> None:
+def test_scenario(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unhurried(monkeypatch)
     actual, expected = replayed(path, lambda text: asyncio.run(replay(text)))
     assert actual == expected
 

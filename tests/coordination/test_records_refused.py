@@ -25,6 +25,7 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.turn_lengths import unhurried
 
 _STATIC = ("s1", "s2", "s3")
 
@@ -94,7 +95,11 @@ def test_static_members_that_are_back(
     with_coordinator(run)
 
 
-def test_a_static_member_whose_record_is_confirmed_too_late() -> None:
+def test_a_static_member_whose_record_is_confirmed_too_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unhurried(monkeypatch)
+
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         await _stable(coordinator, clock)
         log.confirmations = []

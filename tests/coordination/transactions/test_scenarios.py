@@ -9,12 +9,14 @@ import pytest
 
 from coordination.scenario_files import replay_lines, replayed, scenarios_in
 from coordination.transactions.scenario import Scenario
+from rig.turn_lengths import unhurried
 
 
 @pytest.mark.parametrize(
     "path", scenarios_in(Path(__file__).parent / "scenarios"), ids=lambda path: path.stem
 )
-def test_scenario(path: Path) -> None:
+def test_scenario(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unhurried(monkeypatch)
     with closing(Scenario()) as scenario:
         actual, expected = replayed(path, lambda text: replay_lines(text, scenario.run))
     assert actual == expected

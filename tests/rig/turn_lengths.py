@@ -1,0 +1,15 @@
+"""Turns of another length than a broker's, so that tests do not depend on the machine's speed."""
+
+from __future__ import annotations
+
+import pytest
+
+from drumlin import turns
+
+_FOR_EVER_S = 3600.0
+
+
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What begins is done in its first turn, however slow the machine is."""
+    monkeypatch.setattr(turns, "TURN_S", _FOR_EVER_S)
+    monkeypatch.setattr(turns, "_LATE_S", _FOR_EVER_S)
