@@ -14,9 +14,12 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from broker.in_process import running
 from rig.batches import batch
 from rig.raw import RawClient
+from rig.turn_lengths import unhurried
 
 _TIMES = 3
 _LIMIT_S = 20.0
@@ -108,7 +111,11 @@ USES: dict[str, Callable[[RawClient], Any]] = {
 }
 
 
-def test_an_answer_that_comes_later_leaves_nothing_in_circles(tmp_path: Path) -> None:
+def test_an_answer_that_comes_later_leaves_nothing_in_circles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unhurried(monkeypatch)
+
     def use_it(port: int, use: Callable[[RawClient], Any]) -> None:
         with RawClient(port, timeout_s=_LIMIT_S) as client:
             for _ in range(_TIMES):

@@ -21,6 +21,7 @@ from drumlin.storage.files import Files
 from drumlin.storage.segment import Segment
 from rig.batches import batch
 from rig.raw import RawClient
+from rig.turn_lengths import unhurried
 from rig.ways import assert_as_told, noted
 
 _TOPIC = "reached"
@@ -149,6 +150,7 @@ def _walk(way: Way, log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> list[Code
 def test_ways_are_as_short_as_the_document_says(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    unhurried(monkeypatch)
     way = WAYS[case]
     functions = _walk(way, tmp_path, monkeypatch)
     assert_as_told(way.name, functions, way.calls_max, way.files_max)
