@@ -178,6 +178,25 @@ def test_an_answer_that_drips_is_given_up(status: bytes, said: str) -> None:
     assert len(sent) < _DRIPS, "the answer was read to its end"
 
 
+def test_of_a_long_refusal_the_beginning_is_told() -> None:
+    said = b'{"message": "' + b"no" * 1_000_000 + b'"}'
+
+    def refuse(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.0 422 No\r\n\r\n" + said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(RegistryError, match="422 nono") as raised:
+            schema_of_id(SchemaRegistry(url, patience_ms=0), 1)
+        thread.join()
+    assert len(str(raised.value)) < 5000
+
+
 def test_an_answer_that_ends_early_is_no_answer() -> None:
     """So that it is asked for again, as what a registry that is away would have answered."""
 

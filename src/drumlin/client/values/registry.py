@@ -27,6 +27,8 @@ from drumlin.peer.security.tls import context_of
 
 _ANSWER_BYTES_MAX: Final = 8 * 1024 * 1024
 _REFERENCES_MAX: Final = 500
+#: Characters of what a registry says when it refuses.
+_SAID_MAX: Final = 4096
 _PIECE: Final = 64 * 1024
 #: Ids are integers of 32 bits with a sign, and positive ones at that.
 ID_MAX: Final = 2**31 - 1
@@ -263,7 +265,7 @@ def _refusal(
         said = json.loads(_content(error, deadline))["message"]
     except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
         said = error.reason
-    message = f"{where}: {error.code} {said}"
+    message = f"{where}: {error.code} {str(said)[:_SAID_MAX]}"
     for secret in (registry.password, registry.token):
         if isinstance(secret, Secret):
             message = secret.hidden_in(message)
