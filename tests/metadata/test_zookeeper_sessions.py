@@ -12,19 +12,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from drumlin.metadata.changes import BrokersChanged, Change
-from drumlin.metadata.image import (
-    BrokerState,
-    Endpoint,
-    PartitionId,
-    PartitionState,
-    Resource,
-    ResourceType,
-)
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import IsrWish, MetadataStore, UnusableMetadata
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import close_client
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import ErrorCode, KafkaError
+from metadata.several_brokers import Brokers
 from metadata.stores import Stores, stores_at
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
@@ -77,8 +71,7 @@ def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -
     """It is done, or refused with an error that a client can be told."""
 
     async def scenario() -> None:
-        store: Any = await stores_at(chroot, 1).open()
-        await store.register_broker(BrokerState(1, None, (Endpoint("PLAINTEXT", "::1", 9092),)))
+        store = await Brokers(chroot).start(1)
         topic = await store.create_topic("t", [[1]], {})
         partition = PartitionId(topic.topic_id, 0)
         asked = [

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.metadata.mutations import Together
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
-from drumlin.metadata.zookeeper.errors import told
-from drumlin.metadata.zookeeper.operations import NodeTooLarge, transactions
+from drumlin.metadata.zookeeper.errors import asked, told
+from drumlin.metadata.zookeeper.operations import transactions
 from drumlin.ready_threads import ready_threads
 
 if TYPE_CHECKING:
@@ -59,16 +59,10 @@ class Commits:
     async def _transactions(
         self, operations: Iterable[Operation], fence: Fence
     ) -> list[list[Operation]]:
-        try:
-            return await self._in_thread(_listed, operations, fence)
-        except (NodeTooLarge, ZooKeeperFailure) as error:
-            raise told(error) from error
+        return await asked(self._in_thread(_listed, operations, fence))
 
-    async def _commit_all(self, asked: list[Transaction]) -> Sequence[Exception | None]:
-        try:
-            outcomes = await self.run(_commit_all, asked)
-        except ZooKeeperFailure as error:
-            raise told(error) from error
+    async def _commit_all(self, waiting: list[Transaction]) -> Sequence[Exception | None]:
+        outcomes = await asked(self.run(_commit_all, waiting))
         return [None if each is None else told(each) for each in outcomes]
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
