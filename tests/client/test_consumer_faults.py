@@ -24,6 +24,7 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
+from rig.waiting import wait_until
 
 WAIT_MS = 20_000
 PLACE = ("t", 0)
@@ -288,6 +289,21 @@ def test_a_committed_epoch_is_checked_before_reading(
     ):
         consumer.poll(WAIT_MS)
     assert log.fetches == []
+
+
+def test_what_is_being_processed_does_not_count_after_a_passing_error(
+    broker: EpochBroker, log: Log, client: Client
+) -> None:
+    """A leader says for a moment that it has not got the position."""
+    log.batches = log.batches[:2]
+    once = failing(log.fetch, ErrorCode.offset_out_of_range)
+    broker.script("fetch", log.fetch, once, log.fetch)
+    with pytest.raises(ZeroDivisionError):  # noqa: SIM117
+        with client.consumer(assign=[PLACE], group="g") as consumer:
+            assert offsets(consumer.poll(WAIT_MS)) == list(range(10))
+            wait_until(lambda: len(log.fetches) >= 3, "the fetch after the refused one")
+            1 / 0  # noqa: B018 - the work on the batch fails
+    assert log.commits in ([], [0])
 
 
 def test_errors_that_pass_are_waited_out(broker: EpochBroker, log: Log, client: Client) -> None:

@@ -33,12 +33,16 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """A member of a group; by default none, which may commit while the group has no members."""
+    """A member of a group; by default none, which may commit while the group has no members.
+
+    A member that commits periodically must not have its offsets committed by transactions too.
+    """
 
     group_id: str
     generation_id: int = NO_GENERATION  # member epoch in KIP-848's protocol
     member_id: str = ""
     group_instance_id: str | None = None
+    commits_periodically: bool = False
 
 
 def commit_request(

@@ -1,6 +1,8 @@
 """Commits offsets: on request, and periodically those of records that are processed.
 
 One commit is under way at a time, so that none overtakes an older one that is being repeated.
+Progress never goes back, whoever has committed: what is committed by itself lies beyond what this
+consumer committed last, unless the position was moved since, by the user or by `out_of_range`.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.committed_offsets import GroupMetadata
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
 from drumlin.client.consumer.positions import Positions
@@ -36,6 +38,13 @@ _NOT_OURS: Final = frozenset(
 )
 
 
+class _Known(NamedTuple):
+    """What this consumer has committed last, or found when it began."""
+
+    offset: int
+    moved: int  # the partition's, when that was committed
+
+
 class Committer:
     """Lives in the loop."""
 
@@ -57,7 +66,7 @@ class Committer:
         self._disowned = disowned
         self._timeout_ms = timeout_ms
         self._in_turn = asyncio.Lock()
-        self._committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._committed: dict[TopicPartition, _Known] = {}
         self._losses = 0  # how often partitions were lost or revoked
         self._lost_at: dict[TopicPartition, int] = {}
         self.is_automatic = interval_ms is not None
@@ -75,36 +84,83 @@ class Committer:
             self._lost_at[place] = self._losses
 
     async def commit(self, offsets: Offsets) -> None:
-        """
+        """Commit what the user names, also if that goes back.
+
         Raises:
             CommitFailed: this consumer is no member of the group any more, or has lost one of
                 these partitions since.
             KafkaError, PeerError, OffsetStoreFailed: refused, or not answered, until the
                 request's time was up.
         """
+        await self._in_order(lambda: offsets)
+
+    async def commit_returned(self) -> None:
+        """Commit the offsets after the records returned so far. Raises as `commit`."""
+        returned = self._positions.current()
+        await self._in_order(lambda: self._not_behind(returned))
+
+    async def commit_progress(self, places: Iterable[TopicPartition] | None = None) -> None:
+        """Commit the offsets of processed records, where they are new. Raises as `commit`."""
+        await self._in_order(lambda: self._news(places))
+
+    async def _in_order(self, due: Callable[[], Offsets]) -> None:
+        """Commit what is due when the commits before this one are done."""
         deadline = Deadline(self._timeout_ms)
         losses = self._losses
         async with self._in_turn:
-            for pause_s in backoff_s(self._link.options):
-                if not offsets:
-                    return
-                credentials = self._credentials()
-                if credentials is None:
-                    raise CommitFailed("not committed: this consumer is no member of its group now")
-                self._check_kept(offsets, losses)
-                try:
-                    await self._storage.commit(
-                        credentials,
-                        offsets,
-                        partial(self._check_owned, credentials, offsets, losses),
-                    )
-                    break
-                except (KafkaError, PeerError, OffsetStoreFailed) as error:
-                    self._judge(error, credentials)
-                    if deadline.is_over:
-                        raise
-                await asyncio.sleep(min(pause_s, deadline.remaining_s))
-            self._committed.update(self._kept(offsets, losses))
+            offsets = due()
+            if not offsets:
+                return
+            moved = {state.place: state.moved for state in self._positions}
+            await self._insist(offsets, losses, deadline)
+            for place, each in self._kept(offsets, losses).items():
+                if place in moved:
+                    self._committed[place] = _Known(each.offset, moved[place])
+
+    async def _insist(self, offsets: Offsets, losses: int, deadline: Deadline) -> None:
+        """Commit in as many attempts as there is time for."""
+        for pause_s in backoff_s(self._link.options):
+            credentials = self._credentials()
+            if credentials is None:
+                raise CommitFailed("not committed: this consumer is no member of its group now")
+            self._check_kept(offsets, losses)
+            try:
+                await self._storage.commit(
+                    credentials,
+                    offsets,
+                    partial(self._check_owned, credentials, offsets, losses),
+                )
+                return
+            except (KafkaError, PeerError, OffsetStoreFailed) as error:
+                self._judge(error, credentials)
+                if deadline.is_over:
+                    raise
+            await asyncio.sleep(min(pause_s, deadline.remaining_s))
+
+    def _not_behind(self, offsets: Offsets) -> Offsets:
+        """`offsets` without those that would take back what is committed."""
+        return {
+            place: each
+            for place, each in offsets.items()
+            if (known := self._known(place)) is None or each.offset >= known
+        }
+
+    def _news(self, places: Iterable[TopicPartition] | None) -> Offsets:
+        """What is processed, and lies beyond what is committed."""
+        committed = self._committed
+        return {
+            place: each
+            for place, each in self._not_behind(self._positions.committable(places)).items()
+            if place not in committed or each.offset != committed[place].offset
+        }
+
+    def _known(self, place: TopicPartition) -> int | None:
+        """What is committed; None if it is not known, or the position was moved since."""
+        known = self._committed.get(place)
+        state = self._positions.get(place)
+        if known is None or state is None or state.moved != known.moved:
+            return None
+        return known.offset
 
     def _check_kept(self, offsets: Offsets, losses: int) -> None:
         for topic, partition in offsets.keys() - self._kept(offsets, losses).keys():
@@ -144,20 +200,12 @@ class Committer:
         if not is_retriable(error):
             raise error
 
-    async def commit_progress(self, places: Iterable[TopicPartition] | None = None) -> None:
-        """Commit the offsets of processed records, where they are new. Raises as `commit`."""
-        known = self._committed
-        due = self._positions.committable(places)
-        news = {
-            place: each
-            for place, each in due.items()
-            if place not in known or known[place].offset != each.offset
-        }
-        await self.commit(news)
-
     def start_known(self, offsets: Offsets) -> None:
         """Note what was committed when these partitions began."""
-        self._committed.update(offsets)
+        for place, each in offsets.items():
+            state = self._positions.get(place)
+            if state is not None:
+                self._committed[place] = _Known(each.offset, state.moved)
 
     async def _commit_periodically(self, interval_s: float) -> None:
         while True:

@@ -167,6 +167,9 @@ class Consumer:
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit, and wait until that is done: by default everything returned by `poll` so far.
 
+        Offsets that are named are committed as they are. Without them nothing goes back behind
+        what this consumer has committed, unless its position was moved (`seek`) since.
+
         Raises:
             CommitFailed: this consumer has lost its partitions, or is about to.
         """
@@ -196,7 +199,10 @@ class Consumer:
         return self._call(self._engine.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
-        """This member's id and generation, with which a transaction commits `positions`."""
+        """This member's id and generation, with which a transaction commits `positions`.
+
+        A transaction takes them of a consumer with `commit_interval_ms=None` only.
+        """
         return self._call(self._engine.group_metadata)
 
     def seek(self, topic: str, partition: int, to: SeekTo) -> None:

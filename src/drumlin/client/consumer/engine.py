@@ -241,9 +241,8 @@ class ConsumerEngine:
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
         """Raises as `Committer.commit` does; ClientError without a group."""
         self._check_not_shut()
-        await self._group_committer().commit(
-            self.positions.current() if offsets is None else offsets
-        )
+        committer = self._group_committer()
+        await (committer.commit_returned() if offsets is None else committer.commit(offsets))
 
     async def committed(
         self, places: Collection[TopicPartition]
@@ -333,7 +332,8 @@ class ConsumerEngine:
             raise ClientError("this consumer has no group")
         if self._options.offsets_storage == "zookeeper" and not self._options.dual_commit:
             raise ClientError("a transaction commits at the brokers; offsets are in ZooKeeper only")
-        return self._credentials() or GroupMetadata(self._group_id)
+        member = self._credentials() or GroupMetadata(self._group_id)
+        return member._replace(commits_periodically=self._group_committer().is_automatic)
 
     def _group_committer(self) -> Committer:
         if self._committer is None:

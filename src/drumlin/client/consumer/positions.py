@@ -48,6 +48,7 @@ class PartitionState:
     position_epoch: int = NO_EPOCH
     committable: int = NO_OFFSET
     committable_epoch: int = NO_EPOCH
+    moved: int = field(default_factory=lambda: next(_VERSIONS))  # another at each `go_to`
     fetch_offset: int = NO_OFFSET
     leader_epoch: int = NO_EPOCH  # of the leader that has been checked against the position
     high_watermark: int = NO_OFFSET
@@ -71,14 +72,19 @@ class PartitionState:
         self.fetch_offset = self.position
 
     def go_to(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        """Continue from `offset`. Nothing before it is committed automatically any more."""
+        """Continue from `offset`: progress counts from there, and alone from now on may go back."""
         self.position = self.committable = offset
         self.position_epoch = self.committable_epoch = epoch
+        self.moved = next(_VERSIONS)
+        self.fetch_again()
+
+    def fetch_again(self) -> None:
+        """Fetch from the position, once its leader is known to have what was read before."""
         self.end_offset = NO_OFFSET
         self.leader_epoch = NO_EPOCH
         self.failure = None
         self.drop_buffered()
-        self.stage = Stage.CHECKING if epoch != NO_EPOCH else Stage.FETCHING
+        self.stage = Stage.CHECKING if self.position_epoch != NO_EPOCH else Stage.FETCHING
 
     def fail(self, failure: ClientError) -> None:
         """Have poll raise this until the user seeks."""

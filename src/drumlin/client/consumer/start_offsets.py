@@ -135,7 +135,7 @@ class Starter:
             if first <= state.position <= end:
                 await asyncio.sleep(self._connections.options.retry_backoff_ms / 1000)
                 if self._still(noted):  # it is in range, after all
-                    state.go_to(state.position, state.position_epoch)
+                    state.fetch_again()
             elif policy == "raise":
                 state.fail(OffsetOutOfRange(*state.place, state.position, first, end))
             else:

@@ -181,12 +181,19 @@ class Transaction:
                 the transaction can only be aborted.
             ProducerFenced, TransactionTimedOut, UnknownTransaction: it is open no more.
             TransactionOver: it has been ended.
-            TypeError, ValueError: what is no offset or no group. Nothing was sent.
+            TypeError, ValueError: what is no offset or no group; or the consumer commits
+                periodically as well, which would undo what this transaction commits, and count
+                what it aborts. Nothing was sent.
         """
         self._check_open()
         if not isinstance(group, str | GroupMetadata):
             raise TypeError(f"group {arguments.shown(group)}: expected a name or GroupMetadata")
         metadata = GroupMetadata(group) if isinstance(group, str) else group
+        if metadata.commits_periodically:
+            raise ValueError(
+                f"the consumer of group {metadata.group_id!r} commits periodically, beside this "
+                "transaction: make it with commit_interval_ms=None"
+            )
         places = {
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
             for place, each in offsets.items()
