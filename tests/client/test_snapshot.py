@@ -170,3 +170,41 @@ def test_a_state_larger_than_memory_is_read_in_parts(client: Client, topic: str)
 def test_an_empty_topic_has_no_state(client: Client, topic: str) -> None:
     assert client.snapshot(topic).num_rows == 0
     assert list(client.snapshot_batches(topic)) == []
+
+
+def commit(client: Client, topic: str, keys: Iterable[bytes], *, commits: bool = True) -> None:
+    """One transaction of records that are a second apart, an hour and more ago."""
+    rows = pa.table(
+        {
+            "key": list(keys),
+            "value": list(keys),
+            "timestamp": pa.array(
+                [START_MS + int(each[1:]) * 1000 for each in keys], pa.timestamp("ms", "UTC")
+            ),
+        }
+    )
+    with client.transaction(topic) as transaction:
+        transaction.append(rows, topic, partition=lambda data, _: [0] * len(data))
+        if not commits:
+            transaction.abort()
+
+
+def test_a_time_counts_records_not_markers(client: Client, topic: str) -> None:
+    """Markers have the broker's clock, whatever the records of their transactions say."""
+    for number, commits in ((0, True), (2, True), (50, False), (4, True), (60, True)):
+        commit(client, topic, [b"k%d" % number, b"k%d" % (number + 1)], commits=commits)
+    client.transaction(topic)  # waits until the end of the one before is complete
+
+    def keys(at: int | None) -> list[bytes]:
+        return [row["key"] for row in client.snapshot(topic, at=at).to_pylist()]
+
+    assert keys(START_MS + 40_000) == [b"k%d" % each for each in range(6)]
+    assert keys(START_MS + 3_000) == [b"k0", b"k1", b"k2", b"k3"]
+    assert keys(START_MS + 60_000) == [*(b"k%d" % each for each in range(6)), b"k60"]
+    assert keys(START_MS + 70_000) == keys(None)
+    unread = client.snapshot(topic, at=START_MS + 40_000, isolation="read_uncommitted")
+    assert [row["key"] for row in unread.to_pylist()] == [b"k0", b"k1", b"k2", b"k3"]
+    target = f"{topic}-restored"
+    client.restore(topic, target, at=START_MS + 40_000)
+    assert client.read(target).num_rows == 6
+    client.delete_topic(target)

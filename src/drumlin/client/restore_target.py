@@ -16,7 +16,7 @@ from drumlin.client.errors import NotRestored, TopicExists, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import offsets_of_topic
 from drumlin.client.restore_marker import Marker, RestoreRequest, marker_in, name_for
-from drumlin.client.snapshot_ranges import ranges_until
+from drumlin.client.snapshot_ranges import whole_ranges
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
@@ -93,7 +93,7 @@ class RestoreTarget:
         stable = self._ask(offsets_of_topic(connections, name, "latest", _ISOLATION))
         if any(stable[each] < ends[each] for each in ends):
             raise NotRestored(f"another transaction is open in topic {name!r}")
-        ranges = self._ask(ranges_until(connections, name, None, None, _ISOLATION))
+        ranges = self._ask(whole_ranges(connections, name, None, _ISOLATION))
         options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
         with translated():
             batches = reader.read_ranges(self._thread, connections, ranges, options)

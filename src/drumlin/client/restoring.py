@@ -115,8 +115,8 @@ class Restorer:
 
     def _write(self, transaction: Transaction, target: RestoreTarget) -> RestoreReport:
         request = self._request
-        ranges = self._ask(
-            ranges_until(self._connections, request.source, None, request.at, _ISOLATION)
+        ranges = ranges_until(
+            self._thread, self._connections, request.source, None, request.at, _ISOLATION
         )
         exact_reader = self._ask(self._exact_reader(ranges))
         batch_bytes = target.batch_bytes(BATCH_BYTES)

@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from drumlin.client import arguments
-from drumlin.client.errors import OffsetOutOfRange
+from drumlin.client.errors import OffsetOutOfRange, translated
+from drumlin.client.log_at_time import ends_at
+from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange
 from drumlin.peer.broker_connections import BrokerConnections
@@ -53,7 +55,8 @@ def last_ms(at: datetime | int) -> int:
     return (at - _EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp()` is not
 
 
-async def ranges_until(
+def ranges_until(
+    thread: LoopThread,
     connections: BrokerConnections,
     topic: str,
     partitions: Sequence[int] | None,
@@ -63,9 +66,32 @@ async def ranges_until(
     """All of these partitions (None: every one), from the log's start up to the point.
 
     Raises:
-        KafkaError: unknown topic or partition.
+        UnknownTopic: unknown topic or partition.
         OffsetOutOfRange: an end offset that is not in the log, or not yet.
         ValueError: `at` names other partitions than those that are read.
+    """
+    with translated():
+        found = thread.run(whole_ranges(connections, topic, partitions, isolation))
+        if at is None:
+            return found
+        stops = {(topic, each.partition): each.end_offset for each in found}
+        if isinstance(at, Mapping):
+            stops = _stops(found, at)
+        else:
+            stops = ends_at(thread, connections, stops, last_ms(at), isolation)
+        return [each._replace(end_offset=stops[topic, each.partition]) for each in found]
+
+
+async def whole_ranges(
+    connections: BrokerConnections,
+    topic: str,
+    partitions: Sequence[int] | None,
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """All of these partitions (None: every one), from the log's start to its end of now.
+
+    Raises:
+        KafkaError: unknown topic or partition.
     """
     existing = await connections.partitions(topic)
     wanted = existing if partitions is None else list(dict.fromkeys(partitions))
@@ -73,37 +99,21 @@ async def ranges_until(
         if partition not in existing:
             where = f"topic {topic!r} partition {partition} does not exist"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
-    if isinstance(at, Mapping) and set(at) != set(wanted):
-        raise ValueError(f"at has offsets of partitions {sorted(at)}: {sorted(wanted)} are read")
     places = [(topic, each) for each in wanted]
     if not places:
         return []
     # In this order: a start that moves meanwhile does not come after its end.
     starts = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
-    stops = {place: found.offset for place, found in ends.items()}
-    if isinstance(at, Mapping):
-        for place in places:
-            start, end, stop = starts[place].offset, ends[place].offset, at[place[1]]
-            if not start <= stop <= end:
-                raise OffsetOutOfRange(*place, stop, start, end)
-            stops[place] = stop
-    elif at is not None:
-        stops |= await _first_after(connections, places, at, isolation, stops)
-    return [OffsetRange(*each, starts[each].offset, stops[each]) for each in places]
+    return [OffsetRange(*each, starts[each].offset, ends[each].offset) for each in places]
 
 
-async def _first_after(
-    connections: BrokerConnections,
-    places: Sequence[TopicPartition],
-    at: datetime | int,
-    isolation: Isolation,
-    ends: Mapping[TopicPartition, int],
-) -> dict[TopicPartition, int]:
-    """The offset of the first record that is younger than `at`; else the end."""
-    after_ms = last_ms(at) + 1
-    found = await list_offsets(connections, dict.fromkeys(places, after_ms), isolation)
-    return {
-        place: ends[place] if each.offset < 0 else min(each.offset, ends[place])
-        for place, each in found.items()
-    }
+def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+    wanted = {each.partition for each in ranges}
+    if set(offsets) != wanted:
+        named = sorted(offsets)
+        raise ValueError(f"at has offsets of partitions {named}: {sorted(wanted)} are read")
+    for topic, partition, start, end, _ in ranges:
+        if not start <= offsets[partition] <= end:
+            raise OffsetOutOfRange(topic, partition, offsets[partition], start, end)
+    return {(each.topic, each.partition): offsets[each.partition] for each in ranges}

@@ -10,6 +10,7 @@ from drumlin.client import arguments, exact_states, snapshots, tables
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
 from drumlin.client.exact_reading import ExactReader
+from drumlin.client.log_at_time import ends_at
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.snapshot_ranges import Point, check_point, ranges_until
 from drumlin.client.snapshots import SnapshotOptions, StateReader
@@ -110,7 +111,7 @@ class StateCalls(Calls):
         check_point(at)
         isolation = options.isolation
         arguments.isolation_level(isolation)
-        ranges = self._run(ranges_until(self._connections, topic, partitions, at, isolation))
+        ranges = ranges_until(self._thread, self._connections, topic, partitions, at, isolation)
         ends = {(topic, each.partition): each.end_offset for each in ranges}
         claims = self.claim_states(ends, is_now=at is None, allow_inexact=allow_inexact)
         exact_reader = ExactReader(self._thread, self._connections, claims)
@@ -134,6 +135,26 @@ class StateCalls(Calls):
         places = [(topic, each) for each in partitions]
         found = await exact_states.exact_from(self._connections, places)
         return {partition: each.exact_from for (_, partition), each in found.items()}
+
+    def ends_at(
+        self,
+        end_offsets: Mapping[TopicPartition, int],
+        at_ms: int,
+        *,
+        isolation: Isolation = "read_committed",
+    ) -> dict[TopicPartition, int]:
+        """How far logs reached at a time: the offset of the first record that is younger.
+
+        Unlike those of `list_offsets`, it is never that of a transaction's marker.
+
+        Args:
+            end_offsets: the ends of the logs, looked up just now: what they are where no record
+                is younger.
+            at_ms: milliseconds since 1970, whose records count.
+            isolation: for "read_committed", records of aborted transactions are none.
+        """
+        with translated():
+            return ends_at(self._thread, self._connections, end_offsets, at_ms, isolation)
 
     def claim_states(
         self,

@@ -170,6 +170,23 @@ class Cluster:
         times = dict.fromkeys(partitions, time_ms)
         return self._retrying(lambda: self._list(times.items()))
 
+    def ends_at(
+        self, time_ms: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record, never of a marker, that is younger; else the end."""
+        keys = list(partitions)
+
+        def ask() -> dict[TopicPartition, int]:
+            ends = self._list((key, "latest") for key in keys)
+            found = client_of(self._options).ends_at(
+                {(key.topic, key.partition): offset for key, offset in ends.items()},
+                time_ms,
+                isolation=self._options.isolation_level,
+            )
+            return {TopicPartition(*key): offset for key, offset in found.items()}
+
+        return self._retrying(ask)
+
     def resolve(
         self,
         limit: OffsetLimit,

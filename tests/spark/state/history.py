@@ -41,7 +41,8 @@ class History:
 
     topic: Topic
     compacted_end: dict[int, int] = field(default_factory=dict)  # any moment from here on is exact
-    committed: list[Written] = field(default_factory=list)
+    visible: list[Written] = field(default_factory=list)  # committed
+    committed: list[Written] = field(default_factory=list)  # and with a key
     everything: list[Written] = field(default_factory=list)
 
     def state(self, ends: dict[int, int]) -> State:
@@ -62,9 +63,9 @@ class History:
                 yield each
 
     def at_time(self, timestamp_ms: int) -> dict[int, int]:
-        """Where each partition has its first record that is younger."""
+        """Where each partition has its first record that is younger: no marker, nothing aborted."""
         ends = self.end()
-        for each in self.everything:
+        for each in self.visible:
             if each.timestamp_ms > timestamp_ms:
                 ends[each.partition] = min(ends[each.partition], each.offset)
         return ends
@@ -85,8 +86,8 @@ class Writer:
     def __init__(self, history: History, seed: int) -> None:
         self._history = history
         self._random = random.Random(seed)
-        # Later than all markers, which have the time of writing: so records alone make up times.
-        self._time_ms = int(time.time() * 1000) + 600_000
+        # Markers have the time of writing: they are younger than all records, and count for nothing.
+        self._time_ms = int(time.time() * 1000) - 600_000
         name = history.topic.name
         settings = {"bootstrap.servers": history.topic.address, "transactional.id": name}
         self._producer = Producer(settings)
@@ -103,6 +104,7 @@ class Writer:
                 self._producer.abort_transaction(30)
             else:
                 self._producer.commit_transaction(30)
+                self._history.visible += written
                 self._history.committed += [each for each in written if each.key is not None]
             self._history.everything += written
 

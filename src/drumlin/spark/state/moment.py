@@ -54,8 +54,11 @@ def end_offsets(
         OptionError: the limit names other partitions.
         DataLoss: an offset lies beyond the end of the log.
     """
+    if limit.is_timestamp:
+        assert isinstance(limit.value, int)
+        return cluster.ends_at(limit.value - 1, partitions)
     wanted = cluster.resolve(limit, "ending", partitions)
-    if not isinstance(limit.value, Mapping) or limit.is_timestamp:
+    if not isinstance(limit.value, Mapping):
         return wanted
     return within_logs(cluster, wanted, fail_on_data_loss=True)
 
