@@ -202,6 +202,9 @@ def test_a_time_counts_records_not_markers(client: Client, topic: str) -> None:
     assert keys(START_MS + 3_000) == [b"k0", b"k1", b"k2", b"k3"]
     assert keys(START_MS + 60_000) == [*(b"k%d" % each for each in range(6)), b"k60"]
     assert keys(START_MS + 70_000) == keys(None)
+    before = datetime.fromtimestamp(START_MS / 1000 + 4, UTC)
+    read = client.read(topic, end=before, isolation="read_committed")
+    assert read["key"].to_pylist() == [b"k0", b"k1", b"k2", b"k3"]
     unread = client.snapshot(topic, at=START_MS + 40_000, isolation="read_uncommitted")
     assert [row["key"] for row in unread.to_pylist()] == [b"k0", b"k1", b"k2", b"k3"]
     target = f"{topic}-restored"

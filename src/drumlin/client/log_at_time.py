@@ -7,7 +7,9 @@ read on from what a broker has found, until there is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import pyarrow as pa
@@ -15,8 +17,9 @@ import pyarrow.compute as pc
 
 from drumlin.client import reader
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import TopicPartition, list_offsets
+from drumlin.client.offsets import TopicPartition, list_offsets, timestamp_of
 from drumlin.client.range_stream import OffsetRange
+from drumlin.client.reader import Place
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
@@ -52,6 +55,37 @@ def ends_at(
         if younger is not None:
             ends[wanted.topic, wanted.partition] = younger
     return ends
+
+
+def without_times(end: Place | Mapping[int, Place]) -> Place | Mapping[int, Place]:
+    """Ends to read to, the end of the log in place of times: `cut_at_times` does the rest."""
+    if isinstance(end, Mapping):
+        return {partition: _without_time(each) for partition, each in end.items()}
+    return _without_time(end)
+
+
+def _without_time(end: Place) -> Place:
+    return "latest" if isinstance(end, datetime) else end
+
+
+def cut_at_times(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    end: Place | Mapping[int, Place],
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """Ranges whose end is a time, up to their first record at or after it; empty ones left out."""
+    ends = {(each.topic, each.partition): each.end_offset for each in ranges}
+    by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    for place, offset in ends.items():
+        spec = end[place[1]] if isinstance(end, Mapping) else end
+        if isinstance(spec, datetime):
+            by_time[timestamp_of(spec)][place] = offset
+    for time_ms, of_now in by_time.items():
+        ends |= ends_at(thread, connections, of_now, time_ms - 1, isolation)
+    cut = [each._replace(end_offset=ends[each.topic, each.partition]) for each in ranges]
+    return [each for each in cut if each.start_offset < each.end_offset]
 
 
 def _first_younger(batches: Iterable[pa.RecordBatch], at_ms: int) -> int | None:

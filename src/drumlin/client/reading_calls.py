@@ -16,6 +16,7 @@ from drumlin.client.calls import Calls
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.errors import translated
+from drumlin.client.log_at_time import cut_at_times, without_times
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
@@ -43,7 +44,8 @@ class ReadingCalls(Calls):
             topic: the topic's name.
             partitions: their numbers; all by default.
             start, end: "earliest", "latest", an offset, or an aware datetime; or a dict with one
-                of these for each partition. An `end` beyond the last record reads what is there.
+                of these for each partition. An `end` beyond the last record reads what is there;
+                one that is a time is that of a record, never of a transaction's marker.
             decode: "utf8" makes strings of keys and values. "json" parses values, and the column
                 gets the type that they have (a struct, for objects); keys become strings. By
                 default both are bytes.
@@ -94,9 +96,11 @@ class ReadingCalls(Calls):
     ) -> Iterator[pa.RecordBatch]:
         with translated():
             isolation = options.get("isolation", "read_uncommitted")
+            named = without_times(end)
             ranges = self._run(
-                reader.plan(self._connections, topic, partitions, start, end, isolation)
+                reader.plan(self._connections, topic, partitions, start, named, isolation)
             )
+            ranges = cut_at_times(self._thread, self._connections, ranges, end, isolation)
             yield from reader.read_ranges(self._thread, self._connections, ranges, options)
 
     def read_range(

@@ -86,7 +86,7 @@ class Writer:
     def __init__(self, history: History, seed: int) -> None:
         self._history = history
         self._random = random.Random(seed)
-        # Markers have the time of writing: they are younger than all records, and count for nothing.
+        # Markers have the time of writing: younger than all records, and they count for nothing.
         self._time_ms = int(time.time() * 1000) - 600_000
         name = history.topic.name
         settings = {"bootstrap.servers": history.topic.address, "transactional.id": name}
