@@ -9,7 +9,8 @@ from typing import Any
 
 from drumlin.clock import Clock
 from drumlin.metadata.changes import Change, PartitionsChanged
-from drumlin.metadata.image import BrokerState, Endpoint, PartitionId, PartitionState
+from drumlin.metadata.image import BrokerState, Endpoint, LogEnd, PartitionId, PartitionState
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.store import IsrWish
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.stores import SharedOwner, stores_at
@@ -31,12 +32,21 @@ class Brokers:
         self.stores: dict[int, Any] = {}
         self.changes: dict[int, list[Change]] = {}
 
-    async def start(self, node_id: int, *, was_clean: bool = True, **more: str) -> Any:
+    async def start(
+        self,
+        node_id: int,
+        *,
+        was_clean: bool = True,
+        found: Returned = Returned(LogEnd(0, 0)),  # noqa: B008
+        **more: str,
+    ) -> Any:
         store: Any = await stores_at(self.chroot, node_id, clock=self.clock, **more).open()
         self.stores[node_id] = store
         self.changes[node_id] = []
         broker = BrokerState(node_id, f"rack-{node_id}", (ADDRESS,))
-        await store.register_broker(broker, lacking=() if was_clean else None)
+        await store.register_broker(
+            broker, lacking={} if was_clean else all_of(store, node_id, found)
+        )
         store.on_change(self.changes[node_id].append)
         return store
 
@@ -49,6 +59,13 @@ class Brokers:
     async def end(self, node_id: int) -> None:
         """Without handing over: what ZooKeeper sees of one that was killed."""
         await self.stores.pop(node_id).close()
+
+    async def cut_power(self) -> None:
+        """All end at once, and nobody is left to notice."""
+        for store in self.stores.values():
+            await store._follower.stop()
+        for node_id in list(self.stores):
+            await self.end(node_id)
 
     async def close(self) -> None:
         for store in self.stores.values():
@@ -92,20 +109,47 @@ class BrokersOfOneMachine(Brokers):
         self._owner = SharedOwner(self._directory, node_ids)
         return list(await asyncio.gather(*map(self.start, node_ids)))
 
-    async def start(self, node_id: int, *, was_clean: bool = True, **_: str) -> Any:
+    async def start(
+        self,
+        node_id: int,
+        *,
+        was_clean: bool = True,
+        found: Returned = Returned(LogEnd(0, 0)),  # noqa: B008
+        **_: str,
+    ) -> Any:
         store = self.stores[node_id] = await self._owner.open(node_id)
         self.changes[node_id] = []
         broker = BrokerState(node_id, f"rack-{node_id}", (ADDRESS,))
-        await store.register_broker(broker, lacking=() if was_clean else None)
+        await store.register_broker(
+            broker, lacking={} if was_clean else all_of(store, node_id, found)
+        )
         if store.adoption is not None:
             await store.adoption.note_adopted()
         store.on_change(self.changes[node_id].append)
         return store
 
+    async def cut_power(self) -> None:
+        authority = self._owner.authority
+        authority.stop()
+        for node_id in list(self.stores):
+            await self.end(node_id)
+        await eventually(lambda: not authority.image.brokers)
+        authority._is_stopping = False
+
     async def close(self) -> None:
         self._owner.authority.stop()
         await super().close()
         await self._owner.authority.store.close()
+
+
+def all_of(store: Any, node_id: int, found: Returned) -> dict[PartitionId, Returned]:
+    """The same was found of all that a broker has."""
+    return {
+        PartitionId(topic.topic_id, state.index): found
+        for topic in store.image.topics.values()
+        for state in topic.partitions
+        if node_id in state.replicas
+    }
 
 
 def partition(store: Any, topic: str, index: int = 0) -> PartitionState | None:

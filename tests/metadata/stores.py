@@ -10,6 +10,7 @@ from typing import Any
 
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
+from drumlin.config.topic import log_config
 from drumlin.metadata.image import BrokerState
 from drumlin.metadata.mutations import ImmediateListeners
 from drumlin.metadata.shared.authority import Authority
@@ -67,7 +68,13 @@ class SharedOwner:
         self.authority = Authority(
             store,
             {node_id: [f"/log/{node_id}"] for node_id in node_ids},
-            lambda topic: topic in unclean_topics,
+            lambda topic: log_config(
+                {
+                    **store.image.topic_configs(topic),
+                    "unclean.leader.election.enable": str(topic in unclean_topics).lower(),
+                },
+                BrokerConfig({}).topic_defaults(),
+            ),
             self.dropped.append,
         )
 

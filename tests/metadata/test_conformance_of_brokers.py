@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from drumlin.metadata.balance import to_be_led_as_preferred
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
+from drumlin.metadata.image import (
+    NO_LEADER,
+    NO_LOG,
+    LogEnd,
+    PartitionId,
+    PartitionState,
+    Resource,
+    ResourceType,
+)
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.store import IsrWish
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -302,5 +311,75 @@ def test_only_a_broker_that_is_known_and_gone_is_forgotten(run_brokers: RunBroke
                 await first.unregister_broker(node_id)
             codes.append(caught.value.code)
         assert codes == [ErrorCode.invalid_request, ErrorCode.broker_id_not_registered]
+
+    run_brokers(scenario)
+
+
+# -- who may lead besides the ISR ----------------------------------------------------------------
+
+
+def found(end_offset: int, epoch: int = 0) -> Returned:
+    return Returned(LogEnd(epoch, end_offset))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("lost", [Returned(NO_LOG), Returned(LogEnd(0, 100), is_copy=True)])
+def test_a_power_cut_and_a_disk_that_is_lost(
+    run_brokers: RunBrokers, lost: Returned, is_first: bool
+) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, _, _ = await brokers.start_all(1, 2, 3)
+        await first.create_topic("t", [[1, 2, 3]], {"min.insync.replicas": "2"})
+        await brokers.all_see("t", 0, leader=1)
+        await brokers.cut_power()
+        if is_first:
+            await brokers.start(1, was_clean=False, found=lost)
+            await brokers.all_see("t", 0, leader=NO_LEADER)
+        await brokers.start(2, was_clean=False, found=found(1000))
+        await brokers.all_see("t", 0, leader=NO_LEADER)
+        await brokers.start(3, was_clean=False, found=found(1001))
+        await brokers.all_see("t", 0, leader=3, isr=(3,))
+        if not is_first:
+            await brokers.start(1, was_clean=False, found=lost)
+        await brokers.all_see("t", 0, leader=3, isr=(3,), elr=())
+        state = partition(brokers.stores[3], "t")
+        assert state is not None
+        assert [each.node_id for each in state.last_known if each.was_complete] == [2]
+        epochs = [(each, brokers.stores[3].image.brokers[each].epoch) for each in (3, 2)]
+        await grow(brokers.stores[3], "t", *epochs)
+        await brokers.all_see("t", 0, leader=3, isr=(3, 2), last_known=())
+
+    run_brokers(scenario)
+
+
+def test_who_leaves_is_eligible_while_too_few_are_in_sync(run_brokers: RunBrokers) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second, _ = await brokers.start_all(1, 2, 3)
+        await first.create_topic("t", [[1, 2]], {"min.insync.replicas": "2"})
+        await brokers.all_see("t", 0, leader=1)
+        await second.hand_over()
+        await brokers.all_see("t", 0, leader=1, isr=(1,), elr=(2,))
+        await brokers.end(2)
+        await first.alter_configs(
+            Resource(ResourceType.TOPIC, "t"), lambda _: {"min.insync.replicas": "1"}
+        )
+        await brokers.all_see("t", 0, leader=1, isr=(1,), elr=())  # what comes now it lacks
+
+    run_brokers(scenario)
+
+
+def test_the_epoch_of_a_broker_outlives_its_process(run_brokers: RunBrokers) -> None:
+    async def scenario(brokers: Brokers) -> None:
+        first, second = await brokers.start_all(1, 2)
+        assert (first.last_broker_epoch, second.last_broker_epoch) == (None, None)
+        before = first.broker_epoch
+        assert before == first.image.brokers[1].epoch
+        await first.hand_over()
+        assert first.broker_epoch > before
+        last = first.broker_epoch
+        await brokers.end(1)
+        first = await brokers.start(1)
+        assert first.last_broker_epoch == last
+        assert first.broker_epoch > last
 
     run_brokers(scenario)

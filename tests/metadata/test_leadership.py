@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
 from drumlin.metadata.isr_wishes import check_wish, is_granted
 from drumlin.metadata.leadership import (
     handed_over,
     in_next_epoch,
-    is_unclean,
     never_led,
     preferred,
     settled,
-    without_unclean,
 )
 from drumlin.metadata.store import IsrWish
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -29,15 +25,8 @@ def led(leader: int, isr: tuple[int, ...], epoch: int = 4) -> PartitionState:
     return PartitionState(0, leader, epoch, REPLICAS, isr, 9)
 
 
-@st.composite
-def states(draw: st.DrawFn) -> PartitionState:
-    replicas = tuple(draw(st.permutations(REPLICAS)))
-    isr = tuple(draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True)))
-    leader = draw(st.sampled_from([NO_LEADER, *isr]))
-    return PartitionState(0, leader, draw(st.integers(0, 9)), replicas, isr)
-
-
-ALIVE = st.frozensets(st.sampled_from(REPLICAS))
+def unled(isr: tuple[int, ...], last_leader: int = NO_LEADER, epoch: int = 5) -> PartitionState:
+    return replace(led(NO_LEADER, isr, epoch), last_leader=last_leader)
 
 
 @pytest.mark.parametrize(
@@ -46,95 +35,43 @@ ALIVE = st.frozensets(st.sampled_from(REPLICAS))
         (led(1, (1, 2, 3)), {1, 2, 3}, led(1, (1, 2, 3))),
         (led(1, (1, 2, 3)), {1, 3}, led(1, (1, 3))),
         (led(1, (3, 1, 2)), {2, 3}, led(2, (3, 2), 5)),
-        (led(1, (1,)), {2, 3}, led(NO_LEADER, (1,), 5)),
-        (led(1, (1, 2)), {3}, led(NO_LEADER, (1, 2), 5)),
-        (led(NO_LEADER, (1, 2), 5), {2, 3}, led(2, (2,), 6)),
-        (led(NO_LEADER, (1, 2), 5), {3}, led(NO_LEADER, (1, 2), 5)),
+        (led(1, (1,)), {2, 3}, unled((1,), 1)),
+        (led(1, (1, 2)), {3}, unled((1, 2), 1)),
+        (unled((1, 2), 1), {2, 3}, led(2, (2,), 6)),
+        (unled((1, 2)), {3}, unled((1, 2))),
     ],
 )
 def test_the_controller_settles_a_partition(
     before: PartitionState, alive: set[int], after: PartitionState
 ) -> None:
-    assert settled(before, alive) == after
-    assert settled(after, alive) is after
+    assert settled(before, alive, 1) == after
+    assert settled(after, alive, 1) is after
 
 
 def test_a_partition_that_was_never_led() -> None:
     new = never_led(0, REPLICAS)
-    assert settled(new, {2, 3}) == replace(new, leader=2, leader_epoch=0, isr=(2, 3))
-    assert settled(new, ()) is new
+    assert settled(new, {2, 3}, 2) == replace(new, leader=2, leader_epoch=0, isr=(2, 3))
+    assert settled(new, (), 2) is new
     assert in_next_epoch(new, NO_LEADER) is new
 
 
-def test_an_unclean_leader_is_alone_in_sync() -> None:
-    before = led(1, (1,))
-    after = settled(before, {2, 3}, may_be_unclean=True)
-    assert after == led(2, (2,), 5)
-    assert is_unclean(before, after)
-    assert not is_unclean(before, settled(before, {2, 3}))
-    assert settled(led(1, (1, 3)), {2, 3}, may_be_unclean=True) == led(3, (3,), 5)
-
-
-@given(states(), ALIVE, st.booleans())
-def test_whoever_leads_is_alive_and_in_sync(
-    state: PartitionState, alive: frozenset[int], may_be_unclean: bool
-) -> None:
-    after = settled(state, alive, may_be_unclean=may_be_unclean)
-    assert settled(after, alive, may_be_unclean=may_be_unclean) is after
-    assert (after.leader != state.leader) == (after.leader_epoch == state.leader_epoch + 1)
-    assert after.isr
-    if after.leader == NO_LEADER:
-        assert after.isr == state.isr
-        assert not alive & set(state.isr)
-    else:
-        assert after.leader in alive
-        assert after.leader in after.isr
-        assert set(after.isr) <= alive
-        assert is_unclean(state, after) == (after.leader not in state.isr)
-    if not may_be_unclean:
-        assert set(after.isr) <= set(state.isr)
-
-
-def test_after_an_unclean_stop() -> None:
-    assert without_unclean(led(1, (1, 2, 3)), 1, {2, 3}) == led(2, (2, 3), 5)
-    assert without_unclean(led(1, (1, 2, 3)), 1, {3}) == led(3, (2, 3), 5)
-    assert without_unclean(led(1, (1, 2)), 1, {3}) == led(NO_LEADER, (2,), 5)
-    assert without_unclean(led(2, (1, 2)), 1, {2}) == led(2, (2,))
-    for state in (led(1, (1,)), led(2, (2, 3))):
-        assert without_unclean(state, 1, {2, 3}) is state
-
-
 def test_a_broker_that_stops() -> None:
-    assert handed_over(led(1, (1, 3, 2)), 1, {1, 2, 3}) == led(2, (3, 2), 5)
-    assert handed_over(led(2, (1, 2)), 1, {1, 2}) == led(2, (2,))
+    assert handed_over(led(1, (1, 3, 2)), 1, {1, 2, 3}, 2) == led(2, (3, 2), 5)
+    assert handed_over(led(2, (1, 2)), 1, {1, 2}, 1) == led(2, (2,))
+    assert handed_over(led(2, (1, 2)), 1, {1, 2}, 2) == replace(led(2, (2,)), elr=(1,))
     for state in (led(1, (1,)), led(1, (1, 2)), led(2, (2, 3))):
-        assert handed_over(state, 1, {1, 3}) is state
-
-
-@given(states(), ALIVE, st.sampled_from(REPLICAS))
-def test_whoever_leaves_leaves_somebody(
-    state: PartitionState, alive: frozenset[int], node_id: int
-) -> None:
-    for after in (
-        without_unclean(state, node_id, alive - {node_id}),
-        handed_over(state, node_id, alive),
-    ):
-        assert after.isr
-        if after is not state:
-            assert node_id not in after.isr
-            assert after.leader != node_id
-            assert after.leader in (NO_LEADER, *after.isr)
+        assert handed_over(state, 1, {1, 3}, 2) is state
 
 
 def test_the_preferred_leader() -> None:
-    assert preferred(led(2, (2, 1)), {1, 2}) == led(1, (2, 1), 5)
+    assert preferred(led(2, (2, 1)), {1, 2}, 2) == led(1, (2, 1), 5)
     for state, alive, code in (
         (led(1, (1, 2)), {1, 2}, ErrorCode.election_not_needed),
         (led(2, (1, 2)), {2}, ErrorCode.preferred_leader_not_available),
         (led(2, (2,)), {1, 2}, ErrorCode.preferred_leader_not_available),
     ):
         with pytest.raises(KafkaError) as caught:
-            preferred(state, alive)
+            preferred(state, alive, 2)
         assert caught.value.code is code
 
 

@@ -33,22 +33,22 @@ def caught_up(state: PartitionState) -> PartitionState:
 
 
 def test_it_grows_waits_and_shrinks() -> None:
-    begun = reassigned(led(1, 2, 3), (4, 5, 1), ALIVE)
+    begun = reassigned(led(1, 2, 3), (4, 5, 1), ALIVE, 1)
     assert begun.replicas == (4, 5, 1, 2, 3)
     assert (begun.adding, begun.removing) == ((4, 5), (2, 3))
     assert (begun.leader, begun.leader_epoch, begun.isr) == (1, 5, (1, 2, 3))
     assert target_of(begun) == (4, 5, 1)
     assert origin_of(begun) == (1, 2, 3)
-    assert completed(replace(begun, isr=(1, 2, 3, 5)), ALIVE).is_reassigned
-    done = completed(caught_up(begun), ALIVE)
+    assert completed(replace(begun, isr=(1, 2, 3, 5)), ALIVE, 1).is_reassigned
+    done = completed(caught_up(begun), ALIVE, 1)
     assert done == replace(led(4, 5, 1), leader_epoch=6)
 
 
 def test_the_leader_moves_last_to_the_first_of_the_target_that_is_alive() -> None:
-    begun = caught_up(reassigned(led(1, 2), (3, 4), ALIVE))
-    assert completed(begun, {1, 2, 4}).leader == 4
-    assert completed(begun, {1, 2}) == begun
-    done = completed(begun, ALIVE)
+    begun = caught_up(reassigned(led(1, 2), (3, 4), ALIVE, 1))
+    assert completed(begun, {1, 2, 4}, 1).leader == 4
+    assert completed(begun, {1, 2}, 1) == begun
+    done = completed(begun, ALIVE, 1)
     assert (done.leader, done.isr, done.leader_epoch) == (3, (3, 4), 6)
 
 
@@ -59,21 +59,21 @@ def test_the_leader_moves_last_to_the_first_of_the_target_that_is_alive() -> Non
 def test_what_needs_no_new_replica_is_done_at_once(
     target: tuple[int, ...], leader: int, leader_epoch: int
 ) -> None:
-    done = reassigned(led(1, 2, 3), target, ALIVE)
+    done = reassigned(led(1, 2, 3), target, ALIVE, 1)
     assert not done.is_reassigned
     assert (done.replicas, done.leader, done.leader_epoch) == (target, leader, leader_epoch)
     assert set(done.isr) == set(target)
 
 
 def test_a_target_out_of_sync_is_waited_for_though_it_is_no_new_one() -> None:
-    begun = reassigned(led(1, 2, isr=(1,)), (2,), ALIVE)
+    begun = reassigned(led(1, 2, isr=(1,)), (2,), ALIVE, 1)
     assert (begun.replicas, begun.removing, begun.leader) == ((2, 1), (1,), 1)
 
 
 def test_another_target_takes_the_place_of_the_first() -> None:
-    first = reassigned(led(1, 2), (3, 4), ALIVE)
+    first = reassigned(led(1, 2), (3, 4), ALIVE, 1)
     first = replace(first, isr=(1, 2, 3))
-    second = reassigned(first, (4, 5), ALIVE)
+    second = reassigned(first, (4, 5), ALIVE, 1)
     assert second.replicas == (4, 5, 1, 2)
     assert (second.adding, second.removing) == ((4, 5), (1, 2))
     assert (second.isr, second.leader_epoch) == ((1, 2), 6)
@@ -81,22 +81,22 @@ def test_another_target_takes_the_place_of_the_first() -> None:
 
 
 def test_taking_it_back() -> None:
-    begun = replace(reassigned(led(1, 2), (3, 2), ALIVE), isr=(1, 2, 3))
+    begun = replace(reassigned(led(1, 2), (3, 2), ALIVE, 1), isr=(1, 2, 3))
     assert begun.replicas == (3, 2, 1)
-    back = cancelled(begun, ALIVE)
+    back = cancelled(begun, ALIVE, 1)
     assert (set(back.replicas), back.is_reassigned) == ({1, 2}, False)
     assert (back.leader, back.isr, back.leader_epoch) == (1, (1, 2), 6)
     with pytest.raises(KafkaError) as caught:
-        cancelled(back, ALIVE)
+        cancelled(back, ALIVE, 1)
     assert caught.value.code is ErrorCode.no_reassignment_in_progress
 
 
 def test_what_would_lose_records_is_refused_unless_that_is_allowed() -> None:
-    begun = reassigned(led(1, 2), (3,), ALIVE)
+    begun = reassigned(led(1, 2), (3,), ALIVE, 1)
     only_new = replace(begun, isr=(3,), leader=3)
     for change in (
-        lambda **how: cancelled(only_new, ALIVE, **how),
-        lambda **how: reassigned(only_new, (4,), ALIVE, **how),
+        lambda **how: cancelled(only_new, ALIVE, 1, **how),
+        lambda **how: reassigned(only_new, (4,), ALIVE, 1, **how),
     ):
         with pytest.raises(KafkaError) as caught:
             change()
@@ -107,19 +107,19 @@ def test_what_would_lose_records_is_refused_unless_that_is_allowed() -> None:
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9), (-1,)])
 def test_what_is_no_target(target: tuple[int, ...]) -> None:
     with pytest.raises(KafkaError) as caught:
-        reassigned(led(1, 2), target, ALIVE)
+        reassigned(led(1, 2), target, ALIVE, 1)
     assert caught.value.code is ErrorCode.invalid_replica_assignment
 
 
 def test_a_dead_replica_may_stay() -> None:
-    assert reassigned(led(1, 2, isr=(1,)), (2, 3), {1, 3}).adding == (3,)
+    assert reassigned(led(1, 2, isr=(1,)), (2, 3), {1, 3}, 1).adding == (3,)
 
 
 def test_the_number_of_replicas() -> None:
-    begun = reassigned(led(1, 2), (3, 4), ALIVE)
-    assert moved(begun, ALIVE, target=(5, 6), may_change_factor=False).is_reassigned
+    begun = reassigned(led(1, 2), (3, 4), ALIVE, 1)
+    assert moved(begun, ALIVE, 1, target=(5, 6), may_change_factor=False).is_reassigned
     with pytest.raises(KafkaError) as caught:
-        moved(begun, ALIVE, target=(5, 6, 1), may_change_factor=False)
+        moved(begun, ALIVE, 1, target=(5, 6, 1), may_change_factor=False)
     assert caught.value.code is ErrorCode.invalid_replication_factor
 
 
@@ -148,7 +148,7 @@ class _Whatever(RuleBasedStateMachine):
     @rule(wanted=TARGETS)
     def reassign(self, wanted: tuple[int, ...]) -> None:
         try:
-            state = reassigned(self.state, wanted, self.alive)
+            state = reassigned(self.state, wanted, self.alive, 1)
         except KafkaError:
             return
         assert target_of(state) == wanted
@@ -158,7 +158,7 @@ class _Whatever(RuleBasedStateMachine):
     @rule()
     def cancel(self) -> None:
         try:
-            state = cancelled(self.state, self.alive)
+            state = cancelled(self.state, self.alive, 1)
         except KafkaError:
             return
         assert set(state.replicas) == set(origin_of(self.state))
@@ -167,8 +167,8 @@ class _Whatever(RuleBasedStateMachine):
     @rule()
     def control(self) -> None:
         """What the controller does whenever it hears of something."""
-        self._becomes(settled(self.state, self.alive))
-        self._becomes(completed(self.state, self.alive))
+        self._becomes(settled(self.state, self.alive, 1))
+        self._becomes(completed(self.state, self.alive, 1))
 
     @rule(broker=BROKERS)
     def catch_up(self, broker: int) -> None:
@@ -211,7 +211,7 @@ TestWhatever = _Whatever.TestCase
 def test_once_all_have_it_all_the_target_is_reached(
     replicas: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
-    begun = reassigned(led(*replicas, leader=replicas[0]), target, ALIVE)
-    done = completed(caught_up(begun), ALIVE)
+    begun = reassigned(led(*replicas, leader=replicas[0]), target, ALIVE, 1)
+    done = completed(caught_up(begun), ALIVE, 1)
     assert (done.replicas, done.is_reassigned) == (target, False)
     assert done.leader in target

@@ -18,15 +18,18 @@ from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
     Endpoint,
+    LogEnd,
     PartitionId,
     PartitionState,
     Resource,
     ResourceType,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.shared.metadata import SharedMetadata
 from drumlin.metadata.store import IsrWish, MetadataStore
 from drumlin.wire.errors import ErrorCode, KafkaError
+from metadata.several_brokers import all_of
 from metadata.stores import SharedOwner
 from rig.waiting import eventually
 
@@ -151,7 +154,7 @@ def test_a_broker_that_goes_is_replaced_where_another_is_in_sync(tmp_path: Path)
             assert sorted(store.image.brokers) == [2, 3]
             assert store.image.controller_id == 2
             assert store.image.topics["t"].partitions == (
-                PartitionState(0, NO_LEADER, 1, (1,), (1,), 1),
+                PartitionState(0, NO_LEADER, 1, (1,), (1,), 1, last_leader=1),
                 PartitionState(1, 2, 1, (1, 2), (2,), 1),
                 PartitionState(2, 2, 0, (2, 1, 3), (2, 3), 1),
             )
@@ -210,7 +213,8 @@ def test_a_broker_that_lacks_records_leaves_isrs_before_it_is_back(tmp_path: Pat
         for node_id in (3, 2, 1):
             stores[node_id] = await owner.open(node_id)
         for node_id in (3, 2, 1):
-            await stores[node_id].register_broker(broker(node_id), lacking=None)
+            lacking = all_of(stores[node_id], node_id, Returned(LogEnd(0, 0)))
+            await stores[node_id].register_broker(broker(node_id), lacking=lacking)
             if node_id == 1:
                 await stores[1].advance_leader_epochs()
         partitions = stores[1].image.topics["t"].partitions

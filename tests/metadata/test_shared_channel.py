@@ -16,12 +16,15 @@ from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
     Endpoint,
+    LastKnown,
+    LogEnd,
     PartitionId,
     PartitionState,
     Resource,
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.shared import codec
 from drumlin.metadata.shared.channel import Channel, ChannelEnded, encode, encode_tale
 from drumlin.metadata.store import IsrWish
@@ -138,9 +141,21 @@ _ids = st.integers(0, 2**31 - 1)
 _tuples = st.lists(_ids, max_size=4).map(tuple)
 _topic_ids = st.uuids()
 _configs = st.dictionaries(_names, st.text(max_size=9), max_size=3)
+_log_ends = st.builds(LogEnd, st.integers(-1, 99), st.integers(-1, 2**63 - 1))
+_last_known = st.builds(LastKnown, _ids, _log_ends, st.booleans())
 _states = st.builds(
-    PartitionState, _ids, st.integers(-1, 99), st.integers(-1, 99), _tuples, _tuples, _ids
+    PartitionState,
+    _ids,
+    st.integers(-1, 99),
+    st.integers(-1, 99),
+    _tuples,
+    _tuples,
+    _ids,
+    elr=_tuples,
+    last_known=st.lists(_last_known, max_size=3).map(tuple),
+    last_leader=st.integers(-1, 99),
 )
+_returned = st.builds(Returned, st.none() | _log_ends, st.booleans())
 _brokers = st.builds(
     BrokerState,
     _ids,
@@ -176,20 +191,26 @@ def images(draw: st.DrawFn) -> ClusterImage:
     return image
 
 
-@given(images(), _folders, st.frozensets(_topic_ids, max_size=3), st.booleans())
+@given(images(), _folders, st.frozensets(_topic_ids, max_size=3), st.booleans(), st.none() | _ids)
 def test_a_snapshot_arrives_as_it_is(
     image: ClusterImage,
     folders: dict[UUID, tuple[str, ...] | None],
     deleted: frozenset[UUID],
     is_new: bool,
+    last_epoch: int | None,
 ) -> None:
-    snapshot = codec.Snapshot(image, folders, deleted, is_new)
+    snapshot = codec.Snapshot(image, folders, deleted, is_new, last_epoch)
     assert codec.read_snapshot(through(codec.write_snapshot(snapshot))) == snapshot
 
 
 @given(st.builds(codec.States, _topic_ids, st.lists(_states).map(tuple), st.none() | _ids))
 def test_states_arrive_as_they_are(states: codec.States) -> None:
     assert codec.read_states(through(codec.write_states(states))) == states
+
+
+@given(st.dictionaries(st.builds(PartitionId, _topic_ids, _ids), _returned, max_size=3))
+def test_what_a_broker_lacks_arrives(lacking: dict[PartitionId, Returned]) -> None:
+    assert codec.read_lacking(through(codec.write_lacking(lacking))) == lacking
 
 
 @given(_topics, _configs)

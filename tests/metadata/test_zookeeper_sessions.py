@@ -228,7 +228,9 @@ def test_brokers_that_are_gone_lead_no_more(in_zookeeper: Stores, operator: Oper
         assert partitions == (
             PartitionState(0, 1, 5, (2, 1), (1,), 1),
             PartitionState(1, 1, 4, (1, 2), (1,), 1),
-            PartitionState(2, -1, 5, (2,), (2,), 1),  # only the other one has its records
+            PartitionState(
+                2, -1, 5, (2,), (2,), 1, last_leader=2
+            ),  # only the other one has its records
         )
         stored = layout.decode_state("", operator.get(layout.state_path("t", 0)))
         assert stored == layout.StateNode(1, 5, (1,), 10)

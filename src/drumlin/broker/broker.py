@@ -200,7 +200,7 @@ class Broker:
             metadata = await open_metadata(config, clock, open_store)
             locks = {} if company is None else company.locks
             try:
-                logs = await asyncio.to_thread(open_logs, config, clock, metadata.image, locks)
+                logs = await asyncio.to_thread(open_logs, config, clock, metadata, locks)
                 try:
                     broker = cls(config, clock, metadata, logs, bound, metrics_sockets)
                     try:
@@ -222,9 +222,9 @@ class Broker:
     async def _begin(self, before_serving: Callable[[], None] | None, *, is_alone: bool) -> None:
         metadata = self.metadata
         try:
-            lacking = await self.hosting.lacking() if self.logs.was_clean else None
+            lacking = await self.hosting.lacking()
             await metadata.register_broker(self._state(), lacking=lacking)
-            if not self.logs.was_clean:
+            if not self.logs.are_current:
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)
@@ -310,7 +310,7 @@ class Broker:
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
         await self.turns.run(self.partitions.clear())
-        await self.threads.administering(self.logs.close)
+        await self.threads.administering(self.logs.close, self.metadata.broker_epoch)
         await self.metadata.close()
         self.threads.close()
 

@@ -27,8 +27,10 @@ class Leadership(NamedTuple):
     error: ErrorCode
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
-    #: Out of sync while they are offline, but they have all committed records (KIP-966).
+    #: Not in sync, but they have all committed records (KIP-966).
     eligible_replicas: tuple[int, ...]
+    #: Who led a partition that nobody leads, and who has come back from an unclean stop.
+    last_known_replicas: tuple[int, ...]
 
 
 def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerState, Endpoint]]:
@@ -70,6 +72,19 @@ def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Lea
     )
     isr = tuple(each for each in partition.isr if each not in offline)
     if partition.leader not in (NO_LEADER, *offline):
-        return Leadership(partition.leader, ErrorCode.none, isr, offline, ())
-    eligible = () if isr else partition.isr
-    return Leadership(NO_LEADER, ErrorCode.leader_not_available, isr, offline, eligible)
+        return Leadership(partition.leader, ErrorCode.none, isr, offline, partition.elr, ())
+    eligible = tuple(each for each in (*partition.isr, *partition.elr) if each not in isr)
+    return Leadership(
+        NO_LEADER,
+        ErrorCode.leader_not_available,
+        isr,
+        offline,
+        eligible,
+        _last_known(partition) or eligible,
+    )
+
+
+def _last_known(partition: PartitionState) -> tuple[int, ...]:
+    last_leader = partition.last_leader if partition.leader == NO_LEADER else partition.leader
+    known = [each.node_id for each in partition.last_known if each.was_complete]
+    return tuple(dict.fromkeys([*([] if last_leader == NO_LEADER else [last_leader]), *known]))

@@ -26,7 +26,16 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ResourceType, TopicState
+from drumlin.metadata.image import (
+    NO_LEADER,
+    NO_LOG,
+    LogEnd,
+    PartitionId,
+    PartitionState,
+    ResourceType,
+    TopicState,
+)
+from drumlin.metadata.leadership import Returned
 from drumlin.replication.partition import Partition
 from drumlin.storage.losses import close_losses
 from drumlin.turns import Pace
@@ -94,21 +103,36 @@ class HostedPartitions:
                 self._strangers.add(log.path)
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
-    async def lacking(self) -> list[PartitionId]:
-        """The partitions with replicas elsewhere of which the log here is not what it was.
+    async def lacking(self) -> dict[PartitionId, Returned]:
+        """The partitions with replicas elsewhere of which the log here may not be what it was.
 
         Before this broker registers: it is not to lead them. Also where the ISR is not known to
         have it, as it may have come in since that was read.
         """
-        found, pace = [], Pace()
+        found, pace = {}, Pace()
         for topic in list(self._image.topics.values()):
             for state in topic.partitions:
                 if self._config.node_id in state.replicas and len(state.replicas) > 1:
-                    log = self._logs.get(topic.name, state.index)
-                    if log is None or log.epoch_due_at is not None:
-                        found.append(PartitionId(topic.topic_id, state.index))
+                    returned = self._returned(topic, state.index)
+                    if returned is not None:
+                        found[PartitionId(topic.topic_id, state.index)] = returned
                 await pace.give_way()
         return found
+
+    def _returned(self, topic: TopicState, index: int) -> Returned | None:
+        """What there is of a partition's log; None: all that there was."""
+        log = self._logs.get(topic.name, index)
+        if log is None or log.topic_id not in (topic.topic_id, _NO_ID):
+            is_gone = self._logs.is_gone(topic.name, index)
+            return Returned(NO_LOG if is_gone else None)
+        directory = log.log_directory
+        if directory.is_current and log.epoch_due_at is None:
+            return None
+        end_offset = log.log_end_offset
+        if log.epoch_due_at is not None:  # from there on some of it is missing
+            end_offset = min(end_offset, log.epoch_due_at)
+        last_epoch = log.leader_epochs.epoch_for(end_offset - 1)
+        return Returned(LogEnd(last_epoch, end_offset), is_copy=directory.is_copy)
 
     async def give_up(self, directory: LogDirectory) -> None:
         """Have others lead what is in a log dir that has failed, where they can."""
@@ -117,7 +141,7 @@ class HostedPartitions:
             self._followers.hold_back(log.topic, log.partition)
             topic = self._image.topics_by_id.get(log.topic_id)
             state = None if topic is None else topic.partition(log.partition)
-            if state is not None and self._config.node_id in state.isr and len(state.isr) > 1:
+            if state is not None and self._config.node_id in {*state.isr, *state.elr}:
                 replicated.append(PartitionId(log.topic_id, log.partition))
             await pace.give_way()
         if replicated:
@@ -246,8 +270,17 @@ class HostedPartitions:
             elif is_new or state.leader != self._config.node_id:
                 self._assume(topic, state, log)
             else:
+                self._say_made_anew(log, state)
                 made_anew[state.index] = log
         await self._serve_in_new_epochs(topic, made_anew)
+
+    def _say_made_anew(self, log: PartitionLog, state: PartitionState) -> None:
+        _log.warning(
+            "%s had no log, and this broker leads it%s: it begins anew at 0, and what was in it "
+            "is lost",
+            log.name,
+            "" if len(state.replicas) > 1 else ", as the only replica",
+        )
 
     async def _serve_in_new_epochs(self, topic: TopicState, logs: dict[int, PartitionLog]) -> None:
         """Serve partitions whose logs may end before what consumers have read of them."""

@@ -22,7 +22,6 @@ from drumlin.wire.errors import KafkaError
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store import MetadataStore
 
 #: Sockets that are bound, each with its listener; the port is the one that was given.
@@ -145,7 +144,7 @@ async def open_metadata(
 
 
 def open_logs(
-    config: BrokerConfig, clock: Clock, image: ClusterImage, locks: Mapping[str, int]
+    config: BrokerConfig, clock: Clock, metadata: MetadataStore, locks: Mapping[str, int]
 ) -> LogDirectories:
     """The logs in this broker's log dirs. Blocks, after a crash for long.
 
@@ -154,6 +153,8 @@ def open_logs(
     Raises:
         StartFailed: they cannot be used.
     """
+
+    image = metadata.image
 
     def config_for(topic: str) -> LogConfig:
         return log_config(image.topic_configs(topic), config.topic_defaults())
@@ -168,6 +169,7 @@ def open_logs(
             recovery_threads=config.num_recovery_threads_per_data_dir,
             is_cordoned=config.is_cordoned,
             locks=locks,
+            last_broker_epoch=metadata.last_broker_epoch,
         ).open()
     except (UnusableLogDirectory, KafkaError) as error:
         raise StartFailed(str(error)) from error

@@ -16,6 +16,8 @@ from uuid import UUID
 
 from drumlin.metadata.image import (
     ClusterImage,
+    LastKnown,
+    LogEnd,
     PartitionState,
     Resource,
     ResourceType,
@@ -32,6 +34,8 @@ LOGS_ADOPTED: Final = "logs_adopted"
 NEXT_PRODUCER_ID: Final = "next_producer_id"
 #: Such keys are followed by a topic id.
 _DELETED_TOPIC: Final = "deleted_topic."
+#: Such keys are followed by the id of a broker, where there are several.
+_BROKER_EPOCH_OF: Final = "broker_epoch."
 #: Each brings a file of the version before to the next one.
 _SCHEMAS: Final = (
     """
@@ -60,6 +64,12 @@ CREATE TABLE configs (
     """
 ALTER TABLE partitions ADD COLUMN adding TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE partitions ADD COLUMN removing TEXT NOT NULL DEFAULT '[]';
+""",
+    # Who may lead it besides the ISR.
+    """
+ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN last_known TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN last_leader INTEGER NOT NULL DEFAULT -1;
 """,
 )
 
@@ -152,15 +162,33 @@ class Database:
             )
         return found
 
+    def broker_epochs(self) -> dict[int, int]:
+        """The last epoch of each broker, as far as they are known."""
+        sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
+        rows = self._connection.execute(sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF))
+        return {int(key.removeprefix(_BROKER_EPOCH_OF)): epoch for key, epoch in rows}
+
     def load(self, cluster_id: str) -> ClusterImage:
         """Everything that is stored."""
         image = ClusterImage(cluster_id)
         partitions: dict[bytes, list[PartitionState]] = {}
         rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
-        for topic_id, index, leader, leader_epoch, *brokers in rows:
-            replicas, isr, adding, removing = (tuple(json.loads(each)) for each in brokers)
+        for topic_id, index, leader, leader_epoch, *brokers, known, last_leader in rows:
+            replicas, isr, adding, removing, elr = (tuple(json.loads(each)) for each in brokers)
             state = PartitionState(
-                index, leader, leader_epoch, replicas, isr, adding=adding, removing=removing
+                index,
+                leader,
+                leader_epoch,
+                replicas,
+                isr,
+                adding=adding,
+                removing=removing,
+                elr=elr,
+                last_known=tuple(
+                    LastKnown(node_id, LogEnd(epoch, end), complete)
+                    for node_id, epoch, end, complete in json.loads(known)
+                ),
+                last_leader=last_leader,
             )
             partitions.setdefault(topic_id, []).append(state)
         for topic_id, name in self._connection.execute("SELECT topic_id, name FROM topics"):
@@ -198,7 +226,7 @@ def put_topic(topic: TopicState) -> Iterator[Statement]:
 
 
 def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> Iterator[Statement]:
-    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     for each in partitions:
         yield sql, (topic_id.bytes, each.index, each.leader, each.leader_epoch, *_brokers(each))
 
@@ -222,6 +250,16 @@ def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
     return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(log_dirs))
 
 
+def put_broker_epoch(node_id: int, epoch: int) -> Statement:
+    return put_value(f"{_BROKER_EPOCH_OF}{node_id}", epoch)
+
+
+def forget_broker_epochs() -> Statement:
+    """As log dirs of brokers have been made that name none."""
+    sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
+    return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
+
+
 def forget_deletions() -> Statement:
     """Forget deleted topics of which no folder is left."""
     sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ? AND value = '[]'"
@@ -240,14 +278,17 @@ def put_config(resource: Resource, key: str, value: str | None) -> Statement:
 def put_state(topic_id: UUID, state: PartitionState) -> Statement:
     sql = (
         "UPDATE partitions SET leader = ?, leader_epoch = ?, replicas = ?, isr = ?, adding = ?, "
-        "removing = ? WHERE topic_id = ? AND partition = ?"
+        "removing = ?, elr = ?, last_known = ?, last_leader = ? "
+        "WHERE topic_id = ? AND partition = ?"
     )
     where = topic_id.bytes, state.index
     return sql, (state.leader, state.leader_epoch, *_brokers(state), *where)
 
 
-def _brokers(state: PartitionState) -> list[str]:
-    return [json.dumps(each) for each in (state.replicas, state.isr, state.adding, state.removing)]
+def _brokers(state: PartitionState) -> list[Any]:
+    known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
+    lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
+    return [*map(json.dumps, lists), state.last_leader]
 
 
 def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from drumlin.clock import Clock, SystemClock
+from drumlin.metadata.eligible import Election, election
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
-from drumlin.metadata.leadership import NO_EPOCH, is_unclean
+from drumlin.metadata.leadership import NO_EPOCH
 
 
 class ElectionCounts:
@@ -18,8 +19,10 @@ class ElectionCounts:
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = SystemClock() if clock is None else clock
         self.elections = 0
-        #: Those of a replica that was not in sync.
+        #: Those of a replica that was neither in sync nor eligible.
         self.unclean = 0
+        #: Those of one that was complete before an unclean stop: not among the unclean ones.
+        self.recoveries = 0
         #: What all of them took together.
         self.seconds = 0.0
 
@@ -52,7 +55,8 @@ class Elections:
             if state is None or _leadership(state) != _leadership(after):
                 continue
             self._counts.elections += 1
-            self._counts.unclean += is_unclean(before, after)
+            self._counts.unclean += election(before, after) is Election.UNCLEAN
+            self._counts.recoveries += election(before, after) is Election.RECOVERY
             self._counts.seconds += took
 
 

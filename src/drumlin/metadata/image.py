@@ -76,6 +76,32 @@ class ReplicaAssignment(NamedTuple):
     removing: tuple[int, ...] = ()
 
 
+class LogEnd(NamedTuple):
+    """Where a log ends: the leader epoch of its last record, and the log end offset.
+
+    Of two replicas that had all that was committed, the one with the larger end has more of it.
+    """
+
+    leader_epoch: int
+    end_offset: int
+
+
+#: Of a replica that has no log at all.
+NO_LOG: Final = LogEnd(-1, -1)
+
+
+class LastKnown(NamedTuple):
+    """A replica that may lack records since it came back, and what it came back with.
+
+    was_complete: it had all that was committed when it stopped, so it lacks at most what was not on
+        its disk then. Not so for a log that is gone, or was put back from a copy.
+    """
+
+    node_id: int
+    log_end: LogEnd
+    was_complete: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """The replicas of a partition, and which of them leads it."""
@@ -90,6 +116,12 @@ class PartitionState:
     #: See `ReplicaAssignment`.
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    #: Eligible leader replicas (KIP-966): not in sync, but they have all that is committed.
+    elr: tuple[int, ...] = ()
+    #: See `eligible.py`; only while too few are in sync for anything to be committed.
+    last_known: tuple[LastKnown, ...] = ()
+    #: Who led it last, while nobody does.
+    last_leader: int = NO_LEADER
 
     @property
     def assignment(self) -> ReplicaAssignment:

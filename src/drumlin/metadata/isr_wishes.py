@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from drumlin.metadata.eligible import with_isr
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.store import IsrWish
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -17,6 +18,20 @@ def is_granted(wish: IsrWish, state: PartitionState, leader: int) -> bool:
         and state.leader == leader
         and state.isr == tuple(node_id for node_id, _ in wish.isr)
     )
+
+
+def granted(
+    wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int], min_isr: int
+) -> PartitionState:
+    """The partition as its leader wishes; who leaves is eligible, while too few are in sync.
+
+    Raises:
+        KafkaError: see `check_wish`.
+    """
+    if is_granted(wish, state, leader):
+        return state
+    check_wish(wish, state, leader, alive)
+    return with_isr(state, (node_id for node_id, _ in wish.isr), leader, min_isr)
 
 
 def check_wish(wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from drumlin.metadata.eligible import complete, with_isr
 from drumlin.metadata.image import NO_LEADER, PartitionState, ReplicaAssignment
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -36,6 +37,7 @@ def origin_of(state: PartitionState) -> Replicas:
 def moved(
     state: PartitionState,
     alive: Collection[int],
+    min_isr: int,
     *,
     target: Sequence[int] | None,
     may_change_factor: bool = True,
@@ -47,16 +49,17 @@ def moved(
         KafkaError: INVALID_REPLICATION_FACTOR, the number of replicas must not change (KIP-860).
     """
     if target is None:
-        return cancelled(state, alive, may_be_unclean=may_be_unclean)
+        return cancelled(state, alive, min_isr, may_be_unclean=may_be_unclean)
     if not may_change_factor:
         _check_factor(state, target)
-    return reassigned(state, target, alive, may_be_unclean=may_be_unclean)
+    return reassigned(state, target, alive, min_isr, may_be_unclean=may_be_unclean)
 
 
 def reassigned(
     state: PartitionState,
     target: Sequence[int],
     alive: Collection[int],
+    min_isr: int,
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
@@ -75,11 +78,12 @@ def reassigned(
         raise _invalid(f"no broker {', '.join(map(str, dead))} is alive")
     removing = tuple(each for each in replicas if each not in target)
     assignment = ReplicaAssignment(replicas, adding, removing)
-    return completed(_with(state, assignment, alive, may_be_unclean=may_be_unclean), alive)
+    begun = _with(state, assignment, alive, min_isr, may_be_unclean=may_be_unclean)
+    return completed(begun, alive, min_isr)
 
 
 def cancelled(
-    state: PartitionState, alive: Collection[int], *, may_be_unclean: bool = False
+    state: PartitionState, alive: Collection[int], min_isr: int, *, may_be_unclean: bool = False
 ) -> PartitionState:
     """The partition with the replicas that it had before.
 
@@ -90,17 +94,17 @@ def cancelled(
     if not state.is_reassigned:
         raise KafkaError(ErrorCode.no_reassignment_in_progress)
     assignment = ReplicaAssignment(origin_of(state))
-    return _with(state, assignment, alive, may_be_unclean=may_be_unclean)
+    return _with(state, assignment, alive, min_isr, may_be_unclean=may_be_unclean)
 
 
-def completed(state: PartitionState, alive: Collection[int]) -> PartitionState:
+def completed(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
     """The partition without those that are to go, once all others are in sync; else unchanged."""
     target = target_of(state)
     if not state.is_reassigned or not set(target) <= set(state.isr):
         return state
     if state.leader not in target and not any(each in alive for each in target):
         return state  # who is to go leads on
-    return _with(state, ReplicaAssignment(target), alive)
+    return _with(state, ReplicaAssignment(target), alive, min_isr)
 
 
 def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
@@ -124,6 +128,7 @@ def _with(
     state: PartitionState,
     assignment: ReplicaAssignment,
     alive: Collection[int],
+    min_isr: int,
     *,
     may_be_unclean: bool = False,
 ) -> PartitionState:
@@ -131,19 +136,21 @@ def _with(
     if assignment == state.assignment:
         return state
     replicas = assignment.replicas
-    moved = state.with_assignment(assignment)
+    live = [each for each in replicas if each in alive]
     isr = tuple(each for each in state.isr if each in replicas)
     leader = state.leader
-    if not isr:
-        live = [each for each in replicas if each in alive]
+    if not isr and complete(state).isdisjoint(replicas):
         if not may_be_unclean or not live:
             raise _invalid(f"none of {list(replicas)} is known to have all records")
         isr = tuple(live[:1])
+    elif not isr:
+        isr = tuple(each for each in live if each in state.elr)[:1]
     if leader not in isr:
-        leader = next((each for each in replicas if each in isr and each in alive), NO_LEADER)
-    if leader == state.leader and set(state.replicas) <= set(replicas):
-        return moved
-    return replace(moved, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1)
+        leader = next((each for each in live if each in isr), NO_LEADER)
+    moved = with_isr(state.with_assignment(assignment), isr, leader, min_isr)
+    if leader == state.leader and not set(state.replicas) <= set(replicas):
+        moved = replace(moved, leader_epoch=state.leader_epoch + 1)
+    return moved
 
 
 def _invalid(message: str) -> KafkaError:

@@ -40,6 +40,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.isr_wishes import check_wish
+from drumlin.metadata.leadership import NO_EPOCH, Returned
 from drumlin.metadata.mutations import (
     Listeners,
     Locks,
@@ -52,6 +53,7 @@ from drumlin.metadata.mutations import (
 )
 from drumlin.metadata.reassignment import moved
 from drumlin.metadata.store import (
+    NOTHING_LACKING,
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
     Alteration,
@@ -88,6 +90,7 @@ class SqliteMetadata:
         known = opened.deleted_topics()
         self.deleted_topics = {each: left for each, left in known.items() if left != ()}
         self._deleted = set(known)
+        self._last_broker_epochs = opened.broker_epochs()
         self._elections = ElectionCounts()  # none is ever made: there is one broker
         self._database = opened
         self._thread = ready_threads(1, "metadata")
@@ -156,7 +159,7 @@ class SqliteMetadata:
         return self if self.is_new else None
 
     async def register_broker(
-        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+        self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
     ) -> None:
         del lacking  # no other broker has more records
         self._node_id = self.image.controller_id = broker.node_id
@@ -248,7 +251,7 @@ class SqliteMetadata:
 
         def move(state: PartitionState, target: Target | None) -> PartitionState:
             alive = self.image.brokers
-            return moved(state, alive, target=target, may_change_factor=may_change_factor)
+            return moved(state, alive, 1, target=target, may_change_factor=may_change_factor)
 
         return {each: self._asked(each, move, wish) for each, wish in targets.items()}
 
@@ -258,7 +261,7 @@ class SqliteMetadata:
         """The only replica leads, if it can."""
 
         def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
-            return elected(state, self.image.brokers, is_unclean=is_unclean)
+            return elected(state, self.image.brokers, 1, is_unclean=is_unclean)
 
         return {each: self._asked(each, elect, is_unclean) for each in partitions}
 
@@ -289,6 +292,15 @@ class SqliteMetadata:
 
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
         """It is the last member of each."""
+
+    @property
+    def broker_epoch(self) -> int:
+        """It is not counted: the store lies beside the logs, and is as old as they are."""
+        return NO_EPOCH
+
+    @property
+    def last_broker_epoch(self) -> int | None:
+        return None
 
     async def hand_over(self) -> None:
         """There is nobody who could take over."""
@@ -390,8 +402,12 @@ class SqliteMetadata:
             await self.commit([database.put_value(database.NEXT_PRODUCER_ID, following)])
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
 
+    def last_broker_epoch_of(self, node_id: int) -> int | None:
+        """The last one that this broker had, for where there are several; None: not known."""
+        return self._last_broker_epochs.get(node_id)
+
     @uncancelled
-    async def next_broker_epoch(self) -> int:
+    async def next_broker_epoch(self, node_id: int) -> int:
         """An epoch that no broker of this store has had, for where there are several.
 
         Raises:
@@ -399,7 +415,9 @@ class SqliteMetadata:
         """
         async with self._locks.of(_BROKER_EPOCH):
             epoch = 1 + (await self._in_thread(self._database.value, _BROKER_EPOCH) or 0)
-            await self.commit([database.put_value(_BROKER_EPOCH, epoch)])
+            own = database.put_broker_epoch(node_id, epoch)
+            await self.commit([database.put_value(_BROKER_EPOCH, epoch), own])
+            self._last_broker_epochs[node_id] = epoch
             return int(epoch)
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ of the same topic or the same configuration happen one after the other.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.wire.errors import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
@@ -35,6 +37,10 @@ Listener = Callable[[Change], Awaitable[None] | None]
 
 #: As many as Apache Kafka's controller hands out at a time.
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
+
+
+#: Of a broker that has stopped cleanly.
+NOTHING_LACKING: Final[Mapping[PartitionId, Returned]] = MappingProxyType({})
 
 
 class UnusableMetadata(Exception):
@@ -85,12 +91,12 @@ class MetadataStore(Protocol):
         """To be made, where the store is new and logs that it does not know may be there."""
 
     def register_broker(
-        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+        self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
     ) -> Awaitable[None]:
         """Make this process a broker of the cluster, in a new broker epoch.
 
-        lacking: partitions of which it may lack records that it had; None: of any, as it has not
-            stopped cleanly. It leaves their ISRs first, where it is not the last member (KIP-966).
+        lacking: partitions with replicas elsewhere of which it may lack records that it had, and
+            what it has. That is known before it is registered: see `leadership.returned`.
 
         Nothing is changed before that.
 
@@ -249,7 +255,7 @@ class MetadataStore(Protocol):
     def leave_isrs(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
         """Leave the ISRs of partitions whose logs have failed, and let others lead them.
 
-        Where this broker is the last member it stays. Changes are reported.
+        Where nobody else has all that is committed it stays. Changes are reported.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -264,6 +270,18 @@ class MetadataStore(Protocol):
         Raises:
             KafkaError: NOT_CONTROLLER: it is not registered; KAFKA_STORAGE_ERROR.
         """
+
+    @property
+    def broker_epoch(self) -> int:
+        """In which this process is registered, or was last; -1: it is not known.
+
+        To be told to `last_broker_epoch` of the next process, if this one stops cleanly.
+        """
+
+    @property
+    def last_broker_epoch(self) -> int | None:
+        """Of the last process of this broker before this one; None: there was none, or is no
+        knowing. Before this process registers."""
 
     def next_producer_id_block(self) -> Awaitable[ProducerIdBlock]:
         """Take a block of producer ids.

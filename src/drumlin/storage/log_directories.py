@@ -21,6 +21,7 @@ from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.storage import retention_round, swap_plan
 from drumlin.storage.checkpoint_rounds import write_checkpoints
+from drumlin.storage.clean_marker import NO_EPOCH
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
@@ -54,6 +55,7 @@ class LogDirectories:
 
     `is_cordoned(path)`: whether a dir is to get no new logs as long as there are others.
     `locks`: descriptors that lock dirs for us already, by their paths.
+    `last_broker_epoch`: see `LogDirectory.claim`.
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class LogDirectories:
         open_files: OpenFiles | None = None,
         is_cordoned: Callable[[str], bool] = lambda _: False,
         locks: Mapping[str, int] = MappingProxyType({}),
+        last_broker_epoch: int | None = None,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
+        self._last_broker_epoch = last_broker_epoch
         self._config_for = config_for
         self._clock = clock
         self._threads = recovery_threads
@@ -110,7 +114,7 @@ class LogDirectories:
 
     def _claim(self, directory: LogDirectory) -> None:
         try:
-            directory.claim(self._node_id, self._cluster_id)
+            directory.claim(self._node_id, self._cluster_id, self._last_broker_epoch)
         except OSError as error:
             directory.fail(error, f"open {directory.path}")
             if not any(each.is_online for each in self.directories):
@@ -144,6 +148,11 @@ class LogDirectories:
         """Whether all dirs were new, or closed by a clean stop."""
         return all(directory.was_clean for directory in self.directories)
 
+    @property
+    def are_current(self) -> bool:
+        """Whether all dirs that can be read are as a clean stop of this very broker left them."""
+        return all(directory.is_current for directory in self.directories)
+
     # -- logs --------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[PartitionLog]:
@@ -154,6 +163,13 @@ class LogDirectories:
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
+
+    def is_gone(self, topic: str, partition: int) -> bool:
+        """Whether a log that is not there is in no log dir, also in none that is offline."""
+        return all(
+            each.is_online and (topic, partition) not in each.not_loaded
+            for each in self.directories
+        )
 
     def with_second_logs(self) -> list[PartitionLog]:
         """All logs, those too whose partition has another one."""
@@ -444,7 +460,7 @@ class LogDirectories:
         assert not directory.is_online
         try:
             if not directory.is_claimed:
-                directory.claim(self._node_id, self._cluster_id)
+                directory.claim(self._node_id, self._cluster_id, self._last_broker_epoch)
             if not directory.works():
                 return False
             if not directory.is_readable:
@@ -472,8 +488,11 @@ class LogDirectories:
 
     # -- stopping ----------------------------------------------------------------------
 
-    def close(self) -> None:
-        """A clean stop: all is made durable, and the next start knows it. Blocks."""
+    def close(self, broker_epoch: int = NO_EPOCH) -> None:
+        """A clean stop in this broker epoch: all is made durable, and the next start knows it.
+
+        Blocks.
+        """
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
             list(
                 pool.map(PartitionLog.close_or_note, self)
@@ -482,7 +501,7 @@ class LogDirectories:
         for directory in self.directories:
             if directory.is_online:
                 try:
-                    directory.leave_clean_marker()
+                    directory.leave_clean_marker(broker_epoch)
                 except OSError as error:
                     directory.fail(error, f"mark {directory.path}")
         self.abandon()

@@ -12,7 +12,7 @@ import logging
 from typing import Final
 
 from drumlin.clock import Clock
-from drumlin.storage import checkpoints, meta_properties
+from drumlin.storage import checkpoints, clean_marker, meta_properties
 from drumlin.storage.checkpoints import Checkpoint
 from drumlin.storage.directory_lock import DirectoryLock
 from drumlin.storage.files import DEVICE_FULL, NO_DESCRIPTOR, OF_ONE_FILE
@@ -23,8 +23,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
 
-CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
-CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
 _PROBE_NAME: Final = ".probe"
 #: Coming back with less room than this would only fail again at the next append.
 _PROBE_BYTES: Final = 1024 * 1024
@@ -62,14 +60,20 @@ class LogDirectory:
         self.unclean_logs = Checkpoint(path, checkpoints.UNCLEAN, self.files)
         #: Whether the last server shut down cleanly; a dir without partitions counts as clean.
         self.was_clean = True
+        #: Whether this is what that one left, rather than an older copy, as far as can be told.
+        self.is_current = True
+        #: It is known to be an older one: the broker has run since it was closed.
+        self.is_copy = False
         self.is_claimed = False
         self._lock = DirectoryLock(path, lock)
         self._said: set[str] = set()
 
     # -- ownership ---------------------------------------------------------------------
 
-    def claim(self, node_id: int, cluster_id: str) -> None:
+    def claim(self, node_id: int, cluster_id: str, last_broker_epoch: int | None = None) -> None:
         """Make the dir ours: create it, lock it and write our ids into it.
+
+        last_broker_epoch: in which this broker ran last; None: there is no telling.
 
         Raises:
             UnusableLogDirectory: it is in use, or belongs to another broker or cluster.
@@ -101,7 +105,7 @@ class LogDirectory:
         if ours != meta:
             self.files.replace_file(path, meta_properties.encode_meta_properties(ours))
         self.in_disorder.update(self.unclean_logs.read())
-        self.was_clean = self._take_clean_marker() or not self._has_partitions()
+        self._take_clean_marker(last_broker_epoch)
         self.is_claimed = True
 
     def _has_partitions(self) -> bool:
@@ -112,18 +116,37 @@ class LogDirectory:
         self._lock.release()
         self.is_claimed = False
 
-    def _take_clean_marker(self) -> bool:
-        """Whether the last shutdown was clean. Removes the marker: a crash from now on is not."""
-        path = f"{self.path}/{CLEAN_SHUTDOWN_NAME}"
-        was_clean = self.files.exists(path)
-        if was_clean:
-            self.files.remove(path)
-            self.files.sync_directory(self.path)
-        return was_clean
+    def _take_clean_marker(self, last_broker_epoch: int | None) -> None:
+        """See how it was left. Removes the marker: a crash from now on is not a clean stop.
 
-    def leave_clean_marker(self) -> None:
+        The logs in a copy are in order, so they need no recovery; but records may be missing.
+        """
+        epoch = clean_marker.read_clean_marker(self.path, self.files)
+        self.was_clean = epoch is not None or not self._has_partitions()
+        if epoch is None:
+            self.is_current = self.was_clean
+            return
+        self.is_current = last_broker_epoch in (None, epoch) or not self._has_partitions()
+        self.is_copy = (
+            not self.is_current
+            and last_broker_epoch is not None
+            and clean_marker.NO_EPOCH < epoch < last_broker_epoch
+        )
+        if self.is_copy:
+            _logger.warning(
+                "log dir %s is an older copy: it was closed in broker epoch %d, and this broker "
+                "has been in epoch %d since. What its logs lack, other brokers may have.",
+                self.path,
+                epoch,
+                last_broker_epoch,
+            )
+        self.files.remove(f"{self.path}/{clean_marker.FILE_NAME}")
+        self.files.sync_directory(self.path)
+
+    def leave_clean_marker(self, broker_epoch: int = clean_marker.NO_EPOCH) -> None:
         """Mark a clean shutdown: everything is on the device, so the next start skips recovery."""
-        self.files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", CLEAN_SHUTDOWN_CONTENT)
+        content = clean_marker.encode_clean_marker(broker_epoch)
+        self.files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", content)
 
     def note_in_order(self, partition: tuple[str, int]) -> None:
         """Its log is loaded, or new: forget what was noted of an earlier one."""

@@ -10,10 +10,9 @@ import shutil
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from drumlin.storage import checkpoints
+from drumlin.storage import checkpoints, clean_marker
 from drumlin.storage.checkpoints import Checkpoint
 from drumlin.storage.files import Files
-from drumlin.storage.log_directory import CLEAN_SHUTDOWN_CONTENT, CLEAN_SHUTDOWN_NAME
 from drumlin.storage.partition_names import (
     STRAY_SUFFIX,
     deleted_directory_name,
@@ -46,8 +45,8 @@ class RestingDirectory:
         self._files = files
         names = files.list_directory(path)
         self.partitions = {each for each in map(parse_directory_name, names) if each is not None}
-        marker = f"{path}/{CLEAN_SHUTDOWN_NAME}"
-        self.was_clean = files.exists(marker) or not self.partitions
+        marker = clean_marker.read_clean_marker(path, files)
+        self.was_clean = marker is not None or not self.partitions
 
     def folder(self, partition: Partition) -> str:
         return f"{self.path}/{directory_name(*partition)}"
@@ -68,7 +67,8 @@ class RestingDirectory:
         self._note(checkpoints.UNCLEAN, keys, dict.fromkeys(unclean, 0))
         if self.was_clean and not self.partitions:
             # It is as clean as what comes, which is noted of each.
-            self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_NAME}", CLEAN_SHUTDOWN_CONTENT)
+            marker = clean_marker.encode_clean_marker(clean_marker.NO_EPOCH)
+            self._files.replace_file(f"{self.path}/{clean_marker.FILE_NAME}", marker)
 
     def take(self, source: RestingDirectory, partition: Partition) -> None:
         """Have a partition's folder here; one that is here already is kept under another name.

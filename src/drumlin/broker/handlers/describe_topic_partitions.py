@@ -143,7 +143,7 @@ def _partition(
         replica_nodes=state.replicas,
         isr_nodes=led.isr,
         eligible_leader_replicas=led.eligible_replicas,
-        last_known_elr=led.eligible_replicas,
+        last_known_elr=led.last_known_replicas,
         offline_replicas=led.offline_replicas,
     )
 

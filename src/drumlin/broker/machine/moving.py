@@ -203,6 +203,7 @@ class _Move:
             for partition, placement in placements.items()
             if partition not in missing
         ]
+        statements.append(database.forget_broker_epochs())
         if not missing:
             statements.append(note_placed(self._node_ids))
         self._opened.execute_durably(statements)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from drumlin.metadata.eligible import complete
 from drumlin.metadata.image import (
     NO_LEADER,
     PartitionId,
@@ -118,7 +119,7 @@ def _without_gone(
         if free:
             target = min(free, key=lambda each: (load[each], each))
             replicas[replicas.index(source)] = target
-        elif isr == [source]:
+        elif isr == [source] or complete(state) == {source}:
             # Only its log has all records: it takes the place of one that has not.
             target = next(each for each in replicas if each in brokers)
             dropped.append(target)
@@ -151,7 +152,18 @@ def _with(
     if leader != NO_LEADER and leader not in isr:
         leader = next((each for each in replicas if each in isr), NO_LEADER)
     leader_epoch = state.leader_epoch + (leader != state.leader)
-    after = replace(state, leader=leader, leader_epoch=leader_epoch, isr=isr)
+    by_old = {each: each for each in replicas if each not in moves.values()} | dict(moves)
+    elr = tuple(by_old[each] for each in state.elr if each in by_old)
+    known = (each for each in state.last_known if each.node_id in by_old)
+    after = replace(
+        state,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        elr=tuple(each for each in elr if each not in isr),
+        last_known=tuple(each._replace(node_id=by_old[each.node_id]) for each in known),
+        last_leader=by_old.get(state.last_leader, NO_LEADER),
+    )
     return after.with_assignment(_reassignment(state, replicas, moves))
 
 

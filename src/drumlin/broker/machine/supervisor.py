@@ -23,7 +23,7 @@ from drumlin.broker.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.errors import ConfigError
 from drumlin.config.machine import check_machine, properties_of
-from drumlin.config.topic import log_config
+from drumlin.config.topic import LogConfig, log_config
 from drumlin.metadata.changes import ConfigsChanged
 from drumlin.metadata.image import ResourceType
 from drumlin.metadata.mutations import ImmediateListeners
@@ -82,7 +82,7 @@ class _Server:
             if self._is_empty:
                 await store.commit([note_placed([*log_dirs])])
             self._image = store.image
-            authority = Authority(store, log_dirs, self._may_be_unclean, self._drop)
+            authority = Authority(store, log_dirs, self._configs_of, self._drop)
             store.on_change(self._on_change)
             operator = Operator(self._config, self._workers, authority)
             try:
@@ -149,9 +149,8 @@ class _Server:
         for risk in risks(self._config):
             _log.warning("%s", risk)
 
-    def _may_be_unclean(self, topic: str) -> bool:
-        configs = log_config(self._image.topic_configs(topic), self._config.topic_defaults())
-        return configs.unclean_leader_election_enable
+    def _configs_of(self, topic: str) -> LogConfig:
+        return log_config(self._image.topic_configs(topic), self._config.topic_defaults())
 
     def _drop(self, node_id: int) -> None:
         self._workers[node_id].kill()

@@ -31,7 +31,12 @@ def measure_controller(counts: ElectionCounts | None, queue: int) -> Iterator[Me
         "unclean_elections": (
             Kind.COUNTER,
             counts.unclean,
-            "Elections of a replica that was not in sync.",
+            "Elections of a replica that was neither in sync nor eligible.",
+        ),
+        "unclean_recoveries": (
+            Kind.COUNTER,
+            counts.recoveries,
+            "Elections of the longest log, as all that were in sync have stopped uncleanly.",
         ),
         "queue": (Kind.GAUGE, queue, "What the controller has not decided yet."),
     }

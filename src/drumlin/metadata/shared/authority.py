@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from drumlin.config.topic import LogConfig
 from drumlin.metadata.changes import (
     Change,
     ConfigsChanged,
@@ -22,16 +23,17 @@ from drumlin.metadata.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.election_counts import ElectionCounts
+from drumlin.metadata.election_news import say_how_elected
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
-from drumlin.metadata.isr_wishes import check_wish, is_granted
+from drumlin.metadata.isr_wishes import granted
 from drumlin.metadata.leadership import (
+    Returned,
     handed_over,
     in_next_epoch,
-    is_unclean,
     preferred,
+    returned,
     settled,
-    without_unclean,
 )
 from drumlin.metadata.mutations import uncancelled
 from drumlin.metadata.reassignment import completed, moved
@@ -57,20 +59,20 @@ class Authority:
         self,
         store: SqliteMetadata,
         log_dirs: Mapping[int, Collection[str]],
-        may_be_unclean: Callable[[str], bool],
+        configs_of: Callable[[str], LogConfig],
         drop: Callable[[int], None],
     ) -> None:
         """The store has `ImmediateListeners`.
 
         Args:
             log_dirs: of each broker. None of them is served before all are registered.
-            may_be_unclean: whether a topic may be led by a broker that lacks records.
+            configs_of: a topic's configuration.
             drop: ends a broker that does not follow.
         """
         self.store = store
         self.image = store.image
         self._log_dirs = log_dirs
-        self._may_be_unclean = may_be_unclean
+        self._configs_of = configs_of
         self._drop = drop
         self._channels: dict[int, Channel] = {}
         self._states = PartitionStates(store, self._publish_states)
@@ -118,7 +120,9 @@ class Authority:
         channel.handle(bound)
         deleted = folders_of(node_id, self.store.deleted_topics, self._log_dirs)
         is_new = self.store.is_new and node_id == min(self._log_dirs)
-        snapshot = codec.Snapshot(self.image, deleted, frozenset(self.store.deleted_ids), is_new)
+        deleted_ids = frozenset(self.store.deleted_ids)
+        last_epoch = self.store.last_broker_epoch_of(node_id)
+        snapshot = codec.Snapshot(self.image, deleted, deleted_ids, is_new, last_epoch)
         channel.tell(messages.SNAPSHOT, codec.write_snapshot(snapshot))
         self._channels[node_id] = channel
 
@@ -142,14 +146,15 @@ class Authority:
         """All brokers are about to stop: nobody is to take over what they lead."""
         self._is_stopping = True
 
-    async def _register(self, node_id: int, body: Any) -> None:
-        broker, lacking = codec.read_broker(body[0]), body[1]
-        await self._leave(node_id, None if lacking is None else codec.read_partition_ids(lacking))
-        epoch = await self.store.next_broker_epoch()
+    async def _register(self, node_id: int, body: Any) -> int:
+        broker = codec.read_broker(body[0])
+        await self._leave(node_id, codec.read_lacking(body[1]))
+        epoch = await self.store.next_broker_epoch(node_id)
         self.image.put_broker(replace(broker, epoch=epoch))
         self._brokers_changed()
         _log.info("broker %d is registered, in epoch %d", node_id, epoch)
         await self._await_others(node_id)
+        return epoch
 
     async def _await_others(self, node_id: int) -> None:
         """At the start, wait for all: new topics are for all of them, leaders as preferred."""
@@ -168,24 +173,32 @@ class Authority:
         self._publish_all(messages.BROKERS_CHANGED, codec.write_brokers(self.image))
 
     async def _leave_isrs(self, node_id: int, body: Any) -> None:
-        await self._leave(node_id, codec.read_partition_ids(body))
+        partitions = codec.read_partition_ids(body)
+        await self._leave(node_id, dict.fromkeys(partitions, Returned(None)))
 
-    async def _leave(self, node_id: int, lacking: Collection[PartitionId] | None) -> None:
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            return without_unclean(state, node_id, self.image.brokers)
+    async def _leave(self, node_id: int, lacking: Mapping[PartitionId, Returned]) -> None:
+        def decide(topic: TopicState, state: PartitionState) -> PartitionState:
+            found = lacking[PartitionId(topic.topic_id, state.index)]
+            return returned(state, node_id, found, self.image.brokers, self._min_isr(topic.name))
 
-        if lacking is None or lacking:
+        if lacking:
             await self._rewrite(decide, lacking)
 
-    async def _hand_over(self, node_id: int, _: Any) -> None:
+    async def _hand_over(self, node_id: int, _: Any) -> int | None:
+        """The broker's epoch from now on; None: as it was."""
         await asyncio.sleep(_TOGETHER_S)
         broker = self.image.brokers.get(node_id)
         if self._is_stopping or broker is None:
-            return
+            return None
         # An epoch of which no other broker knows: none takes it into an ISR any more.
-        epoch = await self.store.next_broker_epoch()
+        epoch = await self.store.next_broker_epoch(node_id)
         self.image.put_broker(replace(broker, epoch=epoch))
-        await self._rewrite(lambda _, state: handed_over(state, node_id, self.image.brokers))
+
+        def decide(topic: TopicState, state: PartitionState) -> PartitionState:
+            return handed_over(state, node_id, self.image.brokers, self._min_isr(topic.name))
+
+        await self._rewrite(decide)
+        return epoch
 
     # -- leaders -----------------------------------------------------------------------
 
@@ -197,25 +210,23 @@ class Authority:
         since: float | None = None,
     ) -> None:
         def decide(topic: TopicState, state: PartitionState) -> PartitionState:
-            alive = self.image.brokers
-            after = settled(state, alive)
+            alive, min_isr = self.image.brokers, self._min_isr(topic.name)
+            after = settled(state, alive, min_isr)
             if after.leader == NO_LEADER and not alive.keys().isdisjoint(state.replicas):
                 may_be = self._may_be_unclean(topic.name)
-                after = settled(state, alive, may_be_unclean=may_be)
-            if is_unclean(state, after):
-                _log.error(
-                    "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as "
-                    "unclean.leader.election.enable says: acknowledged records may be lost",
-                    topic.name,
-                    state.index,
-                    list(state.isr),
-                    after.leader,
-                )
-            return _as_preferred(after, alive) if is_start else after
+                after = settled(state, alive, min_isr, may_be_unclean=may_be)
+            say_how_elected(topic.name, state, after)
+            return _as_preferred(after, alive, min_isr) if is_start else after
 
         _check(await self._states.rewrite(decide, wanted, since=since))
         if wanted is None:
             await self._complete_moves()
+
+    def _min_isr(self, topic: str) -> int:
+        return self._configs_of(topic).min_insync_replicas
+
+    def _may_be_unclean(self, topic: str) -> bool:
+        return self._configs_of(topic).unclean_leader_election_enable
 
     async def _settle_new(self, topic: TopicState, first_index: int = 0) -> None:
         """A broker may have gone while the partitions were made."""
@@ -246,11 +257,8 @@ class Authority:
 
         def decide(topic: TopicState, state: PartitionState) -> PartitionState:
             wish = wishes[PartitionId(topic.topic_id, state.index)]
-            if is_granted(wish, state, node_id):
-                return state  # an answer was lost
             alive = {each.node_id: each.epoch for each in self.image.brokers.values()}
-            check_wish(wish, state, node_id, alive)
-            return replace(state, isr=tuple(member for member, _ in wish.isr))
+            return granted(wish, state, node_id, alive, self._min_isr(topic.name))
 
         outcomes = await self._states.rewrite(decide, wishes)
         await self._complete_moves(wishes)
@@ -259,8 +267,11 @@ class Authority:
     async def _elect_leaders(self, _: int, body: Any) -> list[Any]:
         rows, is_unclean = body
 
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            return elected(state, self.image.brokers, is_unclean=is_unclean)
+        def decide(topic: TopicState, state: PartitionState) -> PartitionState:
+            min_isr = self._min_isr(topic.name)
+            after = elected(state, self.image.brokers, min_isr, is_unclean=is_unclean)
+            say_how_elected(topic.name, state, after, "an operator has asked for it")
+            return after
 
         wanted = codec.read_partition_ids(rows)
         outcomes = await self._states.rewrite(decide, wanted)
@@ -274,6 +285,7 @@ class Authority:
             return moved(
                 state,
                 self.image.brokers,
+                self._min_isr(topic.name),
                 target=targets[PartitionId(topic.topic_id, state.index)],
                 may_change_factor=may_change_factor,
                 may_be_unclean=self._may_be_unclean(topic.name),
@@ -285,8 +297,10 @@ class Authority:
     async def _complete_moves(self, wanted: Collection[PartitionId] | None = None) -> None:
         """Let go of replicas where the target of a reassignment is in sync."""
 
-        def decide(_: TopicState, state: PartitionState) -> PartitionState:
-            return completed(state, self.image.brokers)
+        def decide(topic: TopicState, state: PartitionState) -> PartitionState:
+            if not state.is_reassigned:
+                return state
+            return completed(state, self.image.brokers, self._min_isr(topic.name))
 
         await self._rewrite(decide, wanted)
 
@@ -335,6 +349,8 @@ class Authority:
             return changes if is_expected else {}
 
         await self.store.alter_configs(resource, alter)
+        if is_expected:  # as many as must be in sync may be fewer now
+            await self._settle()
         return is_expected
 
     async def _producer_ids(self, _: int, __: Any) -> Sequence[int]:
@@ -373,10 +389,10 @@ class Authority:
                 channel.send(frame)
 
 
-def _as_preferred(state: PartitionState, alive: Collection[int]) -> PartitionState:
+def _as_preferred(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
     """The partition led by its first replica, if that can be."""
     try:
-        return preferred(state, alive)
+        return preferred(state, alive, min_isr)
     except KafkaError:
         return state
 

@@ -14,12 +14,15 @@ from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
     Endpoint,
+    LastKnown,
+    LogEnd,
     PartitionId,
     PartitionState,
     Resource,
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.store import IsrWish, Target
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -35,6 +38,7 @@ class Snapshot:
     deleted_topics: FoldersLeft
     deleted_ids: frozenset[UUID]
     is_new: bool
+    last_broker_epoch: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +72,17 @@ def write_partitions(partitions: Iterable[PartitionState]) -> list[Any]:
             each.partition_epoch,
             each.adding,
             each.removing,
+            each.elr,
+            [[node_id, *log_end, complete] for node_id, log_end, complete in each.last_known],
+            each.last_leader,
         ]
         for each in partitions
     ]
 
 
 def read_partition(row: Sequence[Any]) -> PartitionState:
-    index, leader, leader_epoch, replicas, isr, partition_epoch, adding, removing = row
+    index, leader, leader_epoch, replicas, isr, partition_epoch, adding, removing = row[:8]
+    elr, last_known, last_leader = row[8:]
     return PartitionState(
         index,
         leader,
@@ -84,6 +92,12 @@ def read_partition(row: Sequence[Any]) -> PartitionState:
         partition_epoch,
         tuple(adding),
         tuple(removing),
+        tuple(elr),
+        tuple(
+            LastKnown(node_id, LogEnd(epoch, end), complete)
+            for node_id, epoch, end, complete in last_known
+        ),
+        last_leader,
     )
 
 
@@ -176,11 +190,12 @@ def write_snapshot(snapshot: Snapshot) -> list[Any]:
         write_folders(snapshot.deleted_topics),
         [each.hex for each in snapshot.deleted_ids],
         snapshot.is_new,
+        snapshot.last_broker_epoch,
     ]
 
 
 def read_snapshot(body: Any) -> Snapshot:
-    cluster_id, brokers, topics, configs, folders, deleted, is_new = body
+    cluster_id, brokers, topics, configs, folders, deleted, is_new, last_epoch = body
     image = ClusterImage(cluster_id)
     known = read_brokers(brokers)
     image.controller_id = known.controller_id
@@ -190,7 +205,8 @@ def read_snapshot(body: Any) -> Snapshot:
         image.put_topic(_read_topic(row))
     for row in configs:
         image.put_configs(*read_configs(row))
-    return Snapshot(image, read_folders(folders), frozenset(map(UUID, deleted)), is_new)
+    deleted_ids = frozenset(map(UUID, deleted))
+    return Snapshot(image, read_folders(folders), deleted_ids, is_new, last_epoch)
 
 
 def write_partition_ids(partitions: Iterable[PartitionId]) -> list[Any]:
@@ -199,6 +215,22 @@ def write_partition_ids(partitions: Iterable[PartitionId]) -> list[Any]:
 
 def read_partition_ids(body: Iterable[Any]) -> list[PartitionId]:
     return [PartitionId(UUID(topic_id), index) for topic_id, index in body]
+
+
+def write_lacking(lacking: Mapping[PartitionId, Returned]) -> list[Any]:
+    return [
+        [topic_id.hex, index, each.log_end, each.is_copy]
+        for (topic_id, index), each in lacking.items()
+    ]
+
+
+def read_lacking(body: Iterable[Any]) -> dict[PartitionId, Returned]:
+    return {
+        PartitionId(UUID(topic_id), index): Returned(
+            None if log_end is None else LogEnd(*log_end), is_copy
+        )
+        for topic_id, index, log_end, is_copy in body
+    }
 
 
 def write_targets(targets: Mapping[PartitionId, Target | None]) -> list[Any]:

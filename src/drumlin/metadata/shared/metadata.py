@@ -30,10 +30,12 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.mutations import Listeners, Locks, uncancelled
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
 from drumlin.metadata.store import (
+    NOTHING_LACKING,
     Adoption,
     Alteration,
     Assignment,
@@ -46,6 +48,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Partitions that are asked for at once: other requests have their turn in between.
 _TOGETHER: Final = 500
+_NO_EPOCH: Final = -1
 
 
 class SharedMetadata:
@@ -56,6 +59,7 @@ class SharedMetadata:
         self.deleted_topics = dict(snapshot.deleted_topics)
         self._deleted = set(snapshot.deleted_ids)
         self._is_new = snapshot.is_new
+        self.broker_epoch, self.last_broker_epoch = _NO_EPOCH, snapshot.last_broker_epoch
         self._node_id = node_id
         self._channel = channel
         self._listeners = Listeners()
@@ -176,10 +180,10 @@ class SharedMetadata:
         self._is_new = False
 
     async def register_broker(
-        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+        self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
     ) -> None:
-        rows = None if lacking is None else codec.write_partition_ids(lacking)
-        await self._ask(messages.REGISTER, [codec.write_broker(broker), rows])
+        asked = [codec.write_broker(broker), codec.write_lacking(lacking)]
+        self.broker_epoch = await self._ask(messages.REGISTER, asked)
 
     @uncancelled
     async def reassign(
@@ -217,7 +221,9 @@ class SharedMetadata:
 
     @uncancelled
     async def hand_over(self) -> None:
-        await self._change(messages.HAND_OVER)
+        before, self.broker_epoch = self.broker_epoch, _NO_EPOCH  # until there is an answer
+        begun: int | None = await self._change(messages.HAND_OVER)
+        self.broker_epoch = before if begun is None else begun
 
     @property
     def elections(self) -> ElectionCounts | None:

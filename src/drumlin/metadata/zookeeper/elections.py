@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from drumlin.metadata.election_news import say_how_elected
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
@@ -15,8 +15,6 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states import Place
-
-_log = logging.getLogger(__name__)
 
 _Outcomes = dict[PartitionId, PartitionState | KafkaError]
 
@@ -33,17 +31,11 @@ async def elect_leaders(
             places.append(place)
         await pace.give_way()
 
+    min_isrs = await parts.min_isrs(each.topic for each in places)
+
     def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-        wanted = elected(state, alive, is_unclean=is_unclean)
-        if wanted.leader not in state.isr:
-            _log.error(
-                "%s-%d: none of its in-sync replicas %s is alive, and broker %d is elected as was "
-                "asked for: acknowledged records may be lost",
-                place.topic,
-                state.index,
-                list(state.isr),
-                wanted.leader,
-            )
+        wanted = elected(state, alive, min_isrs[place.topic], is_unclean=is_unclean)
+        say_how_elected(place.topic, state, wanted, "an operator has asked for it")
         return wanted
 
     written = await rewrite_in_parts(parts, places, decide, parts.writer)

@@ -23,6 +23,12 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.names import NAME_LENGTH_MAX
 from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from drumlin.metadata.zookeeper.eligible_json import (
+    NOBODY,
+    Eligible,
+    decode_eligible,
+    encode_eligible,
+)
 from drumlin.metadata.zookeeper.nodes import (
     DIGITS_MAX,
     INT32_MAX,
@@ -105,12 +111,16 @@ class TopicNode(NamedTuple):
 
 
 class StateNode(NamedTuple):
-    """Who leads a partition, as a controller has written it, or a leader in its epoch."""
+    """Who leads a partition, as a controller has written it, or a leader in its epoch.
+
+    What is in `eligible` is ours, and is left out where nobody is: Kafka passes over it.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int = 0
+    eligible: Eligible = NOBODY
 
 
 # -- paths -----------------------------------------------------------------------------------
@@ -282,15 +292,16 @@ def _replicas(path: str, fields: Mapping[str, Any], name: str) -> dict[int, tupl
 
 
 def encode_state(state: StateNode) -> bytes:
-    return encode(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    fields = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.eligible != NOBODY:
+        fields["drumlin_eligible"] = encode_eligible(state.eligible)
+    return encode(fields)
 
 
 def decode_state(path: str, data: bytes) -> StateNode:
@@ -300,7 +311,9 @@ def decode_state(path: str, data: bytes) -> StateNode:
     if leader_epoch == INT32_MAX:
         raise UnreadableNode(path, f"there is no leader epoch after {leader_epoch}")
     controller_epoch = as_number(path, fields.get("controller_epoch", 0), "controller_epoch", 0)
-    return StateNode(leader, leader_epoch, as_ids(path, fields.get("isr")), controller_epoch)
+    isr, eligible = as_ids(path, fields.get("isr")), fields.get("drumlin_eligible")
+    known = NOBODY if eligible is None else decode_eligible(path, eligible)
+    return StateNode(leader, leader_epoch, isr, controller_epoch, known)
 
 
 def encode_controller(node_id: int, timestamp_ms: int) -> bytes:

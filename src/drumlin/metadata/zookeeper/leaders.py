@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.config.topic import log_config
+from drumlin.metadata.election_news import say_how_elected
+from drumlin.metadata.eligible import Election, election
 from drumlin.metadata.image import PartitionState, TopicState
-from drumlin.metadata.leadership import is_unclean, settled
+from drumlin.metadata.leadership import settled
 from drumlin.metadata.zookeeper.reassignments import Reassignments
 from drumlin.metadata.zookeeper.rewriting import rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
@@ -21,6 +23,7 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from drumlin.config.topic import LogConfig
     from drumlin.metadata.image import PartitionId
     from drumlin.metadata.zookeeper.operations import ControllerFence
     from drumlin.metadata.zookeeper.parts import Parts
@@ -34,6 +37,8 @@ class _Unsettled:
 
     places: list[Place] = field(default_factory=list)
     unclean: set[str] = field(default_factory=set)
+    #: Of each topic that was looked at.
+    min_isrs: dict[str, int] = field(default_factory=dict)
 
 
 class Leaders:
@@ -97,30 +102,33 @@ class Leaders:
         return tuple(stored.get(each.index, each) for each in partitions)
 
     async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
-        alive, may_be_unclean = self._image.brokers, self._may_be_unclean(topic.name)
+        configs = self._configs(topic.name)
+        may_be_unclean = configs.unclean_leader_election_enable
+        alive, min_isr = self._image.brokers, configs.min_insync_replicas
+        unsettled.min_isrs[topic.name] = min_isr
         if may_be_unclean:
             unsettled.unclean.add(topic.name)
         for each in topic.partitions:
-            if settled(each, alive, may_be_unclean=may_be_unclean) is not each:
+            if settled(each, alive, min_isr, may_be_unclean=may_be_unclean) is not each:
                 unsettled.places.append(Place(topic.topic_id, topic.name, each))
             await pace.give_way()
 
-    def _may_be_unclean(self, topic: str) -> bool:
-        defaults = self._parts.config.topic_defaults()
-        configs = log_config(self._image.topic_configs(topic), defaults)
-        return configs.unclean_leader_election_enable
+    def _configs(self, topic: str) -> LogConfig:
+        return log_config(self._image.topic_configs(topic), self._parts.config.topic_defaults())
 
     async def _write(
         self, unsettled: _Unsettled, fence: ControllerFence, since: float | None = None
     ) -> Rewritten:
         """Settle these partitions, as they are by then."""
-        unclean = unsettled.unclean
-        deserted: dict[PartitionId, PartitionState] = {}
+        unclean, min_isrs = unsettled.unclean, unsettled.min_isrs
+        #: Of those that have got a leader which may lack records, what they were before.
+        doubtful: dict[PartitionId, PartitionState] = {}
 
         def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-            wanted = settled(state, alive, may_be_unclean=place.topic in unclean)
-            if is_unclean(state, wanted):
-                deserted[place.partition] = state
+            may_be_unclean = place.topic in unclean
+            wanted = settled(state, alive, min_isrs[place.topic], may_be_unclean=may_be_unclean)
+            if election(state, wanted) not in (None, Election.CLEAN):
+                doubtful[place.partition] = state
             return wanted
 
         count = len(unsettled.places)
@@ -131,28 +139,22 @@ class Leaders:
             )
         finally:
             self.unsettled_count -= count
-        self._say(count, written, deserted)
+        self._say(count, written, doubtful)
         return written
 
     def _say(
         self,
         count: int,
         written: Rewritten,
-        deserted: Mapping[PartitionId, PartitionState],
+        doubtful: Mapping[PartitionId, PartitionState],
     ) -> None:
         if count:
             _log.info("%d partitions were to be given leaders or in-sync replicas", count)
-        for partition, before in deserted.items():
+        for partition, before in doubtful.items():
             after = written.stored.get(partition)
-            if after is not None and after.leader not in before.isr:
-                _log.error(
-                    "%s-%d: none of its in-sync replicas %s is alive, so broker %d leads it, as "
-                    "unclean.leader.election.enable says: acknowledged records may be lost",
-                    self._image.topic_name(partition.topic_id) or partition.topic_id,
-                    partition.partition,
-                    list(before.isr),
-                    after.leader,
-                )
+            if after is not None:
+                name = self._image.topic_name(partition.topic_id) or str(partition.topic_id)
+                say_how_elected(name, before, after)
         for error in written.errors.values():
             if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.say(str(error))

@@ -27,6 +27,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.mutations import (
     already_exists,
     check_is_new,
@@ -36,6 +37,7 @@ from drumlin.metadata.mutations import (
     uncancelled,
 )
 from drumlin.metadata.store import (
+    NOTHING_LACKING,
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
     Alteration,
@@ -61,6 +63,7 @@ from drumlin.metadata.zookeeper.own_states import OwnStates
 from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.registering import last_epoch
 from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
 from drumlin.metadata.zookeeper.unregistering import unregister
@@ -83,7 +86,8 @@ class ZooKeeperMetadata:
     #: Its topics are in it, whoever made them: nothing is taken over from logs.
     adoption: Adoption | None = None
 
-    def __init__(self, parts: Parts, follower: Follower) -> None:
+    def __init__(self, parts: Parts, follower: Follower, last_broker_epoch: int | None) -> None:
+        self.last_broker_epoch = last_broker_epoch
         self.image = parts.image
         self._parts = parts
         self._commits, self._registration = parts.commits, parts.registration
@@ -118,18 +122,19 @@ class ZooKeeperMetadata:
             parts = Parts(config, image, commits, registration, office, deletions, counts)
             follower = Follower(parts, clock)
             await follower.start()
+            last_broker_epoch = await commits.run(last_epoch, config.node_id)
         except (ZooKeeperFailure, UnreadableNode) as error:
             await commits.close()
             raise UnusableMetadata(str(error)) from error
         except BaseException:
             await commits.close()
             raise
-        return cls(parts, follower)
+        return cls(parts, follower, last_broker_epoch)
 
     async def register_broker(
-        self, broker: BrokerState, *, lacking: Collection[PartitionId] | None = ()
+        self, broker: BrokerState, *, lacking: Mapping[PartitionId, Returned] = NOTHING_LACKING
     ) -> None:
-        prepare = None if lacking == () else partial(self._own.leave, lacking)
+        prepare = partial(self._own.leave, lacking) if lacking else None
         try:
             await self._registration.take(broker, prepare)
             await self._follower.begin()
@@ -173,7 +178,8 @@ class ZooKeeperMetadata:
     @uncancelled
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
         try:
-            await self._own.leave(partitions, self._registration.held())
+            out_of_reach = dict.fromkeys(partitions, Returned(None))
+            await self._own.leave(out_of_reach, self._registration.held())
         except (Conflict, ZooKeeperFailure) as error:
             raise as_kafka_error(error) from error
 
@@ -191,6 +197,10 @@ class ZooKeeperMetadata:
     @property
     def controller_queue(self) -> int:
         return self._follower.controller_queue
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._registration.epoch
 
     def on_change(self, listener: Listener) -> None:
         self._parts.listeners.add(listener)

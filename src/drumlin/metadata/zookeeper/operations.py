@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper import layout, own_layout
+from drumlin.metadata.zookeeper.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
 
 #: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
@@ -160,7 +161,8 @@ def create_partitions(
 
 
 def state_data(state: PartitionState, controller_epoch: int) -> bytes:
-    node = StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch)
+    eligible = eligible_of(state)
+    node = StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch, eligible)
     return layout.encode_state(node)
 
 

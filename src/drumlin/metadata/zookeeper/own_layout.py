@@ -13,6 +13,12 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, PartitionId, ReplicaAssignment
+from drumlin.metadata.zookeeper.eligible_json import (
+    NOBODY,
+    Eligible,
+    decode_eligible,
+    encode_eligible,
+)
 from drumlin.metadata.zookeeper.nodes import (
     UnreadableNode,
     as_ids,
@@ -31,8 +37,8 @@ STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
 ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
-#: Without the assignment of replicas, and with it.
-_FIELDS: Final = (5, 8)
+#: Without the assignment of replicas, with it, and with those who may lead besides the ISR.
+_FIELDS: Final = (5, 8, 9)
 
 
 class ChangedState(NamedTuple):
@@ -44,6 +50,7 @@ class ChangedState(NamedTuple):
     partition_epoch: int
     #: None: it is what it was, as an older broker says.
     assignment: ReplicaAssignment | None = None
+    eligible: Eligible = NOBODY
 
 
 class AdoptionNode(NamedTuple):
@@ -83,6 +90,8 @@ def encode_state_news(changed: Iterable[tuple[PartitionId, ChangedState]]) -> by
     for (topic_id, partition), state in changed:
         fields = [partition, state.leader, state.leader_epoch, state.partition_epoch, state.isr]
         fields += state.assignment or ()
+        if state.assignment is not None and state.eligible != NOBODY:
+            fields.append(encode_eligible(state.eligible))
         topics.setdefault(encode_uuid(topic_id), []).append(fields)
     return encode({"version": 1, "topics": topics})
 
@@ -105,14 +114,15 @@ def decode_state_news(path: str, data: bytes) -> dict[PartitionId, ChangedState]
 
 def _changed_state(path: str, fields: Any) -> tuple[int, ChangedState]:
     if not isinstance(fields, list) or len(fields) not in _FIELDS:
-        raise UnreadableNode(path, "a state does not have five fields, or eight")
+        raise UnreadableNode(path, "a state does not have five fields, eight or nine")
     index = as_number(path, fields[0], "a partition", 0)
     leader = as_number(path, fields[1], "a leader", NO_LEADER)
     leader_epoch = as_number(path, fields[2], "a leader epoch", 0)
     partition_epoch = as_number(path, fields[3], "a partition epoch", 0)
-    isr, *moved = (as_ids(path, each) for each in fields[4:])
+    isr, *moved = (as_ids(path, each) for each in fields[4:8])
     assignment = ReplicaAssignment(*moved) if moved else None
-    return index, ChangedState(leader, leader_epoch, isr, partition_epoch, assignment)
+    eligible = decode_eligible(path, fields[8]) if len(fields) > 8 else NOBODY
+    return index, ChangedState(leader, leader_epoch, isr, partition_epoch, assignment, eligible)
 
 
 def encode_adoption(adoption: AdoptionNode) -> bytes:

@@ -6,16 +6,16 @@ They are decided on what is stored, and made as long as the broker is registered
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.isr_wishes import check_wish, is_granted
+from drumlin.metadata.isr_wishes import granted
 from drumlin.metadata.leadership import (
     NO_EPOCH,
+    Returned,
     handed_over,
     in_next_epoch,
-    without_unclean,
+    returned,
 )
 from drumlin.metadata.store import IsrWish
 from drumlin.metadata.zookeeper import layout
@@ -56,12 +56,11 @@ class OwnStates:
                 places.append(place)
             await pace.give_way()
 
+        min_isrs = await self._parts.min_isrs(each.topic for each in places)
+
         def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
             wish = wishes[place.partition]
-            if is_granted(wish, state, self._node_id):
-                return state
-            check_wish(wish, state, self._node_id, alive)
-            return replace(state, isr=tuple(node_id for node_id, _ in wish.isr))
+            return granted(wish, state, self._node_id, alive, min_isrs[place.topic])
 
         written = await self._rewrite(places, decide)
         for telling in await self._parts.states.take(written.stored):
@@ -121,34 +120,33 @@ class OwnStates:
 
     # -- as a replica ------------------------------------------------------------------------
 
-    async def leave(self, lacking: Collection[PartitionId] | None, fence: BrokerFence) -> None:
-        """Leave the ISRs of these partitions, or of all, where this broker is not the last member.
+    async def leave(self, lacking: Mapping[PartitionId, Returned], fence: BrokerFence) -> None:
+        """Have it known of these partitions that this broker may lack records: `returned`.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
         """
+        found = [place_of(self._image, each) for each in lacking]
+        places = [each for each in found if each is not None]
+        min_isrs = await self._parts.min_isrs(each.topic for each in places)
 
-        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-            return without_unclean(state, self._node_id, alive)
+        def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            remains = lacking[place.partition]
+            return returned(state, self._node_id, remains, alive, min_isrs[place.topic])
 
-        # Not only where the ISR is known to have it: it may have come in since that was read.
-        if lacking is None:
-            places = await self._places(lambda each: self._node_id in each.replicas)
-        else:
-            found = [place_of(self._image, each) for each in lacking]
-            places = [each for each in found if each is not None]
         await self._rewrite_told(places, decide, fence)
 
     async def hand_over(self, fence: BrokerFence) -> None:
         """See `store.MetadataStore.hand_over`; in an epoch of which no other broker knows."""
 
-        def decide(_: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-            return handed_over(state, self._node_id, alive)
+        def decide(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
+            return handed_over(state, self._node_id, alive, min_isrs[place.topic])
 
         def can_leave(state: PartitionState) -> bool:
             return self._node_id in state.isr and len(state.isr) > 1
 
         places = await self._places(can_leave)
+        min_isrs = await self._parts.min_isrs(each.topic for each in places)
         await self._rewrite_told(places, decide, fence)
 
     async def _rewrite_told(

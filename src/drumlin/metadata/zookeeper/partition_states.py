@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.metadata.changes import PartitionsChanged
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
 from drumlin.metadata.leadership import NO_EPOCH
+from drumlin.metadata.zookeeper.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.own_layout import ChangedState
 from drumlin.turns import Pace
 
@@ -124,4 +125,5 @@ def _with(partition: PartitionState, state: ChangedState | PartitionState) -> Pa
         leader_epoch=state.leader_epoch,
         isr=state.isr,
         partition_epoch=state.partition_epoch,
+        **(state.eligible if isinstance(state, ChangedState) else eligible_of(state))._asdict(),
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from drumlin.config.topic import log_config
 from drumlin.metadata.mutations import Listeners, Locks
 from drumlin.metadata.zookeeper.partition_states import PartitionStates
 from drumlin.metadata.zookeeper.states import Writer
+from drumlin.turns import Pace
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
@@ -49,6 +52,21 @@ class Parts:
             KafkaError: NOT_CONTROLLER: it is not registered.
         """
         return Writer(fence or self.registration.held(), self.controllership.epoch)
+
+    def min_isr(self, topic: str) -> int:
+        """What a topic has as `min.insync.replicas`."""
+        defaults = self.config.topic_defaults()
+        return log_config(self.image.topic_configs(topic), defaults).min_insync_replicas
+
+    async def min_isrs(self, topics: Iterable[str]) -> dict[str, int]:
+        """The same of several, for what is decided in a thread."""
+        found: dict[str, int] = {}
+        pace = Pace()
+        for topic in topics:
+            if topic not in found:
+                found[topic] = self.min_isr(topic)
+            await pace.give_way()
+        return found
 
     def say(self, problem: str) -> None:
         """Tell the operator of something in ZooKeeper that is not as it should be: once."""

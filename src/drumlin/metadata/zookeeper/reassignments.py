@@ -22,6 +22,7 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.config.topic import LogConfig
     from drumlin.metadata.store import Target
     from drumlin.metadata.zookeeper.parts import Parts
 
@@ -43,11 +44,13 @@ class Reassignments:
         by_topic: dict[UUID, dict[int, Move]] = {}
         pace = Pace()
         for (topic_id, index), target in targets.items():
+            configs = self._configs(self._image.topic_name(topic_id) or "")
             move = partial(
                 moved,
+                min_isr=configs.min_insync_replicas,
                 target=target,
                 may_change_factor=may_change_factor,
-                may_be_unclean=self._may_be_unclean(topic_id),
+                may_be_unclean=configs.unclean_leader_election_enable,
             )
             by_topic.setdefault(topic_id, {})[index] = move
             await pace.give_way()
@@ -86,9 +89,10 @@ class Reassignments:
             if topic is None:
                 continue
             moves: dict[int, Move] = {}
+            min_isr = self._parts.min_isr(topic.name)
             for each in topic.partitions:
-                if each.is_reassigned and completed(each, self._image.brokers) is not each:
-                    moves[each.index] = completed
+                if each.is_reassigned and completed(each, self._image.brokers, min_isr) is not each:
+                    moves[each.index] = partial(completed, min_isr=min_isr)
                 await pace.give_way()
             if not moves:
                 continue
@@ -122,10 +126,5 @@ class Reassignments:
         elections.written(written.stored)
         return written
 
-    def _may_be_unclean(self, topic_id: UUID) -> bool:
-        name = self._image.topic_name(topic_id)
-        if name is None:
-            return False
-        defaults = self._parts.config.topic_defaults()
-        configs = log_config(self._image.topic_configs(name), defaults)
-        return configs.unclean_leader_election_enable
+    def _configs(self, topic: str) -> LogConfig:
+        return log_config(self._image.topic_configs(topic), self._parts.config.topic_defaults())

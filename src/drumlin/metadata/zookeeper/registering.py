@@ -54,6 +54,16 @@ def check_company(session: Session, node_id: int) -> None:
         )
 
 
+def last_epoch(session: Session, node_id: int) -> int | None:
+    """The last epoch of this broker; None: it has never been one.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([own_layout.broker_epoch_path(node_id)])
+    return None if node is None else node.version
+
+
 def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence:
     """Begin a new broker epoch: nothing counts any more that a predecessor has done.
 

@@ -43,6 +43,8 @@ class Registration:
         #: The broker in the epoch in which it has registered last.
         self.broker: BrokerState | None = None
         self.fence: BrokerFence | None = None
+        #: See `store.MetadataStore.broker_epoch`.
+        self.epoch = -1
 
     def held(self) -> BrokerFence:
         """What to write with.
@@ -74,7 +76,7 @@ class Registration:
                 await prepare(fence)
             if await run(register, broker, fence, self._clock.wall_ms()):
                 break
-        self.fence = fence._replace(is_registered=True)
+        self.fence, self.epoch = fence._replace(is_registered=True), fence.epoch
         self.broker = replace(broker, epoch=fence.epoch)
         _log.info("broker %d is registered, in epoch %d", broker.node_id, fence.epoch)
 
@@ -103,5 +105,7 @@ class Registration:
             KafkaError: NOT_CONTROLLER: we are not registered.
         """
         async with self._turn:
-            self.fence = await self._commits.run(raise_epoch, self.held())
+            held, self.epoch = self.held(), -1  # until there is an answer
+            self.fence = await self._commits.run(raise_epoch, held)
+            self.epoch = self.fence.epoch
             return self.fence

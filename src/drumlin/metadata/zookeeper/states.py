@@ -17,6 +17,7 @@ from drumlin.metadata.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.brokers import read_brokers
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.metadata.zookeeper.eligible_json import eligible_of
 from drumlin.metadata.zookeeper.errors import as_kafka_error
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import (
@@ -293,7 +294,15 @@ def known_state(
     """A partition as its nodes say."""
     replicas, adding, removing = assignment
     return PartitionState(
-        index, node.leader, node.leader_epoch, replicas, node.isr, version, adding, removing
+        index,
+        node.leader,
+        node.leader_epoch,
+        replicas,
+        node.isr,
+        version,
+        adding,
+        removing,
+        *node.eligible,
     )
 
 
@@ -312,5 +321,10 @@ def relies_on(before: PartitionState, after: PartitionState) -> frozenset[int]:
 def changed(state: PartitionState) -> ChangedState:
     """News of a state: all of it, as what came before it may not have been seen."""
     return ChangedState(
-        state.leader, state.leader_epoch, state.isr, state.partition_epoch, state.assignment
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.partition_epoch,
+        state.assignment,
+        eligible_of(state),
     )

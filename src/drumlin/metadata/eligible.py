@@ -1,0 +1,159 @@
+"""Who has all that is committed without being in sync: eligible leader replicas (KIP-966). Pure.
+
+While fewer than `min.insync.replicas` are in sync nothing is committed: the leader takes nothing
+with `acks=all`, and its high watermark stands still (`replication/partition.py`). So whoever was in
+sync when that began, or later, has all that is committed for as long as it lasts: it is in the ISR,
+or eligible. When enough are in sync again, all others are forgotten.
+
+A broker that comes back from an unclean stop may have lost what was not on its disk. It is neither
+in sync nor eligible any more, but it is remembered with the end of its log (`LastKnown`). If nobody
+else is left, those that are back choose the one among them whose log ends last (an *unclean
+recovery*): as soon as they are `min.insync.replicas`, as that many had each record that was
+acknowledged. A replica without a log, or with a copy that was put back, never counts among them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
+
+#: Of a log of which nothing is known: more than nothing.
+_UNKNOWN: Final = LogEnd(-1, 0)
+
+
+class Election(enum.Enum):
+    """What a new leader is chosen by."""
+
+    CLEAN = "clean"
+    #: Of those that were complete before an unclean stop.
+    RECOVERY = "recovery"
+    UNCLEAN = "unclean"
+
+
+def needed_replicas(state: PartitionState, min_isr: int) -> int:
+    """How many must be in sync; no more than there are replicas, as in Apache Kafka."""
+    return min(min_isr, len(state.replicas))
+
+
+def election(before: PartitionState, after: PartitionState) -> Election | None:
+    """By what the partition has got another leader; None if it has not."""
+    leader = after.leader
+    if leader in (NO_LEADER, before.leader):
+        return None
+    if leader in before.isr or leader in before.elr or before.leader_epoch < 0:
+        return Election.CLEAN
+    return Election.RECOVERY if leader in _remembered(before) else Election.UNCLEAN
+
+
+def complete(state: PartitionState) -> set[int]:
+    """Replicas that have all that is committed, but for what an unclean stop may have cost them."""
+    return {*state.isr, *state.elr, *_remembered(state)}
+
+
+def with_isr(
+    state: PartitionState,
+    isr: Iterable[int],
+    leader: int,
+    min_isr: int,
+    *,
+    gone: Collection[int] = (),
+) -> PartitionState:
+    """The partition with this leader and ISR, and all remembered who may still lead it.
+
+    gone: brokers that are not eligible, though they were.
+    """
+    isr = tuple(isr)
+    elr: tuple[int, ...] = ()
+    last_known: tuple[LastKnown, ...] = ()
+    can_commit = leader != NO_LEADER and len(isr) >= needed_replicas(state, min_isr)
+    if not can_commit:
+        stay = {*state.isr, *state.elr}.difference(isr, gone)
+        elr = tuple(each for each in state.replicas if each in stay)
+        last_known = tuple(
+            each
+            for each in state.last_known
+            if each.node_id in state.replicas and each.node_id not in {*isr, *elr, *gone}
+        )
+    after = replace(
+        state,
+        leader=leader,
+        leader_epoch=state.leader_epoch + (leader != state.leader),
+        isr=isr,
+        elr=elr,
+        last_known=last_known,
+        last_leader=_last_leader(state, leader),
+    )
+    return state if after == state else after
+
+
+def _last_leader(state: PartitionState, leader: int) -> int:
+    if leader != NO_LEADER:
+        return NO_LEADER
+    return state.last_leader if state.leader == NO_LEADER else state.leader
+
+
+def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> PartitionState:
+    """The partition with what is known of a replica that is neither in sync nor eligible."""
+    if state.leader != NO_LEADER and len(state.isr) >= needed_replicas(state, min_isr):
+        return state
+    others = {each.node_id: each for each in state.last_known} | {known.node_id: known}
+    last_known = tuple(others[each] for each in state.replicas if each in others)
+    return replace(state, last_known=last_known)
+
+
+def next_leader(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
+    """Who may lead the partition, as none of its ISR is alive; NO_LEADER if nobody may."""
+    eligible = (each for each in state.replicas if each in state.elr and each in alive)
+    return next(eligible, _recovered(state, alive, min_isr))
+
+
+def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
+    if is_nothing_left(state):  # there is nothing more to be lost
+        return next((each for each in state.replicas if each in alive), NO_LEADER)
+    remembered = _remembered(state)
+    back = [each for each in state.replicas if each in remembered and each in alive]
+    if not back:
+        return NO_LEADER
+    needed = min(needed_replicas(state, min_isr), len(complete(state)))
+    best = _by_log_end(state, back)[0]
+    if len(back) >= needed:
+        return best
+    if len(remembered) >= needed and best == _by_log_end(state, remembered)[0]:
+        return best  # others were back, with less
+    if not state.isr and not state.elr and state.last_leader in back:
+        return state.last_leader  # as Apache Kafka does
+    return NO_LEADER
+
+
+def is_nothing_left(state: PartitionState) -> bool:
+    """Whether all replicas have come back without a log."""
+    ends = {each.node_id: each.log_end for each in state.last_known}
+    return all(ends.get(each) == NO_LOG for each in state.replicas)
+
+
+def best_left(state: PartitionState, alive: Collection[int]) -> int:
+    """Whoever of those alive is likely to lack least; NO_LEADER if none is."""
+    live = [each for each in state.replicas if each in alive]
+    for some in (state.isr, state.elr, _remembered(state)):
+        found = [each for each in live if each in some]
+        if found:
+            return _by_log_end(state, found)[0]
+    return _by_log_end(state, live)[0] if live else NO_LEADER
+
+
+def _remembered(state: PartitionState) -> list[int]:
+    return [each.node_id for each in state.last_known if each.was_complete]
+
+
+def _by_log_end(state: PartitionState, some: Collection[int]) -> list[int]:
+    """The one whose log ends last, then the last leader, then as replicas are listed."""
+    ends = {each.node_id: each.log_end for each in state.last_known}
+
+    def rank(node_id: int) -> tuple[LogEnd, bool]:
+        return ends.get(node_id, _UNKNOWN), node_id == state.last_leader
+
+    return sorted((each for each in state.replicas if each in some), key=rank, reverse=True)
