@@ -183,6 +183,8 @@ class PartitionRead:
                     records = read.slices[0] if read.slices[0].size else NO_ROOM
                 if may_block:
                     offsets = partition.offsets()  # they may have moved while a thread read
+            if records is NOTHING and not self.is_follower:
+                partition.check_grows()
         except KafkaError as error:
             return failed(self._told(error.code, partition, fetch_offset))
         answer = (0, *offsets, aborted, records, None)
