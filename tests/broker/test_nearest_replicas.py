@@ -49,7 +49,12 @@ def look(
 def test_none_is_sent_to_a_follower_that_is_not_in_sync(log: PartitionLog) -> None:
     """It may be alive and get nothing any more: what it has ends there."""
     context = LeaderContext(
-        _LEADER, lambda *_: True, "rack-{}".format, lambda: 30_000.0, lambda *_: None, lambda _: True
+        _LEADER,
+        lambda *_: True,
+        "rack-{}".format,
+        lambda: 30_000.0,
+        lambda *_: None,
+        lambda _: True,
     )
     partition = Partition(log, _STATE, context)
     partition.follower_fetched(_NEAR, 5, 4, 0)
