@@ -153,6 +153,7 @@ class TopicNews:
         count = len(known.partitions)
         before = {PartitionId(known.topic_id, each.index): each for each in seen.partitions[:count]}
         await self._parts.states.take(before)
+        await self._leaders.put_right(before)
         added = seen.partitions[count:]
         if not added:
             return  # or we have added some since we have looked
