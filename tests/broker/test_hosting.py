@@ -8,7 +8,9 @@ import os
 import shutil
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -16,6 +18,7 @@ from broker.in_process import running
 from drumlin.broker import chores
 from drumlin.broker.broker import Broker
 from drumlin.coordination.groups.commit import Commit
+from drumlin.metadata.changes import TopicDeleted
 from drumlin.metadata.database import FILE_NAME, delete_topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
@@ -385,5 +388,33 @@ def test_a_topic_made_anew_does_not_keep_the_folders_of_the_deleted_one(tmp_path
             assert folders(other) == []
             log = broker.partitions.get("t", 1).log
             assert (log.topic_id, log.path) == (anew.topic_id, str(one / "t-1"))
+
+    asyncio.run(run())
+
+
+def test_a_topic_whose_name_another_has_taken_keeps_its_records(tmp_path: Path) -> None:
+    """Nobody remembers that it was deleted, so they are kept under another name."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            topic = await create(broker, "t", 2)
+            broker.metadata.image.remove_topic(topic)
+            await broker.hosting.on_change(TopicDeleted(topic, keeps_records=True))
+            assert code_of(broker, "t", 0) is ErrorCode.unknown_topic_or_partition
+            kept = folders(tmp_path)
+            assert [each.endswith("-stray") for each in kept] == [True, True]
+
+    asyncio.run(run())
+
+
+def test_with_a_topic_only_its_own_folders_go(tmp_path: Path) -> None:
+    """Those of another topic that had the name may have been put back."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            topic = await create(broker, "t", 2)
+            other = replace(topic, topic_id=uuid4())
+            await broker.hosting.on_change(TopicDeleted(other))
+            assert folders(tmp_path) == ["t-0", "t-1"]
 
     asyncio.run(run())

@@ -156,7 +156,6 @@ def test_a_topic_whose_node_vanishes_was_not_deleted(
         topic = await store.create_topic("t", [[1]], {})
         operator.client.delete(layout.topic_path("t"), recursive=True)
         await eventually(lambda: "was not deleted" in caplog.text)
-        operator.put_topic("t", (1,))  # another topic of this name
         await store.create_topic("other", [[1]], {})
         operator.put_topic("third", (1,))
         await eventually(lambda: "third" in store.image.topics)
@@ -167,10 +166,34 @@ def test_a_topic_whose_node_vanishes_was_not_deleted(
     run(scenario)
 
     async def later(store: MetadataStore) -> None:
-        assert sorted(store.image.topics) == ["other", "t", "third"]
+        assert sorted(store.image.topics) == ["other", "third"]
         assert not store.was_any_deleted()
 
     in_zookeeper.run(later)
+
+
+def test_a_node_with_another_id_is_another_topic(
+    run: Callable[..., None], operator: Operator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though nobody remembers that the one before was deleted: its records stay for that."""
+
+    async def scenario(store: MetadataStore, changes: list[Change]) -> None:
+        topic = await store.create_topic("t", [[1]], {"retention.ms": "5"})
+        operator.put("/config/topics/t", layout.encode_configs({"retention.ms": "6"}))
+        another = operator.put_topic("t", (1,), (1,))
+        await eventually(lambda: another in store.image.topics_by_id)
+        assert TopicDeleted(topic, keeps_records=True) in changes
+        assert topic.topic_id not in store.image.topics_by_id
+        assert len(store.image.topics["t"].partitions) == 2
+        assert store.image.topic_configs("t") == {"retention.ms": "6"}
+        assert not store.was_deleted(topic.topic_id)
+        assert "is of another topic now" in caplog.text
+        # One without an id may be the same topic, as an old tool has written it.
+        operator.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+        await eventually(lambda: "was not deleted" in caplog.text)
+        assert another in store.image.topics_by_id
+
+    run(scenario)
 
 
 def test_a_deletion_that_broke_off_is_finished(in_zookeeper: Stores, operator: Operator) -> None:

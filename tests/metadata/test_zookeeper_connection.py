@@ -7,16 +7,20 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from drumlin.metadata.store import MetadataStore
+from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
+from metadata.several_brokers import Brokers
 from metadata.stores import stores_at
 from rig.network import ZOOKEEPER, Network, both_ways
 from rig.ports import free_ports
 from rig.waiting import eventually
 from rig.zookeeper import ZooKeeper
+from rig.zookeeper_operator import Operator
 
 pytestmark = pytest.mark.zookeeper
 
@@ -105,3 +109,28 @@ def test_the_image_is_not_current_until_all_was_looked_at_again(zookeeper: ZooKe
             await eventually(lambda: store.image.is_current)
 
         stores_at(f"127.0.0.1:{port}/current").run(scenario)
+
+
+def test_who_was_away_sees_a_topic_that_was_made_anew(zookeeper: ZooKeeper) -> None:
+    """However long it was away: by then the deletion may be forgotten."""
+    (port,), ways = free_ports(1), both_ways("1", ZOOKEEPER)
+    direct = f"127.0.0.1:{zookeeper.port}/anew"
+    with Network() as network, closing(Operator(direct)) as operator:
+        network.carry(port, ZOOKEEPER, zookeeper.port, "1")
+
+        async def scenario(store: Any) -> None:
+            brokers = Brokers(direct)
+            other = await brokers.start(2)
+            old = await other.create_topic("t", [[2]], {})
+            await eventually(lambda: "t" in store.image.topics)
+            network.cut(ways)
+            network.break_off(ways)
+            await other.delete_topic(old.topic_id)
+            new = await other.create_topic("t", [[2], [2]], {})
+            operator.client.delete(layout.deleted_path(old.topic_id))
+            network.heal(ways)
+            await eventually(lambda: store.image.topics["t"] == new)
+            assert old.topic_id not in store.image.topics_by_id
+            await brokers.close()
+
+        stores_at(f"127.0.0.1:{port}/anew").run(scenario)

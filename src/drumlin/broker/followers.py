@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Followers:
     """See the module."""
 
-    def __init__(self, partitions: PartitionRegistry, fetchers: Fetchers) -> None:
+    def __init__(self, node_id: int, partitions: PartitionRegistry, fetchers: Fetchers) -> None:
+        self._node_id = node_id
         self._partitions = partitions
         self._fetchers = fetchers
 
@@ -33,9 +34,11 @@ class Followers:
             and known.leader_epoch >= state.leader_epoch
             and known.leader_id == state.leader
         ):
+            known.note_in_sync(is_in_sync=self._node_id in state.isr)
             return
         self.forget(topic.name, state.index)
         followed = FollowedPartition(log, state.leader, state.leader_epoch)
+        followed.is_in_sync = self._node_id in state.isr
         self._partitions.add_followed(followed)
         if state.leader != NO_LEADER:
             self._fetchers.follow(followed)

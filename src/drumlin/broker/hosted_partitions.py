@@ -195,13 +195,13 @@ class HostedPartitions:
                     await self._host(topic, partitions, is_new=True)
                 case PartitionsChanged(topic, partitions):
                     await self._host(topic, partitions, is_new=False)
-                case TopicDeleted(topic):
-                    await self._drop(topic)
+                case TopicDeleted(topic, keeps_records):
+                    await self._drop(topic, keeps_records=keeps_records)
                 case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
                     await self._configure(resource.name)
                 case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
                     await self._configure_broker()
-        if isinstance(change, TopicDeleted):
+        if isinstance(change, TopicDeleted) and not change.keeps_records:
             await self._deleted.note([change.topic.topic_id])
 
     def log_config(self, topic: str) -> LogConfig:
@@ -375,15 +375,19 @@ class HostedPartitions:
             _log.error("%s-%d is offline: %s", topic.name, state.index, error)
             self._partitions.add_offline(topic.name, state.index)
 
-    async def _drop(self, topic: TopicState) -> None:
+    async def _drop(self, topic: TopicState, *, keeps_records: bool) -> None:
         pace = Pace()
         for state in topic.partitions:
             self._stop(topic.name, state.index)
             await pace.give_way()
-        for coordinator in self._coordinators.values():
-            coordinator.topic_deleted(topic.name, topic.topic_id)
+        if not keeps_records:
+            for coordinator in self._coordinators.values():
+                coordinator.topic_deleted(topic.name, topic.topic_id)
         for state in topic.partitions:
-            self._logs.delete(topic.name, state.index)
+            log = self._logs.get(topic.name, state.index)
+            if log is not None and log.topic_id in (topic.topic_id, _NO_ID):
+                let_go = self._logs.move_aside if keeps_records else self._logs.delete
+                let_go(topic.name, state.index)
             await pace.give_way()
 
     # -- configuration -----------------------------------------------------------------

@@ -57,7 +57,7 @@ class Replicas:
                 ),
             )
         )
-        self.followers = Followers(broker.partitions, self._fetchers)
+        self.followers = Followers(broker.node_id, broker.partitions, self._fetchers)
         self.leading = LeaderContext(
             broker.node_id,
             self._is_alive,

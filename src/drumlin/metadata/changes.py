@@ -20,7 +20,10 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
+    """`keeps_records`: another topic has its name now, and nobody knows of a deletion."""
+
     topic: TopicState
+    keeps_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)

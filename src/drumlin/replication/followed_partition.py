@@ -38,6 +38,8 @@ class FollowedPartition(Replica):
         log.awaits_nobody()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        #: As the metadata says: consumers may be sent here.
+        self.is_in_sync = True
         self._interruptions = 0
         self._truncation: Truncation | None = None
         # Bytes that waiting fetches have not been notified of.
@@ -64,6 +66,16 @@ class FollowedPartition(Replica):
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.interrupt()
         self.waiting.disturb()
+
+    def note_in_sync(self, *, is_in_sync: bool) -> None:
+        """In sync or not from now on; waiting clients look again if it is not."""
+        was_in_sync, self.is_in_sync = self.is_in_sync, is_in_sync
+        if was_in_sync and not is_in_sync:
+            self.waiting.disturb()
+
+    def check_grows(self) -> None:
+        if not self.is_in_sync:
+            raise KafkaError(ErrorCode.not_leader_or_follower)
 
     def interrupt(self) -> None:
         """What is being taken over changes nothing any more from now on."""

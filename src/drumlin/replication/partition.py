@@ -239,7 +239,8 @@ class Partition(Replica):
         there = [
             (each.log_end_offset, replica_id)
             for replica_id, each in isr.followers.items()
-            if each.log_start_offset <= offset <= each.log_end_offset
+            if replica_id in isr.state.isr
+            and each.log_start_offset <= offset <= each.log_end_offset
             and context.rack_of(replica_id) == rack
         ]
         return max(there)[1] if there else None

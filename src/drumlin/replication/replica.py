@@ -208,6 +208,13 @@ class Replica:
         """
         self.log.log_directory.check_readable()
 
+    def check_grows(self) -> None:
+        """Refuse a consumer that has all there is, where it may wait for more for ever.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER: the leader has more, and answers it itself.
+        """
+
     def check_offset(self, offset: int) -> None:
         """Refuse an offset as `read` does, without reading.
 

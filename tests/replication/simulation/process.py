@@ -59,7 +59,7 @@ class BrokerProcess(ABC):
         self._is_leading = False
         self.partitions = PartitionRegistry(lambda *_: True)
         fetcher: Any = Fetcher(self)
-        self.followers = Followers(self.partitions, fetcher)
+        self.followers = Followers(node_id, self.partitions, fetcher)
         self._context = LeaderContext(
             node_id,
             self.is_alive,

@@ -149,9 +149,9 @@ class PartitionRead:
             aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
             bytes_left = self.bytes_left
             offsets = partition.offsets()
-            end_offset = partition.log_end_offset if self.is_follower else offsets[0]
+            end_offset = partition.log_end_offset if self.is_follower else offsets[is_committed]
             if fetch_offset == end_offset:
-                partition.check_readable()
+                self._check_end(partition)
             elif bytes_left <= 0 and self.read_bytes:
                 partition.check_offset(fetch_offset)
                 records = NO_ROOM
@@ -187,6 +187,12 @@ class PartitionRead:
             return failed(self._told(error.code, partition, fetch_offset))
         answer = (0, *offsets, aborted, records, None)
         return self._looked_again(partition, wanted, answer) if may_block else answer
+
+    def _check_end(self, partition: Replica) -> None:
+        """Refuse who has all there is where it must not wait for more."""
+        partition.check_readable()
+        if not self.is_follower:
+            partition.check_grows()
 
     def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
         """The answer, unless it may be from cleaned segments that came after `follow`."""

@@ -149,13 +149,10 @@ class Follower:
             return
         if layout.TOPICS in paths:
             await self.topics.look()
-        await self.topics.look_at(
-            [
-                path.removeprefix(f"{layout.TOPICS}/")
-                for path in paths
-                if path.startswith(f"{layout.TOPICS}/")
-            ]
-        )
+        below = [layout.topic_below(path) for path in paths if path.startswith(f"{layout.TOPICS}/")]
+        await self.topics.look_at([name for name, is_topic in below if is_topic])
+        mended = {name for name, is_topic in below if not is_topic}
+        await self.topics.look_at(sorted(mended), is_all=True)
         if layout.CONFIG_CHANGES in paths:
             await self._configs.look()
             await self.topics.look()  # one that was not served as it was unreadable

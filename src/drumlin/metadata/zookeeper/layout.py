@@ -146,6 +146,12 @@ def state_path(name: str, partition: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition}/state"
 
 
+def topic_below(path: str) -> tuple[str, bool]:
+    """The topic that a node below `TOPICS` is of, and whether it is the topic's own node."""
+    name, _, below = path.removeprefix(f"{TOPICS}/").partition("/")
+    return name, not below
+
+
 def deletion_path(name: str) -> str:
     return f"{TO_DELETE}/{name}"
 

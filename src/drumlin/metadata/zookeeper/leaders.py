@@ -16,8 +16,9 @@ from drumlin.metadata.election_news import say_how_elected
 from drumlin.metadata.eligible import Election, election
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.leadership import settled
+from drumlin.metadata.zookeeper.partition_states import is_newer
 from drumlin.metadata.zookeeper.reassignments import Reassignments
-from drumlin.metadata.zookeeper.rewriting import rewrite_in_parts
+from drumlin.metadata.zookeeper.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states import Place, Rewritten, Writer
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode
@@ -100,6 +101,33 @@ class Leaders:
             raise written.failure
         stored = {index: state for (_, index), state in written.stored.items()}
         return tuple(stored.get(each.index, each) for each in partitions)
+
+    async def put_right(self, stored: Mapping[PartitionId, PartitionState]) -> None:
+        """Have states that are older than what is known be written over, if that is up to us.
+
+        Raises:
+            KafkaError: it has to be tried again.
+        """
+        is_controller = self._parts.controllership.fence is not None
+        node_id, outdated = self._parts.config.node_id, []
+        for partition, state in stored.items():
+            place = place_of(self._image, partition)
+            if (
+                place is not None
+                and is_newer(place.known, state)
+                and (is_controller or place.known.leader == node_id)
+            ):
+                outdated.append(place)
+        if not outdated or self._parts.registration.fence is None:
+            return
+
+        def decide(_place: Place, state: PartitionState, _: Mapping[int, int]) -> PartitionState:
+            return state
+
+        written = await rewrite_in_parts(self._parts, outdated, decide, self._parts.writer)
+        await self._parts.states.take(written.stored)
+        if written.failure is not None:
+            raise written.failure
 
     async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
         configs = self._configs(topic.name)

@@ -62,7 +62,7 @@ class PartitionStates:
         if early is not None:
             known = 0 if topic is None else len(topic.partitions)
             for index, state in states.items():
-                if index >= known and (index not in early or _is_newer(state, early[index])):
+                if index >= known and (index not in early or is_newer(state, early[index])):
                     early[index] = state
         if topic is None:
             return None
@@ -101,7 +101,7 @@ def with_newer(topic: TopicState, states: _States) -> TopicState:
     newer = {
         index: state
         for index, state in states.items()
-        if index < len(topic.partitions) and _is_newer(state, topic.partitions[index])
+        if index < len(topic.partitions) and is_newer(state, topic.partitions[index])
     }
     if not newer:
         return topic
@@ -111,7 +111,8 @@ def with_newer(topic: TopicState, states: _States) -> TopicState:
     return replace(topic, partitions=partitions)
 
 
-def _is_newer(state: ChangedState | PartitionState, than: ChangedState | PartitionState) -> bool:
+def is_newer(state: ChangedState | PartitionState, than: ChangedState | PartitionState) -> bool:
+    """Whether a state came after another one, in a ZooKeeper that has lost nothing."""
     known = than.leader_epoch, than.partition_epoch
     return (state.leader_epoch, state.partition_epoch) > known
 

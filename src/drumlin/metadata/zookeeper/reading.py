@@ -23,7 +23,7 @@ from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.layout import Folders, StateNode
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.own_layout import AdoptionNode
-from drumlin.metadata.zookeeper.states import known_state
+from drumlin.metadata.zookeeper.states import known_state, read_state
 from drumlin.storage.partition_metadata import decode_uuid
 from drumlin.wire.errors import KafkaError
 
@@ -125,7 +125,7 @@ def _read_states(session: Session, places: Sequence[tuple[str, int]]) -> _States
         try:
             found[place] = None
             if node is not None:
-                found[place] = layout.decode_state(path, node.data), node.version
+                found[place] = read_state(session, path, node)
         except UnreadableNode as error:
             found[place] = error
     return found

@@ -55,4 +55,16 @@ async def rewrite_in_parts(
         whole.stored.update(part.stored)
         whole.errors.update(part.errors)
         whole.failure = whole.failure or part.failure
+        _say_outdated(parts, part)
     return whole
+
+
+def _say_outdated(parts: Parts, written: Rewritten) -> None:
+    for partition, outdated in written.outdated.items():
+        topic = parts.image.topic_name(partition.topic_id) or partition.topic_id
+        parts.say(
+            f"ZooKeeper's state of {topic}-{partition.partition} was older than what this broker "
+            f"knew (leader epoch {outdated.leader_epoch}, version {outdated.partition_epoch}), as "
+            "if it had been put back from a backup: what was known is written over it, in leader "
+            f"epoch {written.stored[partition].leader_epoch}"
+        )

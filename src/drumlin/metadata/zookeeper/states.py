@@ -3,6 +3,9 @@
 Many partitions share a transaction. One of which the state has changed meanwhile costs the others a
 second attempt, no more. States that are known are not read first, unless the attempt fails. An
 answer that was lost is made up for by reading again.
+
+A state that is older than what is known (ZooKeeper was put back from a backup, or has lost its last
+transactions) is not what is decided on: what is known counts, in a leader epoch that nobody knows.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from drumlin.metadata.zookeeper.operations import (
     state_data,
 )
 from drumlin.metadata.zookeeper.own_layout import ChangedState
+from drumlin.metadata.zookeeper.partition_states import is_newer
 from drumlin.metadata.zookeeper.session import Conflict
 from drumlin.wire.errors import KafkaError
 
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.operations import Fence, Operation
     from drumlin.metadata.zookeeper.session import Node, Session
 
+#: Others may know of later leader epochs than we do: but not of so many.
+_EPOCHS_AHEAD: Final = 100
 #: Partitions in one transaction, attempt by attempt.
 _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
 
@@ -72,6 +78,8 @@ class Rewritten:
     errors: dict[PartitionId, KafkaError] = field(default_factory=dict)
     #: One of these, if trying again may help.
     failure: KafkaError | None = None
+    #: What was stored of those that were older than what was known, and have been written over.
+    outdated: dict[PartitionId, PartitionState] = field(default_factory=dict)
 
     @classmethod
     def refused(cls, partitions: Iterable[PartitionId], failure: KafkaError) -> Rewritten:
@@ -96,6 +104,9 @@ class _Change(NamedTuple):
     after: PartitionState
     operations: list[Operation]
     relies_on: frozenset[int]
+    #: What it writes over, where that was older than what was known; and why that is all it does.
+    outdated: PartitionState | None = None
+    error: KafkaError | None = None
 
 
 class _Rewriting:
@@ -135,7 +146,7 @@ class _Rewriting:
         for part, outcome in zip(parts, outcomes, strict=True):
             if outcome is None:
                 for each in part:
-                    self._end(each.place.partition, each.after)
+                    self._written(each)
             else:
                 failure = outcome
                 if isinstance(outcome, Conflict) and outcome.operation in self._writer.fence.checks:
@@ -220,20 +231,23 @@ class _Rewriting:
         return self._replace(place, before, after) if is_known else None
 
     def _change(self, place: Place, node: Node | None) -> _Change | None:
-        path = layout.state_path(*_at(place))
-        before = place.known
+        before, outdated, refusal = place.known, None, None
         try:
             if node is not None:
-                stored = layout.decode_state(path, node.data)
-                before = known_state(before.index, before.assignment, stored, node.version)
+                before, outdated = self._stored(place, node)
             after = self._decide(place, before, self._epochs)
         except UnreadableNode as error:
             self._refuse([place], as_kafka_error(error))
             return None
         except KafkaError as error:
+            after, refusal = before, error
+        if outdated is not None:
+            change = self._replace(place, before, after)
+            return change._replace(outdated=outdated, error=refusal)
+        if refusal is not None:
             if node is not None:
                 self.done.stored[place.partition] = before
-            self._refuse([place], error)
+            self._refuse([place], refusal)
             return None
         if node is None and after.leader_epoch != NO_EPOCH:
             return self._create(place, before, after)
@@ -241,6 +255,20 @@ class _Rewriting:
             self._end(place.partition, after)
             return None
         return self._replace(place, before, after)
+
+    def _stored(self, place: Place, node: Node) -> tuple[PartitionState, PartitionState | None]:
+        """The state to decide on; and what is stored, if that is older than what is known.
+
+        Raises:
+            UnreadableNode: the node is watched from now on.
+        """
+        known, path = place.known, layout.state_path(*_at(place))
+        state, version = read_state(self._session, path, node)
+        stored = known_state(known.index, known.assignment, state, version)
+        if not is_newer(known, stored):
+            return stored, None
+        ahead = known.leader_epoch + _EPOCHS_AHEAD
+        return replace(known, leader_epoch=ahead, partition_epoch=version), stored
 
     def _replace(self, place: Place, before: PartitionState, after: PartitionState) -> _Change:
         version = before.partition_epoch
@@ -278,6 +306,14 @@ class _Rewriting:
             missing.difference_update(pair)  # the first transaction makes what they share
         return created
 
+    def _written(self, change: _Change) -> None:
+        partition = change.place.partition
+        self._end(partition, change.after)
+        if change.outdated is not None:
+            self.done.outdated[partition] = change.outdated
+        if change.error is not None:
+            self.done.errors[partition] = change.error
+
     def _end(self, partition: PartitionId, state: PartitionState) -> None:
         self.done.stored[partition] = state
         del self._left[partition]
@@ -286,6 +322,22 @@ class _Rewriting:
         for each in places:
             self.done.errors[each.partition] = error
             del self._left[each.partition]
+
+
+def read_state(session: Session, path: str, node: Node) -> tuple[layout.StateNode, int]:
+    """What a node says, and its version. One that nobody can read is watched: it may be mended.
+
+    Raises:
+        UnreadableNode: it is no state.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    try:
+        return layout.decode_state(path, node.data), node.version
+    except UnreadableNode:
+        (again,) = session.read([path], is_watched=True)
+        if again is None:
+            raise
+        return layout.decode_state(path, again.data), again.version
 
 
 def known_state(

@@ -118,7 +118,7 @@ class TopicNews:
                 return  # that is about to be finished, or was since we have looked
             known = self._image.topics.get(seen.name)
             if known is not None and known.topic_id != seen.topic_id:
-                if not await self._has_been_deleted(known):
+                if not await self._has_gone(known, seen):
                     return
                 known = None
             if known is not None:
@@ -153,6 +153,7 @@ class TopicNews:
         count = len(known.partitions)
         before = {PartitionId(known.topic_id, each.index): each for each in seen.partitions[:count]}
         await self._parts.states.take(before)
+        await self._leaders.put_right(before)
         added = seen.partitions[count:]
         if not added:
             return  # or we have added some since we have looked
@@ -193,33 +194,69 @@ class TopicNews:
             if topic is None:
                 return
             (node,) = await self._run(_read_one, layout.topic_path(name))
-            if node is None:
-                await self._has_been_deleted(topic)
+            if node is None and not await self._was_deleted(topic):
+                self._say_it_stays(topic)
 
-    async def _has_been_deleted(self, topic: TopicState) -> bool:
+    async def _has_gone(self, topic: TopicState, seen: SeenTopic) -> bool:
+        """Whether a topic that is known gives way to what its node holds now.
+
+        Another id is another topic, though its deletion may be forgotten: we may have been away.
+        A node without an id may be the same topic's, as an old tool has written it.
+        """
+        if await self._was_deleted(topic):
+            return True
+        if seen.topic_id is None:
+            self._say_it_stays(topic)
+            return False
+        path = layout.topic_path(topic.name)
+        if await self._run(_stored_id, path) != seen.topic_id:
+            self._watched.discard(topic.name)  # it has changed again, or what was seen is older
+            return False
+        self._parts.say(
+            f"ZooKeeper's {path} is of another topic now, with the id {encode_uuid(seen.topic_id)}"
+            f": the one with the id {encode_uuid(topic.topic_id)} is not served any more. What "
+            "there is of its records here is kept under other names, as nothing says that it was "
+            "deleted"
+        )
+        self._forget(topic, keeps_records=True)
+        return True
+
+    async def _was_deleted(self, topic: TopicState) -> bool:
         """Follow the deletion of a topic whose node is gone, or is another topic's."""
         deleted, _ = await self._run(read_deleted, [encode_uuid(topic.topic_id)])
         if topic.topic_id not in deleted:
-            self._parts.say(
-                f"ZooKeeper's {layout.topic_path(topic.name)} is gone, or is another topic's, and "
-                f"topic {topic.name} was not deleted: it is served as it was until the next start, "
-                "and its records stay"
-            )
             return False
         self.follow_deletion(topic, deleted[topic.topic_id])
         return True
 
+    def _say_it_stays(self, topic: TopicState) -> None:
+        self._parts.say(
+            f"ZooKeeper's {layout.topic_path(topic.name)} is gone, or has no id, and topic "
+            f"{topic.name} was not deleted: it is served as it was until the next start, and its "
+            "records stay"
+        )
+
     def follow_deletion(self, topic: TopicState, folders: Folders) -> Awaitable[None]:
         """Forget a topic that was deleted; what is awaited has been told then. Its lock is held."""
         self._parts.deletions.add(topic.topic_id, folders)
+        return self._forget(topic)
+
+    def _forget(self, topic: TopicState, *, keeps_records: bool = False) -> Awaitable[None]:
         self._watched.discard(topic.name)
         topic = self._image.topics[topic.name]
         self._image.remove_topic(topic)
-        return self._parts.listeners.tell(TopicDeleted(topic))
+        return self._parts.listeners.tell(TopicDeleted(topic, keeps_records=keeps_records))
 
 
 def _read_one(session: Session, path: str) -> list[object]:
     return list(session.read([path]))
+
+
+def _stored_id(session: Session, path: str) -> UUID | None:
+    """The topic's id as it is now, whatever the server that we ask has missed so far."""
+    session.sync()
+    (node,) = session.read([path])
+    return None if node is None else layout.decode_topic(path, node.data).topic_id
 
 
 def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
