@@ -2,8 +2,8 @@
 
 A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
 then taken over on the loop in steps. A partition that a request asks for is loaded next.
-Leadership may be lost at any moment; what was loaded by then is dropped. One that cannot be loaded
-is tried again, ever more slowly, as long as it is led here: mostly something was short for a moment.
+Leadership may be lost at any moment; what was loaded by then is dropped. What cannot be loaded is
+tried again, ever more slowly, as long as it is led here: mostly something was short for a moment.
 What a shard is, and what is read from a log, is the coordinator's concern.
 """
 
