@@ -1,4 +1,4 @@
-"""A moment without descriptors, in a whole broker: what it could not do then, it does soon after."""
+"""A moment without descriptors, in a whole broker: what it could not do then, it does later."""
 
 from __future__ import annotations
 
