@@ -86,7 +86,7 @@ class HttpServer:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        """Close its connection here: a task that is cancelled before its first step does nothing."""
+        """Close its connection here: a task that is cancelled before its first step does not."""
         transport = self._connections.pop(task, None)
         if transport is not None:
             transport.abort()
