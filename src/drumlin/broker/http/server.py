@@ -48,7 +48,7 @@ class HttpServer:
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.WriteTransport] = {}
         self._arriving: dict[asyncio.Task[None], None] = {}  # still sending, oldest first
 
     async def start(self, sock: socket.socket) -> None:
@@ -81,12 +81,15 @@ class HttpServer:
             self._forget(dawdler)
             dawdler.cancel()
         task = asyncio.create_task(self._serve(reader, writer), name="http")
-        self._connections.add(task)
+        self._connections[task] = writer.transport
         self._arriving[task] = None
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._connections.discard(task)
+        """Close its connection here: a task that is cancelled before its first step does not."""
+        transport = self._connections.pop(task, None)
+        if transport is not None:
+            transport.abort()
         self._arriving.pop(task, None)
 
     def _has_arrived(self) -> None:
@@ -108,8 +111,6 @@ class HttpServer:
                     await writer.wait_closed()
         except (OSError, TimeoutError):
             pass  # the peer is gone, or does not read
-        finally:
-            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
         """The answer to the request; None if nothing arrives."""
