@@ -22,7 +22,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage import retention_round, swap_plan
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.doomed_files import DoomedFiles
-from drumlin.storage.files import Files
+from drumlin.storage.files import DEVICE_FULL, Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.moved_folders import complete_moves
@@ -81,6 +81,8 @@ class LogDirectories:
         # Left by a topic that was deleted while its dir was offline, and then created again.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
+        #: The failure of each dir that `mend` has seen to.
+        self._mended: dict[LogDirectory, OSError] = {}
         #: Where logs are to lie that are not there yet.
         self.wanted_places: dict[tuple[str, int], LogDirectory] = {}
         absolute = [str(Path(path).absolute()) for path in paths]
@@ -441,13 +443,14 @@ class LogDirectories:
         a failed write left in memory is not what the device has. The dir stays offline until
         `bring_back`: the leaders of its partitions may have to say first what was lost.
         """
-        assert not directory.is_online
+        failure = directory.failure
+        assert failure is not None
         try:
             if not directory.is_claimed:
                 directory.claim(self._node_id, self._cluster_id)
             if not directory.works():
                 return False
-            if not directory.is_readable:
+            if failure.errno not in DEVICE_FULL:
                 for log in self.in_directory(directory):
                     reload_log(log)
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
@@ -456,6 +459,7 @@ class LogDirectories:
         except Exception:  # the other dirs are to be tried all the same
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
+        self._mended[directory] = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
@@ -464,7 +468,9 @@ class LogDirectories:
         Returns:
             Whether it is still online afterwards.
         """
-        directory.failure = None
+        if not directory.come_back(self._mended.pop(directory)):
+            _logger.warning("Log dir %s stays offline: it failed once more", directory.path)
+            return False
         self._load([directory])
         if directory.is_online:
             _logger.warning("Log dir %s is online again", directory.path)
