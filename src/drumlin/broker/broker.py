@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.adoption import adopt_logs
+from drumlin.broker.change_overs import ChangeOvers
 from drumlin.broker.chores import start_upkeep
 from drumlin.broker.company import Company
 from drumlin.broker.cycles import Cycles
@@ -124,6 +125,7 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
+        self.change_overs = ChangeOvers()
         self.replicas, self.log_moves = Replicas(self, self.peers), LogMoves(self)
         self.hosting = HostedPartitions(
             config,
