@@ -55,7 +55,7 @@ class Paused:
         """The one that has its offsets, once its coordinator serves it."""
         await self.ask([("find_coordinator", 3, {"key": "g", "key_type": 0})])
         while committed((await self.ask([commit(1)]))[0]) != "none":
-            await asyncio.sleep(0.01)
+            continue
         logs = [self.log("__consumer_offsets", index) for index in (0, 1)]
         (log,) = [each for each in logs if each.log_end_offset]
         return log

@@ -94,7 +94,7 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
-        self.wakeups, self.turns = Wakeups(), Turns()
+        self.wakeups, self.turns, self.change_overs = Wakeups(), Turns(), ChangeOvers()
         self.threads = Threads()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
@@ -125,7 +125,6 @@ class Broker:
             SHARE_GROUP_STATE: self.share_state,
             TRANSACTION_STATE: self.transactions,
         }
-        self.change_overs = ChangeOvers()
         self.replicas, self.log_moves = Replicas(self, self.peers), LogMoves(self)
         self.hosting = HostedPartitions(
             config,

@@ -17,6 +17,7 @@ from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTIO
 from drumlin.wire.messages import API_KEYS
 
 if TYPE_CHECKING:
+    from drumlin.replication.partition import Partition
     from drumlin.storage.partition_log import PartitionLog
 
 #: Less than clients wait for an answer.
@@ -84,9 +85,9 @@ class ChangeOvers:
             del self._under_way[log]
             under_way.over.set_result(None)
 
-    async def over(self, log: PartitionLog) -> None:
-        """Return when a log takes batches, or has taken none for too long."""
-        under_way = self._under_way.get(log)
+    async def over(self, partition: Partition) -> None:
+        """Return when a partition takes batches, or has taken none for too long."""
+        under_way = self._under_way.get(partition.log)
         if under_way is not None:
             timeout_s = under_way.waited_for_until - asyncio.get_running_loop().time()
             await asyncio.wait((under_way.over,), timeout=max(timeout_s, 0))

@@ -1,8 +1,8 @@
 """Logs on their way to other log dirs of this broker (KIP-113): some at a time, the rest waits.
 
 What a move does to files is in `storage/log_move.py`. Here is when: it copies as fast as the
-throttle lets it, and changes over once there is little left (`change_overs.py`). What goes wrong ends the move, and
-nothing else: the log stays where it is.
+throttle lets it, and changes over once there is little left (`change_overs.py`). What goes wrong
+ends the move, and nothing else: the log stays where it is.
 """
 
 from __future__ import annotations

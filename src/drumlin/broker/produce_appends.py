@@ -193,7 +193,7 @@ class ProduceAppends:
         try:
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
-            if partition.log.is_moving:
+            if partition.is_changing_over:
                 return None
             batch = prepare_at_once(
                 part[2] or self._miss_batch(),
@@ -224,7 +224,7 @@ class ProduceAppends:
                 partition.name,
                 self._allows_zstd,
             )
-            await self._broker.change_overs.over(self._find(part).log)
+            await self._broker.change_overs.over(self._find(part))
             # The topic may have been deleted and created again meanwhile.
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)

@@ -81,8 +81,6 @@ class LogDirectories:
         # Left by a topic that was deleted while its dir was offline, and then created again.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
-        #: The failure of each dir that `mend` has seen to.
-        self._mended: dict[LogDirectory, OSError] = {}
         #: Where logs are to lie that are not there yet.
         self.wanted_places: dict[tuple[str, int], LogDirectory] = {}
         absolute = [str(Path(path).absolute()) for path in paths]
@@ -459,7 +457,7 @@ class LogDirectories:
         except Exception:  # the other dirs are to be tried all the same
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
-        self._mended[directory] = failure
+        directory.mended = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
@@ -468,8 +466,7 @@ class LogDirectories:
         Returns:
             Whether it is still online afterwards.
         """
-        if not directory.come_back(self._mended.pop(directory)):
-            _logger.warning("Log dir %s stays offline: it failed once more", directory.path)
+        if not directory.come_back():
             return False
         self._load([directory])
         if directory.is_online:
@@ -481,9 +478,8 @@ class LogDirectories:
     def close(self) -> None:
         """A clean stop: all is made durable, and the next start knows it. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
-            list(
-                pool.map(PartitionLog.close_or_note, self)
-            )  # the checkpoints will show which could not be
+            # The checkpoints will show which could not be.
+            list(pool.map(PartitionLog.close_or_note, self))
         self.write_checkpoints()
         for directory in self.directories:
             if directory.is_online:

@@ -47,6 +47,8 @@ class LogDirectory:
         self.clock = clock
         #: The last one; only `come_back` forgets it.
         self.failure: OSError | None = None
+        #: That failure, once its damage is undone.
+        self.mended: OSError | None = None
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
@@ -167,17 +169,18 @@ class LogDirectory:
             )
         return storage_error(f"{attempt}: {error}")
 
-    def come_back(self, mended: OSError | None) -> bool:
-        """Be online again, unless the dir has failed once more since `mended`.
+    def come_back(self) -> bool:
+        """Be online again, unless the dir has failed once more since it was mended.
 
         A sync that was under way may end with an error when the logs have been read again, from
         pages that are lost now.
         """
         with self._failing:
-            if self.failure is not mended:
-                return False
-            self.failure = None
-        return True
+            if self.failure is self.mended:
+                self.failure = self.mended = None
+                return True
+        _logger.warning("Log dir %s stays offline: it has failed once more", self.path)
+        return False
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
         """Like `fail`, unless the error concerns one file only: then the dir stays online."""
