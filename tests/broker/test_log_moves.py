@@ -96,13 +96,16 @@ def read(port: int, topic: str, count: int) -> list[int]:
     return found
 
 
-def test_a_log_moves_while_it_is_written_and_read(dirs: Dirs) -> None:
+@pytest.mark.parametrize("is_idempotent", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_a_log_moves_while_it_is_written_and_read(dirs: Dirs, is_idempotent: bool) -> None:
+    """Not even a producer without sequences, with many requests on their way, notices it."""
+
     def script(ask: Ask, port: int) -> None:
         create(ask, "t")
         produce(port, "t", 5000)
         settings = {
             "bootstrap.servers": f"127.0.0.1:{port}",
-            "enable.idempotence": True,
+            "enable.idempotence": is_idempotent,
             "log_level": 0,
         }
         producer, failures, is_over = Producer(settings), list[Any](), threading.Event()

@@ -31,6 +31,7 @@ class FailingFiles(Files):
         self.countdown = 0
         self.only_once = False
         self.failures = 0
+        self.failed_last = ""
 
     def fail(
         self, *operations: str, code: int = errno.EIO, after: int = 0, only_once: bool = False
@@ -48,6 +49,7 @@ class FailingFiles(Files):
             self.countdown -= 1
             return
         self.failures += 1
+        self.failed_last = operation
         if self.only_once:
             self.heal()
         raise OSError(self.code, os.strerror(self.code))
@@ -66,8 +68,8 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _checked(name: str) -> Callable[..., Any]:
-    original = getattr(Files, name)
+def _checked(call: str, name: str) -> Callable[..., Any]:
+    original = getattr(Files, call)
 
     def operation(self: FailingFiles, *arguments: Any) -> Any:
         self._check(name)
@@ -77,7 +79,9 @@ def _checked(name: str) -> Callable[..., Any]:
 
 
 for _name in ("create", "truncate", "sync", "sync_directory", "rename", "set_aside", "read_at"):
-    setattr(FailingFiles, _name, _checked(_name))
+    # A device that fails to sync fails in the system call.
+    _call = {"sync": "fdatasync", "sync_directory": "fsync"}.get(_name, _name)
+    setattr(FailingFiles, _call, _checked(_call, _name))
 
 
 class ForgetfulFiles(Files):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from drumlin.config.topic import LogConfig
+from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.turns import to_end
@@ -295,6 +298,109 @@ def test_after_an_io_error_only_what_the_device_has_counts(
     assert log.log_end_offset == 3
     assert offsets(read_all(log)) == [0, 1, 2]
     assert log.append_as_leader(from_producer(0, 2), 0, NOW_MS).base_offset == 3
+
+
+class LateDevice(Files):
+    """Finds out when it syncs, or closes, that it cannot keep what was written to a log.
+
+    As the kernel does, it says so once and lets those pages go.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code = 0
+        self._dirty: dict[str, list[tuple[int, int]]] = {}  # position, size
+
+    def write_at(self, descriptor: int, data: Any, position: int) -> None:
+        super().write_at(descriptor, data, position)
+        self._dirty.setdefault(_path(descriptor), []).append((position, len(data)))
+
+    def fdatasync(self, descriptor: int) -> None:
+        path = _path(descriptor)
+        written = self._dirty.pop(path, [])
+        if self.code and written and path.endswith(".log"):
+            for position, size in written:
+                os.pwrite(descriptor, bytes(size), position)
+            code, self.code = self.code, 0
+            raise OSError(code, os.strerror(code))
+
+
+def _path(descriptor: int) -> str:
+    return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO])
+def test_what_a_sync_has_lost_is_never_durable(tmp_path: Path, code: int) -> None:
+    """A network file system or a thin volume without room, or a quota, says so that late."""
+    config = LogConfig(flush_messages=1)
+    files = LateDevice()
+    logs = open_logs(tmp_path, config=config, files=files)
+    log = create(logs, config)
+    log.append_as_leader(from_producer(0), 0, NOW_MS)
+    log.flush()
+    files.code = code
+    log.append_as_leader(from_producer(1), 0, NOW_MS)
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert not logs.directories[0].is_readable
+    assert revive(logs, logs.directories[0])
+    assert not log.append_as_leader(from_producer(1), 0, NOW_MS).is_duplicate  # it sends again
+    log.flush()
+    assert log.recovery_point == 2
+    logs, log = reopened(logs, tmp_path, config)
+    assert offsets(read_all(log)) == [0, 1]
+    logs.abandon()
+
+
+def test_what_a_close_has_lost_is_never_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are closed when others need their descriptors; network file systems write then."""
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = create(logs, CONFIG)
+    append(log, 3)
+    log.flush()
+    append(log)
+    close = os.close
+
+    def lose(descriptor: int) -> None:
+        is_log = _path(descriptor).endswith(".log")
+        close(descriptor)
+        if is_log:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", lose)
+        log.segments.active.log_file.close()
+    path = log.directory / ("0" * 20 + ".log")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert revive(logs, logs.directories[0])
+    assert log.log_end_offset == 3
+    assert append(log).base_offset == 3
+    log.flush()
+    logs.abandon()
+
+
+@pytest.mark.parametrize("first", [errno.ENOSPC, errno.EIO])
+def test_a_dir_that_fails_once_more_while_it_is_mended_stays_offline(
+    files: FailingFiles, logs: LogDirectories, first: int
+) -> None:
+    """A sync that was under way ends when the logs have been read again, or need not be."""
+    log = create(logs, CONFIG)
+    append(log, 3)
+    log.flush()
+    files.fail("write_at", code=first, only_once=True)
+    storage_error(log)
+    (directory,) = logs.directories
+    assert logs.mend(directory)
+    directory.fail(OSError(errno.EIO, "lost"), "flush t-0")
+    assert not directory.is_readable
+    assert not logs.bring_back(directory)
+    assert not directory.is_online
+    assert revive(logs, directory)
+    assert append(log).base_offset == 3
 
 
 def test_other_dirs_are_unharmed(tmp_path: Path) -> None:

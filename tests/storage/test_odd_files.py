@@ -194,15 +194,27 @@ def test_a_log_is_not_read_from_its_beginning_after_a_start_without_it(
     assert epochs_due == [45 if clean else None, None]  # after a crash all logs have new ones
 
 
+class RefusingOnce(Files):
+    """Refuses the first log file that is opened once it `refuses`."""
+
+    refuses = False
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if self.refuses and path.endswith(".log"):
+            self.refuses = False
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return super().open(path, create=create)
+
+
 def test_a_log_that_could_not_be_flushed_is_not_called_clean(tmp_path: Path) -> None:
-    files = FailingFiles()
+    files = RefusingOnce()
     logs = open_logs(tmp_path, config=CONFIG, files=files)
     log = create(logs, CONFIG)
     create(logs, CONFIG, "other")
     append(log, 3)
     append(log, 3)
     log.close_files()
-    files.fail("sync", code=errno.EMFILE, only_once=True)
+    files.refuses = True
     logs.close()
     (path,) = (tmp_path / "t-0").glob("*.log")
     content = bytearray(path.read_bytes())

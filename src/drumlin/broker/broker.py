@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from drumlin.broker.adoption import adopt_logs
+from drumlin.broker.change_overs import ChangeOvers
 from drumlin.broker.chores import start_upkeep
 from drumlin.broker.company import Company
 from drumlin.broker.cycles import Cycles
@@ -93,7 +94,7 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
-        self.wakeups, self.turns = Wakeups(), Turns()
+        self.wakeups, self.turns, self.change_overs = Wakeups(), Turns(), ChangeOvers()
         self.threads = Threads()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)

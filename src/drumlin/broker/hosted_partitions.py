@@ -158,10 +158,9 @@ class HostedPartitions:
         A device that failed may have lost records that consumers have read: the partitions on it
         begin a new leader epoch, by which consumers detect that (KIP-320).
         """
-        may_lack_records = not directory.is_readable
         if not await self._blocking(self._logs.mend, directory):
             return False
-        if may_lack_records:
+        if not directory.is_readable:  # asked now, as it may have come to be worse than full
             async with self._turn:
                 try:
                     await self._begin_epochs_in(directory)

@@ -1,8 +1,8 @@
 """Logs on their way to other log dirs of this broker (KIP-113): some at a time, the rest waits.
 
 What a move does to files is in `storage/log_move.py`. Here is when: it copies as fast as the
-throttle lets it, and changes over once there is little left. What goes wrong ends the move, and
-nothing else: the log stays where it is.
+throttle lets it, and changes over once there is little left (`change_overs.py`). What goes wrong
+ends the move, and nothing else: the log stays where it is.
 """
 
 from __future__ import annotations
@@ -130,12 +130,9 @@ class LogMoves:
     async def _change_over(self, move: LogMove) -> None:
         """From here on it is not given up any more."""
         log = move.log
-        log.is_moving = True
-        try:
+        with self._broker.change_overs.pausing(log):
             await self._blocking(move.complete)
             move.adopt()
-        finally:
-            log.is_moving = False
         _log.info("%s is in %s now", log.name, log.log_directory.path)
 
     async def _end(self, move: LogMove) -> None:

@@ -39,6 +39,7 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
         if key in codes:
             continue
         try:
+            await broker.change_overs.over(broker.partitions.get(*key))
             partition = _append(broker, marker, key)
         except KafkaError as error:
             codes[key] = error.code

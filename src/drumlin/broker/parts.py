@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from drumlin.broker.change_overs import ChangeOvers
     from drumlin.broker.failed_verifications import FailedVerifications
     from drumlin.broker.flushes import Flushes
     from drumlin.broker.peers import Peers
@@ -44,6 +45,7 @@ class BrokerData(Protocol):
     turns: Turns
     wakeups: Wakeups
     flushes: Flushes
+    change_overs: ChangeOvers
     peers: Peers
 
     @property

@@ -179,17 +179,22 @@ class ProduceAppends:
         for part in self._parts[len(self._outcomes) :]:
             outcome = self._append_at_once(part, self._broker.clock.wall_ms())
             if outcome is None:
-                outcome = await self._append_in_thread(part)
+                outcome = await self._append_when_ready(part)
             self._outcomes.append(outcome)
             await pace.give_way()
         return await self._confirm_and_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
-        """Append one batch; None, and nothing done, if checking it needs a thread."""
+        """Append one batch; None, and nothing done, if that has to wait.
+
+        Checking it may need a thread, or the log may be changing its dir.
+        """
         partition = None
         try:
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)
+            if partition.is_changing_over:
+                return None
             batch = prepare_at_once(
                 part[2] or self._miss_batch(),
                 partition.append_rules,
@@ -205,7 +210,8 @@ class ProduceAppends:
         except KafkaError as error:
             return self._refused(error, partition, part)
 
-    async def _append_in_thread(self, part: Part) -> Outcome:
+    async def _append_when_ready(self, part: Part) -> Outcome:
+        """Check a batch in a thread, and append it once its log takes batches."""
         partition = None
         try:
             partition = self._find(part)
@@ -218,6 +224,7 @@ class ProduceAppends:
                 partition.name,
                 self._allows_zstd,
             )
+            await self._broker.change_overs.over(self._find(part))
             # The topic may have been deleted and created again meanwhile.
             verification = None if self._verified is None else self._verified.check(part[:2])
             partition = self._find(part)

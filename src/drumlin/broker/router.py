@@ -101,9 +101,12 @@ class Router:
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can.
 
-        The first request of an API and version has much imported and compiled: in a thread.
+        The first request of an API and version has much imported and compiled: in a thread. And a
+        coordinator's log may be changing its dir.
         """
-        return self._first_use.is_prepared(frame, go_on)
+        if not self._first_use.is_prepared(frame, go_on):
+            return False
+        return self._broker.change_overs.let_begin(frame, go_on)
 
     def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
         """Start one request; None if it is not answered (produce with acks=0).

@@ -104,6 +104,11 @@ class Partition(Replica):
         """Whether one to `acks=all` must wait: for a flush, or for in-sync replicas."""
         return self.awaits_replicas or self.log.is_flush_due
 
+    @property
+    def is_changing_over(self) -> bool:
+        """Whether it takes no batches just now, as its log changes its log dir."""
+        return self.log.is_moving
+
     def begin_verification(
         self,
         producer_id: int,

@@ -13,12 +13,13 @@ import ctypes
 import errno
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from drumlin.records.batch import Buffer
 
-#: The device is full: it may have room again, and what lies on it is sound.
+#: The device is full: it may have room again, and what lies on it is sound. Never said by a sync.
 DEVICE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 #: The process or the machine is short of descriptors; the device is not to blame.
 NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -56,8 +57,10 @@ class Files:
         os.close(_open_regular(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
 
     def close(self, descriptor: int) -> None:
+        """Network file systems write here what is left, so it may fail like `sync`."""
         self._always_resident.discard(descriptor)
-        os.close(descriptor)
+        with _as_lost("close"):
+            os.close(descriptor)
 
     def size(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_size
@@ -138,7 +141,15 @@ class Files:
             raise OSError(code, os.strerror(code))
 
     def sync(self, descriptor: int) -> None:
-        """Return when the file's content and size would survive a power failure."""
+        """Return when the file's content and size would survive a power failure.
+
+        Raises:
+            OSError: EIO, whatever the reason was: what was written may be lost.
+        """
+        with _as_lost("fdatasync"):
+            self.fdatasync(descriptor)
+
+    def fdatasync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 
     def forget_cached(self, descriptor: int) -> None:
@@ -148,12 +159,16 @@ class Files:
     # -- names -------------------------------------------------------------------------
 
     def sync_directory(self, path: str) -> None:
-        """Return when the names in a folder would survive a power failure."""
+        """Return when the names in a folder would survive a power failure; fails like `sync`."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(descriptor)
+            with _as_lost("fsync"):
+                self.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -225,6 +240,21 @@ class Files:
         self.sync_file(temporary)
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path))
+
+
+@contextmanager
+def _as_lost(call: str) -> Iterator[None]:
+    """Tell what was found too late as what it is: a device that has lost what it had taken.
+
+    No room, or no right, said by a write or an open means that nothing was written. Said by a sync
+    it is about pages that a write had put into memory. The kernel says so once and lets them go:
+    the next sync succeeds without them.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"{os.strerror(errno.EIO)}, as {call} says: {error.strerror}"
+        raise OSError(errno.EIO, message) from error
 
 
 def _open_regular(path: str, flags: int) -> int:

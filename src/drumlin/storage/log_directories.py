@@ -23,7 +23,7 @@ from drumlin.storage import retention_round
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.clean_marker import NO_EPOCH
 from drumlin.storage.doomed_files import DoomedFiles
-from drumlin.storage.files import Files
+from drumlin.storage.files import DEVICE_FULL, Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all, load_missing
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.moved_folders import complete_moves
@@ -441,13 +441,14 @@ class LogDirectories:
         a failed write left in memory is not what the device has. The dir stays offline until
         `bring_back`: the leaders of its partitions may have to say first what was lost.
         """
-        assert not directory.is_online
+        failure = directory.failure
+        assert failure is not None
         try:
             if not directory.is_claimed:
                 directory.claim(self._node_id, self._cluster_id, self._last_broker_epoch)
             if not directory.works():
                 return False
-            if not directory.is_readable:
+            if failure.errno not in DEVICE_FULL:
                 for log in self.in_directory(directory):
                     reload_log(log)
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
@@ -456,6 +457,7 @@ class LogDirectories:
         except Exception:  # the other dirs are to be tried all the same
             _logger.exception("Log dir %s stays offline", directory.path)
             return False
+        directory.mended = failure
         return True
 
     def bring_back(self, directory: LogDirectory) -> bool:
@@ -464,7 +466,9 @@ class LogDirectories:
         Returns:
             Whether it is still online afterwards.
         """
-        failure, directory.failure = directory.failure, None
+        failure = directory.failure
+        if not directory.come_back():
+            return False
         try:
             self._load([directory])
         except Exception:
@@ -492,9 +496,8 @@ class LogDirectories:
         Blocks.
         """
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
-            list(
-                pool.map(PartitionLog.close_or_note, self)
-            )  # the checkpoints will show which could not be
+            # The checkpoints will show which could not be.
+            list(pool.map(PartitionLog.close_or_note, self))
         self.write_checkpoints()
         for directory in self.directories:
             if directory.is_online:

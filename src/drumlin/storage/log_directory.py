@@ -3,13 +3,14 @@
 A log dir fails as a whole: after an I/O error nothing on the device can be trusted, and a full
 device takes no append from any of its partitions. The other dirs stay in service, and this one
 comes back when a probe succeeds. While it is full, its records can still be read and deleted;
-after any other error they can't.
+after any other error they can't. A sync that fails is never a full device (see `Files.sync`).
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 from typing import Final
 
 from drumlin.clock import Clock
@@ -43,7 +44,11 @@ class LogDirectory:
         self.open_files = open_files
         self.files = open_files.files
         self.clock = clock
+        #: The last one; only `come_back` forgets it.
         self.failure: OSError | None = None
+        #: That failure, once its damage is undone.
+        self.mended: OSError | None = None
+        self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
         #: By the monotonic clock: when that is worth another attempt.
@@ -180,8 +185,12 @@ class LogDirectory:
 
     def go_offline(self, error: OSError, attempt: str) -> None:
         """Like `fail`, for what only a dir that comes back is tried again."""
-        if self.failure is None or (self.is_readable and error.errno not in DEVICE_FULL):
-            self.failure = error
+        with self._failing:
+            is_worse = error.errno not in DEVICE_FULL
+            is_news = self.failure is None or (self.is_readable and is_worse)
+            if is_news or is_worse:
+                self.failure = error
+        if is_news:
             _logger.error(
                 "Log dir %s is offline: failed to %s: %s. Its partitions answer "
                 "KAFKA_STORAGE_ERROR until it works again.",
@@ -189,6 +198,19 @@ class LogDirectory:
                 attempt,
                 error,
             )
+
+    def come_back(self) -> bool:
+        """Be online again, unless the dir has failed once more since it was mended.
+
+        A sync that was under way may end with an error when the logs have been read again, from
+        pages that are lost now.
+        """
+        with self._failing:
+            if self.failure is self.mended:
+                self.failure = self.mended = None
+                return True
+        _logger.warning("Log dir %s stays offline: it has failed once more", self.path)
+        return False
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
         """Like `fail`, unless the error concerns one file only: then the dir stays online."""

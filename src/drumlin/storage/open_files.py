@@ -42,7 +42,15 @@ def default_budget() -> int:
 class LogFile:
     """A file by its name, with a descriptor when there is one."""
 
-    __slots__ = ("_descriptor", "_is_discarded", "_leases", "_open_files", "path", "was_used")
+    __slots__ = (
+        "_descriptor",
+        "_is_discarded",
+        "_leases",
+        "_loss",
+        "_open_files",
+        "path",
+        "was_used",
+    )
 
     def __init__(self, path: str, open_files: OpenFiles) -> None:
         self.path = path
@@ -50,6 +58,7 @@ class LogFile:
         self._open_files = open_files
         self._descriptor = _CLOSED
         self._is_discarded = False
+        self._loss: OSError | None = None  # by a close
         # One entry per user. A list because append and pop are atomic between threads.
         self._leases: list[None] = []
 
@@ -93,6 +102,8 @@ class LogFile:
         """Make durable what was written so far. Blocks."""
         with self as descriptor:
             self._open_files.files.sync(descriptor)
+            if self._loss is not None:  # for good: the log is to be loaded again
+                raise OSError(*self._loss.args) from self._loss
 
     def close(self) -> None:
         """Close now if no lease is held; the next use opens it again."""
@@ -118,6 +129,10 @@ class LogFile:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
             self._descriptor = files.open(self.path)
         return self._descriptor
+
+    def note_loss(self, loss: OSError) -> None:
+        """Closing it has failed: have the next `sync` say so, as no other will."""
+        self._loss = loss
 
     def take_descriptor(self) -> int:
         """Give up the descriptor unless a lease is held. Called under the same lock."""
@@ -206,7 +221,10 @@ class OpenFiles:
         if descriptor < 0:
             return False
         del self._open[file]
-        self.files.close(descriptor)
+        try:
+            self.files.close(descriptor)
+        except OSError as error:  # the descriptor is gone all the same
+            file.note_loss(error)
         return True
 
     def _close_unused(self, wanted: int) -> None:

@@ -253,8 +253,8 @@ class PartitionLog(LogState):
     def _check_appendable(self) -> None:
         """
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER for the moment in which the log
-                changes its log dir, which clients try again.
+            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER in the moment in which the log
+                changes its log dir: whoever could pass others by coming again waits before.
         """
         self.log_directory.check_writable()
         if self.is_moving:
