@@ -11,6 +11,7 @@ import pytest
 
 from broker.in_process import running
 from drumlin.broker.broker import Broker
+from drumlin.metadata.image import BrokerState
 from rig.batches import Batch, Rec
 from rig.messages import render
 from rig.raw import RawClient
@@ -68,6 +69,7 @@ def test_only_what_may_be_more_by_then_is_refused(
             assert await told(_FIRST_MS) == 0
             assert await told(_SECOND_MS) == refusal
             assert await told(_SECOND_MS + 1) == refusal
+            broker.metadata.image.put_broker(BrokerState(2, None, (), 0))
             broker.partitions.get("t", 0).follower_fetched(2, 0, 2, 0)
             assert await told(LATEST) == 2
             assert await told(_SECOND_MS) == 1

@@ -30,7 +30,7 @@ PRODUCER_ID = 7
 
 
 def marker(*partitions: TopicPartition, producer_id: int = PRODUCER_ID) -> Marker:
-    return Marker(producer_id, 3, 5, True, partitions, 2)
+    return Marker(producer_id, 3, 0, True, partitions, 2)
 
 
 def telling(code: ErrorCode = ErrorCode.none) -> Callable[[Shape, Any], Any]:
@@ -89,7 +89,7 @@ def test_each_leader_gets_its_own(tmp_path: Path) -> None:
             assert broker.partitions.get(*HERE).log_end_offset == 1
             ((told,),) = (each.markers for each in other.asked("write_txn_markers"))
             assert (told.producer_id, told.producer_epoch) == (PRODUCER_ID, 3)
-            assert (told.coordinator_epoch, told.transaction_version) == (5, 2)
+            assert (told.coordinator_epoch, told.transaction_version) == (0, 2)
             assert told.transaction_result
             assert [(each.name, each.partition_indexes) for each in told.topics] == [
                 ("there", (0, 1))

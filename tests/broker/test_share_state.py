@@ -113,11 +113,20 @@ def test_states_that_were_never_initialised(states: States) -> None:
 
 def test_old_leaders_are_fenced(states: States) -> None:
     states.initialize(start_offset=0)
-    assert states.read(leader_epoch=7)["error_code"] == "none"
-    assert states.read(leader_epoch=6)["error_code"] == "fenced_leader_epoch"
-    assert states.write((0, 0, 2, 1), leader_epoch=6) == "fenced_leader_epoch"
-    assert states.write((0, 0, 2, 1), leader_epoch=7) == "none"
-    assert states.summary()["leader_epoch"] == 7
+    assert states.read(leader_epoch=0)["error_code"] == "none"
+    assert states.read(leader_epoch=-1)["error_code"] == "fenced_leader_epoch"
+    assert states.write((0, 0, 2, 1), leader_epoch=-2) == "fenced_leader_epoch"
+    assert states.write((0, 0, 2, 1), leader_epoch=0) == "none"
+    assert states.summary()["leader_epoch"] == 0
+
+
+def test_a_leader_in_an_epoch_that_is_not_known_fences_nobody(states: States) -> None:
+    """The news of it may be to come; who is told to try again reads then."""
+    states.initialize(start_offset=0)
+    for epoch in (1, 2**31 - 1):
+        told = states.read(leader_epoch=epoch)
+        assert told["error_code"] == "coordinator_load_in_progress"
+    assert states.read(leader_epoch=0)["error_code"] == "none"
 
 
 def test_old_states_are_fenced(states: States) -> None:

@@ -300,8 +300,8 @@ def test_markers(peer: Peer) -> None:
         {"producer_epoch": epoch + 1, "transaction_version": 2},
         {"producer_epoch": epoch + 1, "transaction_version": 1},
         {"producer_epoch": epoch, "transaction_version": 2},
-        {"producer_epoch": epoch + 1, "coordinator_epoch": 3, "transaction_result": False},
-        {"producer_epoch": epoch + 1, "coordinator_epoch": 2},
+        {"producer_epoch": epoch + 1, "coordinator_epoch": 0, "transaction_result": False},
+        {"producer_epoch": epoch + 1, "coordinator_epoch": -1},
         {"producer_id": peer.keep(_KEPT_ID), "partitions": (0, 1)},
     ):
         peer.note(str(fields))
@@ -325,7 +325,7 @@ def test_describe_producers(peer: Peer) -> None:
         base_sequence=5,
     )
     script.describe_producers(0)
-    script.mark(2, producer_epoch=script.producer.producer_epoch + 1, coordinator_epoch=4)
+    script.mark(2, producer_epoch=script.producer.producer_epoch + 1, coordinator_epoch=0)
     script.describe_producers(0)
     for name in ("a b", "", peer.unique("unknown")):
         peer.ask(topics=[{"name": name, "partition_indexes": [0]}])

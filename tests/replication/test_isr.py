@@ -15,7 +15,7 @@ class Replicas:
     """Of a partition whose leader looks at them at times that the tests say."""
 
     def __init__(self, isr: tuple[int, ...], end_offset: int = 10) -> None:
-        self.epochs = {FOLLOWER: 0, OTHER: 0}
+        self.epochs: dict[int, int | None] = {FOLLOWER: 0, OTHER: 0}
         state = PartitionState(0, LEADER, 0, (LEADER, FOLLOWER, OTHER), isr, 5)
         self.isr = InSyncReplicas(
             LEADER,
@@ -23,11 +23,15 @@ class Replicas:
             end_offset,
             0.0,
             lambda: LAG_MAX_MS,
-            lambda node_id, epoch: epoch in (-1, self.epochs[node_id]),
+            lambda node_id, epoch: (
+                self.epochs[node_id] is not None and epoch in (-1, self.epochs[node_id])
+            ),
         )
 
     def fetched(self, node_id: int, offset: int, end_offset: int, now_ms: float) -> None:
-        assert self.isr.fetched(node_id, self.epochs[node_id], offset, 0, end_offset, now_ms)
+        epoch = self.epochs[node_id]
+        assert epoch is not None
+        assert self.isr.fetched(node_id, epoch, offset, 0, end_offset, now_ms)
 
 
 def test_a_follower_that_had_all_lags_from_the_next_record_on() -> None:
@@ -50,15 +54,26 @@ def test_one_that_lacks_records_lags_though_there_are_no_more() -> None:
     assert replicas.isr.shrinkage(10, 1100) is not None
 
 
-def test_who_is_not_known_yet_comes_in_once_it_is_though_it_says_no_more() -> None:
-    """Its session names a partition once; the news of it may come after that."""
-    replicas = Replicas((LEADER,))
-    assert replicas.isr.fetched(FOLLOWER, 1, 10, 0, 10, 0)
-    assert replicas.isr.growth(10) is None
+def test_who_is_not_known_yet_is_refused_until_it_is() -> None:
+    """The news of it may come after its first fetch, and a lie looks the same until then."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 5, 10, 0)
+    for epoch in (2**60, 1, -1):
+        assert not replicas.isr.fetched(FOLLOWER, epoch, 10, 0, 10, 0)
+        assert replicas.isr.high_watermark(5, 10, 0) == 5
+    replicas.fetched(FOLLOWER, 6, 10, 0)  # none of them is taken for its successor
     replicas.epochs[FOLLOWER] = 1
-    wish = replicas.isr.growth(10)
-    assert wish is not None
-    assert FOLLOWER in dict(wish.isr)
+    assert not replicas.isr.fetched(FOLLOWER, 0, 10, 0, 10, 0)  # it has been replaced
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    assert replicas.isr.high_watermark(5, 10, 0) == 10
+
+
+def test_who_is_not_alive_is_refused() -> None:
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 5, 10, 0)
+    replicas.epochs[FOLLOWER] = None
+    assert not replicas.isr.fetched(FOLLOWER, 0, 10, 0, 10, 0)
+    assert replicas.isr.high_watermark(5, 10, 0) == 5
 
 
 def test_who_has_left_by_itself_must_fetch_again_before_it_comes_back() -> None:

@@ -28,7 +28,7 @@ from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.request_sizes import request_bytes_max
 from drumlin.turns import first_turn_ends_at, is_long_turn
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.errors import KafkaError, MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 if TYPE_CHECKING:
@@ -324,6 +324,13 @@ class Connection:
         try:
             drained = self._outbox.flush()
         except OSError as error:
+            is_of_socket = isinstance(error, ConnectionError)
+            suspect = None if is_of_socket else self._outbox.lend_suspect()
+            if suspect is not None:
+                self._loop.create_task(self._bring(suspect))
+            self.close(error)
+            return
+        except KafkaError as error:
             self.close(error)
             return
         if drained and self._is_finishing and not self._slots:
@@ -342,11 +349,14 @@ class Connection:
         self._writing = waits
 
     async def _bring(self, cold: Wanted) -> None:
-        """Read bytes of a file in a thread that left the page cache while they waited."""
+        """Read bytes of a file in a thread: those that left the page cache while they waited.
+
+        Or those that could not be sent: then this finds out whether their device has failed.
+        """
         try:
             await self._router.reading(cold.bring)
-        except OSError:
-            pass  # sending them will meet the error too
+        except KafkaError as error:
+            self.close(error)
         finally:
             self._outbox.take_back()
         self._go_on_sending()

@@ -216,7 +216,7 @@ class Cleaning:
             log_dir = log.log_directory.path
             try:
                 status = self.pool.status(log)
-            except (OSError, KafkaError) as error:
+            except KafkaError as error:
                 if not log.is_deleted:
                     rows.append(describe_error(log.topic, log.partition, log_dir, error))
                 continue
@@ -273,7 +273,7 @@ class Cleaning:
         throttle = Throttle(self._settings.io_max_bytes_per_second, self._clock, self._stopping)
         cleaner = Cleaner(self._settings, throttle, self._calls, self._clock, self._stopping)
         try:
-            done = cleaner.simulate(log)
+            done = log.look(lambda: cleaner.simulate(log))
             if done is None:
                 return self._nothing_done(log)
             return describe_result(log.topic, log.partition, done)

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 0.8
 
 
-async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicPartition, ErrorCode]:
+async def write_markers(
+    broker: Coordinators, marker: Marker, *, is_believed: bool = True
+) -> dict[TopicPartition, ErrorCode]:
     """Write one marker to all of its partitions; returns a code for each, NONE on success.
+
+    If it is not believed that a coordinator is in its epoch, it must not be the first one in that.
 
     Gives way in between, as a transaction may have thousands of partitions. At the end it waits for
     the in-sync replicas, and for the disk, if a topic has `flush.messages`; but not so long that
@@ -40,7 +44,7 @@ async def write_markers(broker: Coordinators, marker: Marker) -> dict[TopicParti
             continue
         try:
             await broker.change_overs.over(broker.partitions.get(*key))
-            partition = _append(broker, marker, key)
+            partition = _append(broker, marker, key, is_believed)
         except KafkaError as error:
             codes[key] = error.code
             continue
@@ -66,9 +70,14 @@ def _outcome(confirmed: asyncio.Future[None]) -> ErrorCode:
     return error.code if isinstance(error, KafkaError) else ErrorCode.kafka_storage_error
 
 
-def _append(broker: Coordinators, marker: Marker, key: TopicPartition) -> Partition:
+def _append(
+    broker: Coordinators, marker: Marker, key: TopicPartition, is_believed: bool
+) -> Partition:
     partition = broker.partitions.get(*key)
     topic, index = key
+    if not (is_believed or partition.has_heard_of(marker.producer_id, marker.coordinator_epoch)):
+        # Once written, it would fence every coordinator for ever.
+        raise KafkaError(ErrorCode.not_leader_or_follower)
     if topic == GROUP_METADATA:
         _check_loaded(broker, index)
     partition.append_marker(

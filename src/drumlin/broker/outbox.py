@@ -9,6 +9,9 @@ more of them than a turn of the loop allows.
 
 Bytes that a slow peer did not take at once may have left the page cache when it does. The outbox
 does not wait for them: it says which bytes it needs, and continues when they are in memory.
+
+An error of `sendfile` may be the socket's or the file's: it says which bytes to read once more, and
+reading them tells.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.turns import TURN_S
+from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.channel import Channel
@@ -42,7 +46,11 @@ class Wanted(NamedTuple):
     size: int
 
     def bring(self) -> None:
-        """Blocks: call it in a thread."""
+        """Blocks: call it in a thread.
+
+        Raises:
+            KafkaError: the device has failed; its log dir is offline.
+        """
         self.part.prefetch(self.start, self.size)
 
 
@@ -90,8 +98,10 @@ class Outbox:
         """Send what the channel takes now, for a turn; True when nothing is left.
 
         Raises:
-            OSError: the connection is broken; or a file cannot be read, or has become shorter:
-                it cannot be told to the peer, which knows by now how many bytes come.
+            OSError: the connection is broken; or a file has become shorter, or cannot be read,
+                which `lend_suspect` is to tell.
+            KafkaError: a file cannot be read. It cannot be told to the peer, which knows by now
+                how many bytes come.
         """
         if len(self._parts) == 1 and type(self._parts[0]) is bytes:
             return self._flush_only(self._parts[0])
@@ -128,6 +138,16 @@ class Outbox:
             return None
         self._lent = True
         return Wanted(part, self._slice_sent, self._step(part))
+
+    def lend_suspect(self) -> Wanted | None:
+        """After an error of `flush`: what to read to know whether it was the file's, if it can be.
+
+        Nothing is sent any more; it is kept until `take_back`.
+        """
+        if not self._parts or not hasattr(self._parts[0], "fileno"):
+            return None
+        self._lent = True
+        return Wanted(self._parts[0], self._slice_sent, self._step(self._parts[0]))
 
     def take_back(self) -> None:
         """What was lent is in memory now; or the channel is closed, and it may go."""
@@ -216,7 +236,7 @@ def _read_whole(part: Any) -> bytes | bytearray | None:
         data: bytes | bytearray = part.read_resident()
     except BlockingIOError:
         return None
-    except OSError:
+    except KafkaError:
         part.release()
         raise
     part.release()

@@ -13,6 +13,7 @@ from drumlin.broker.followers import Followers
 from drumlin.broker.isr_changes import IsrChanges
 from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.changes import Change, ConfigsChanged
+from drumlin.metadata.claims import is_process
 from drumlin.metadata.image import ResourceType
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partitions import Surroundings
@@ -113,8 +114,9 @@ class Replicas:
         await self.isr_changes.close()
 
     def _is_alive(self, node_id: int, broker_epoch: int) -> bool:
-        broker = self._image.brokers.get(node_id)
-        return broker is not None and broker_epoch in (_ANY_EPOCH, broker.epoch)
+        if broker_epoch == _ANY_EPOCH:
+            return node_id in self._image.brokers
+        return is_process(self._image, node_id, broker_epoch)
 
     def _rack_of(self, node_id: int) -> str | None:
         broker = self._image.brokers.get(node_id)

@@ -240,10 +240,14 @@ class CleanerPool:
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
-            found = find_cleanable(log, outline(log), self._clock.wall_ms())
-        except (OSError, KafkaError):
+            found = self._find_cleanable(log)
+        except KafkaError:
             return None  # its dir has failed, or the log is deleted
         return Candidate(found, log.config.min_cleanable_dirty_ratio)
+
+    def _find_cleanable(self, log: PartitionLog) -> Cleanable:
+        """What of a log can be cleaned, by its files. A device that fails takes its dir offline."""
+        return log.look(lambda: find_cleanable(log, outline(log), self._clock.wall_ms()))
 
     def _is_still_worth_it(self, log: PartitionLog) -> bool:
         candidate = self._candidate(log) if log.config.is_compacted else None
@@ -331,9 +335,9 @@ class CleanerPool:
         """The status of one log. Reads its files.
 
         Raises:
-            OSError, KafkaError: the files can't be read.
+            KafkaError: the files can't be read.
         """
-        found = find_cleanable(log, outline(log), self._clock.wall_ms())
+        found = self._find_cleanable(log)
         key = _key(log)
         with self._lock:
             return LogStatus(

@@ -129,11 +129,14 @@ class InSyncReplicas:
         """A follower asks for what begins at `offset`: it has everything before.
 
         Returns:
-            False: it is no follower of this partition, or a process that has been replaced.
+            False: it is no follower of this partition, or not the process that is registered by
+                that id: one that has been replaced, or one that is not known, or not yet.
         """
         follower = self.followers.get(replica_id)
         if follower is None or broker_epoch < follower.broker_epoch:
             return False
+        if broker_epoch == UNKNOWN or not self._is_alive(replica_id, broker_epoch):
+            return False  # whatever it claims to have, nobody may have it
         if broker_epoch > follower.broker_epoch:
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS

@@ -359,6 +359,11 @@ class Partition(Replica):
         self._appended(len(batch))
         return result
 
+    def has_heard_of(self, producer_id: int, coordinator_epoch: int) -> bool:
+        """Whether a coordinator in that epoch, or in a later one, has ended its transactions."""
+        entry = self.log.producer_state.get(producer_id)
+        return entry is not None and coordinator_epoch <= entry.coordinator_epoch
+
     def append_internal(
         self,
         batch: bytearray,

@@ -136,10 +136,6 @@ class Replica:
         """
         return batches_of(self.log)
 
-    def failed_to_read(self, error: OSError) -> KafkaError:
-        """What to tell a reader whose bytes the device would not give; the log dir learns of it."""
-        return self.log.log_directory.fail_log(error, f"read {self.name}")
-
     # -- followers, of which only a leader has any ----------------------------------------
 
     def check_follower(self, replica_id: int) -> None:

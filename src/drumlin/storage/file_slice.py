@@ -1,7 +1,7 @@
 """A part of a log file on its way to a reader: bytes that have not been copied yet.
 
 It holds the file open: if the segment is cleaned or deleted meanwhile, the slice stays readable
-until it is released.
+until it is released. Wherever it is read, a device that fails then takes its log dir offline.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from drumlin.records.batch import BatchHeader
 from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.files import Files
+from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import LogFile
+from drumlin.wire.errors import KafkaError
 
 #: One byte is probed in every step; the kernel reads ahead by about as much.
 _PROBE_STEP_BYTES: Final = 128 * 1024
@@ -20,16 +22,25 @@ _PREFETCH_STEP_BYTES: Final = 1024 * 1024
 
 
 class FileSlice:
-    """`size` bytes of a log file, from `position` on: batches, the last one maybe cut short."""
+    """`size` bytes of a log file, from `position` on: batches, the last one maybe cut short.
 
-    __slots__ = ("_descriptor", "_file", "_files", "position", "size")
+    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    """
+
+    __slots__ = ("_descriptor", "_file", "_files", "_log_directory", "position", "size")
 
     def __init__(
-        self, file: LogFile, files: Files, descriptor: int, position: int, size: int
+        self,
+        file: LogFile,
+        log_directory: LogDirectory,
+        descriptor: int,
+        position: int,
+        size: int,
     ) -> None:
-        """Takes over a lease on `file` that the caller acquired."""
+        """Takes over a lease on `file`, which lies in `log_directory`, that the caller acquired."""
         self._file: LogFile | None = file
-        self._files = files
+        self._log_directory = log_directory
+        self._files: Files = log_directory.files
         self._descriptor = descriptor
         self.position = position
         self.size = size
@@ -45,7 +56,10 @@ class FileSlice:
 
     def read(self) -> bytes:
         """The bytes themselves; blocks if they are not in memory."""
-        return self._files.read_at(self._descriptor, self.size, self.position)
+        try:
+            return self._files.read_at(self._descriptor, self.size, self.position)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def read_resident(self) -> bytes | bytearray:
         """The bytes themselves.
@@ -53,7 +67,12 @@ class FileSlice:
         Raises:
             BlockingIOError: they are not in memory.
         """
-        return self._files.read_resident_at(self._descriptor, self.size, self.position)
+        try:
+            return self._files.read_resident_at(self._descriptor, self.size, self.position)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self._failed(error) from error
 
     def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
         """Position in the file and header of each whole batch.
@@ -62,7 +81,13 @@ class FileSlice:
             BlockingIOError: unless it may block, and a header is not in memory.
         """
         how = self._files.read_at if may_block else self._files.read_resident_at
-        return walk_headers(how, self._descriptor, self.position, self.position + self.size)
+        end = self.position + self.size
+        try:
+            yield from walk_headers(how, self._descriptor, self.position, end)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise self._failed(error) from error
 
     def is_resident(self, start: int = 0, size: int | None = None) -> bool:
         """Whether `size` bytes (default: all) from `start` on can be read without the device."""
@@ -79,11 +104,19 @@ class FileSlice:
         first, end = self._range(start, size)
         for position in range(first, end, _PREFETCH_STEP_BYTES):
             step = min(_PREFETCH_STEP_BYTES, end - position)
-            self._files.read_at(self._descriptor, step, position)
+            try:
+                self._files.read_at(self._descriptor, step, position)
+            except OSError as error:
+                raise self._failed(error) from error
 
     def _range(self, start: int, size: int | None) -> tuple[int, int]:
         position = self.position + start
         return position, self.position + self.size if size is None else position + size
+
+    def _failed(self, error: OSError) -> KafkaError:
+        """What to raise for `error`, of which the log dir has learnt then."""
+        what = "a log file" if self._file is None else self._file.path
+        return self._log_directory.fail_log(error, f"read {what}")
 
     def release(self) -> None:
         """Let go of the file; the slice must not be read any more."""

@@ -30,8 +30,6 @@ def batches_of(log: PartitionLog) -> Iterator[bytes]:
         piece = result.slices[0]
         try:
             data = piece.read()
-        except OSError as error:
-            raise log.log_directory.fail_log(error, f"read {log.name}") from error
         finally:
             piece.release()
         beginning = offset

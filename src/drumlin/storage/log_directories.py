@@ -396,23 +396,26 @@ class LogDirectories:
     def prepare_retention(self) -> None:
         """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
         now_ms = self._clock.wall_ms()
+
+        def look(log: PartitionLog) -> None:
+            start_offset, end_offset = log.log_start_offset, log.log_end_offset
+            deletable_segments(log.segments, log.config, start_offset, end_offset, now_ms)
+
         for log in self:
             if log.log_directory.is_readable:
-                with contextlib.suppress(OSError):  # it will be met again, and said
-                    deletable_segments(
-                        log.segments,
-                        log.config,
-                        log.log_start_offset,
-                        log.log_end_offset,
-                        now_ms,
-                    )
+                with contextlib.suppress(KafkaError):  # said where the dir failed
+                    log.look(partial(look, log))
 
     def prepare_rolls(self) -> None:
         """Read what `roll_overdue` will ask of files that rest since the start. Blocks."""
+
+        def look(log: PartitionLog) -> None:
+            _ = log.segments.active.first_timestamp
+
         for log in self:
             if log.config.is_compacted and log.log_directory.is_readable:
-                with contextlib.suppress(OSError):
-                    _ = log.segments.active.first_timestamp
+                with contextlib.suppress(KafkaError):
+                    log.look(partial(look, log))
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove a folder that a log has left."""

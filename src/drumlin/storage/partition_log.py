@@ -401,11 +401,13 @@ class PartitionLog(LogState):
         if start_offset >= end_offset:
             return _NOTHING
         how = self._files.read_at if may_block else self._files.read_resident_at
-        while True:  # as in `_look`, which would make the way longer
-            segments = self.segments.snapshot()
+        while True:  # as in `look`, which would make the way longer
+            segments, directory = self.segments.snapshot(), self.log_directory
             try:
                 for segment, end in self.segments.between(start_offset, end_offset, how):
-                    found = segment.read(start_offset, max_bytes, end, minimum_one_batch, how)
+                    found = segment.read(
+                        start_offset, max_bytes, end, minimum_one_batch, directory, how
+                    )
                     if found is not None:
                         return ReadResult((found,))
                 return _NOTHING
@@ -419,7 +421,7 @@ class PartitionLog(LogState):
         self, start_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[AbortedTransaction]:
         """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
-        return self._look(
+        return self.look(
             lambda: self.segments.aborted_transactions(start_offset, end_offset, may_block)
         )
 
@@ -428,24 +430,24 @@ class PartitionLog(LogState):
     ) -> list[AbortedTransaction]:
         """Aborted transactions with offsets in `piece`, which was read from `start_offset` on."""
         how = self._files.read_at if may_block else self._files.read_resident_at
-        return self._look(
+        return self.look(
             lambda: self.segments.aborted_in(piece, start_offset, end_offset, how, may_block)
         )
 
     def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
         """The first record at or after a time."""
-        return self._look(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset))
+        return self.look(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset))
 
     def max_timestamp_offset(self) -> OffsetFound | None:
         """The first record that has the largest timestamp of all."""
-        return self._look(lambda: find_max_timestamp(self.segments, self.log_start_offset))
+        return self.look(lambda: find_max_timestamp(self.segments, self.log_start_offset))
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
         """The largest epoch up to `leader_epoch`, and where its records end."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    def _look(self, attempt: Callable[[], T]) -> T:
-        """Look something up in the files, in any thread."""
+    def look(self, attempt: Callable[[], T]) -> T:
+        """Look something up in the files, in any thread; again, if segments were deleted."""
         self.log_directory.check_readable()
         while True:
             segments = self.segments.snapshot()

@@ -20,6 +20,7 @@ from drumlin.storage.batch_walk import find_batch, walk_headers
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.files import ReadAt
 from drumlin.storage.known_positions import KnownPositions
+from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.segment_files import SegmentFiles
 from drumlin.storage.segment_times import (
@@ -409,11 +410,13 @@ class Segment(SegmentFiles):
         max_bytes: int,
         end: int,
         minimum_one_batch: bool,
+        log_directory: LogDirectory,
         read: ReadAt | None = None,
     ) -> FileSlice | None:
         """Batches from the one that holds `start_offset`, up to the position `end`.
 
-        The last batch may be cut at `max_bytes`; the first is returned whole or not at all.
+        `log_directory` is where the segment lies. The last batch may be cut at `max_bytes`; the
+        first is returned whole or not at all.
         None: nothing from `start_offset` on lies before `end`. An empty slice: it does not fit.
         """
         known = self._known_positions
@@ -429,7 +432,7 @@ class Segment(SegmentFiles):
                 known.put(header.end_offset, position + header.size)
         descriptor = self.log_file.acquire()
         size = min(max_bytes, end - position)
-        return FileSlice(self.log_file, self._files, descriptor, position, size)
+        return FileSlice(self.log_file, log_directory, descriptor, position, size)
 
     def end_position(self, offset: int, read: ReadAt | None = None) -> int:
         """Where the batches below `offset` end."""

@@ -20,7 +20,6 @@ from drumlin.broker.fetching.partition_read import (
     PartitionRead,
     has_records,
     missing_partition,
-    unreadable,
 )
 from drumlin.broker.later import Later, Parts
 from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
@@ -209,14 +208,6 @@ class Fetch:
 
     def replace(self, number: int, answer: Answer) -> None:
         """Replace the answer read before."""
-        raise NotImplementedError
-
-    def partition_of(self, number: int) -> Replica:
-        """Where an answer comes from.
-
-        Raises:
-            KafkaError: it has gone meanwhile.
-        """
         raise NotImplementedError
 
     def enter(self, needed: int) -> Work[None]:
@@ -419,12 +410,9 @@ class Fetch:
                 continue
             try:
                 await self.broker.threads.reading(records.prefetch)
-            except OSError as error:
+            except KafkaError as error:
                 records.release()
-                try:
-                    self.replace(number, unreadable(self.partition_of(number), error))
-                except KafkaError as gone:
-                    self.replace(number, failed(gone.code))
+                self.replace(number, failed(error.code))
 
     # -- the end ------------------------------------------------------------------------
 

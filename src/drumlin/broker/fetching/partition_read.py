@@ -251,11 +251,6 @@ class PartitionRead:
         return last_fetched_epoch, partition.log_start_offset
 
 
-def unreadable(partition: Replica, error: OSError) -> Answer:
-    """The answer for a partition whose device failed; its log dir learns of it."""
-    return failed(partition.failed_to_read(error).code)
-
-
 def _diverging(
     partition: Replica, last_fetched_epoch: int, fetch_offset: int
 ) -> tuple[int, int] | None:

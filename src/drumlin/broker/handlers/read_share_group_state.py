@@ -10,7 +10,9 @@ from uuid import UUID
 
 from drumlin.broker.context import RequestContext
 from drumlin.broker.share_state_requests import Fields, answer_partitions
+from drumlin.metadata.claims import may_lead
 from drumlin.turns import Pace
+from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
@@ -27,8 +29,12 @@ async def handle(
     context: RequestContext, request: ReadShareGroupStateRequest, shape: Shape
 ) -> ReadShareGroupStateResponse:
     share_state, pace = context.broker.share_state, Pace()
+    image = context.broker.metadata.image
 
     async def read(topic_id: UUID, wanted: PartitionData) -> Fields:
+        if not may_lead(image, topic_id, wanted.partition, wanted.leader_epoch):
+            # Once noted, it would fence every leader for ever.
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
         state = await share_state.read(
             request.group_id, topic_id, wanted.partition, wanted.leader_epoch
         )

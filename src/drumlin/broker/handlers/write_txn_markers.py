@@ -6,6 +6,7 @@ transaction that its coordinator does not know (kafka-transactions.sh --abort).
 - Every partition is answered by itself; producers are answered once, however often they stand
   in the request, and not at all without partitions.
 - A second marker of a request is written when the first one is.
+- A coordinator epoch that is later than any in which coordinators can be is not believed.
 
 Version notes: 2 adds the transaction version of the marker (KIP-890).
 """
@@ -22,6 +23,7 @@ from drumlin.broker.garbage import settled
 from drumlin.broker.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.distinct import Distinct, Growing
+from drumlin.metadata.claims import may_coordinate
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import Shape
@@ -77,6 +79,7 @@ def _of_different_producers(markers: Sequence[WritableTxnMarker]) -> list[Writab
 
 async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
     turns, codes = context.broker.turns, Codes()
+    is_believed = may_coordinate(context.broker.metadata.image, marker.coordinator_epoch)
     partitions = await turns.run(_partitions(marker.topics))
     left = iter(partitions)
     while some := list(islice(left, _WRITTEN_TOGETHER)):
@@ -88,7 +91,8 @@ async def _write(context: RequestContext, marker: WritableTxnMarker) -> Codes:
             some,
             getattr(marker, "transaction_version", 0),
         )
-        for partition, code in (await write_markers(context.broker, part)).items():
+        written = await write_markers(context.broker, part, is_believed=is_believed)
+        for partition, code in written.items():
             codes[partition] = code
     if len(partitions) > _WRITTEN_TOGETHER:
         await turns.run(partitions.let_go())

@@ -324,7 +324,7 @@ class ShareFetch:
         for place in places:
             result = self._read_one(place, may_block=True)
             if isinstance(result, ReadBatches):
-                with contextlib.suppress(OSError):  # found again when it is to be given
+                with contextlib.suppress(KafkaError):  # found again when it is to be given
                     result.slice.prefetch()
             results.append(result)
         return results
@@ -337,8 +337,7 @@ class ShareFetch:
                 continue
             try:
                 await self._broker.threads.reading(given.records.prefetch)
-            except OSError as error:
+            except KafkaError as error:
                 given.records.release()
                 del self.given[shared]
-                partition = self._live[shared].partition
-                self.errors[shared] = partition.failed_to_read(error).code
+                self.errors[shared] = error.code

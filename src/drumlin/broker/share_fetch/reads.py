@@ -16,6 +16,7 @@ from drumlin.records.batch import BatchHeader
 from drumlin.replication.partition import Partition
 from drumlin.storage.file_slice import FileSlice
 from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.wire.errors import KafkaError
 
 READ_COMMITTED: Final = 1
 _FIRST_OFFSET: Final = attrgetter("first_offset")
@@ -89,11 +90,9 @@ def read_batches(
             positions.append(position)
             headers.append(header)
             end = position + header.size
-    except OSError as error:
+    except (BlockingIOError, KafkaError):
         found.release()
-        if isinstance(error, BlockingIOError):
-            raise
-        raise partition.failed_to_read(error) from error
+        raise
     if not headers:
         found.release()
         return None
@@ -102,7 +101,7 @@ def read_batches(
     try:
         is_committed = isolation_level == READ_COMMITTED
         aborted = _aborted(partition, headers, may_block) if is_committed else []
-    except BlockingIOError:
+    except (BlockingIOError, KafkaError):
         found.release()
         raise
     return ReadBatches(found, positions, Fetched(fetch_offset, batches, aborted), is_cut)
