@@ -260,6 +260,7 @@ class LogDirectories:
             directory.recovery_points.lower((topic, partition), 0)
             directory.log_start_offsets.lower((topic, partition), 0)
             directory.cleaner_offsets.lower((topic, partition), 0)
+            directory.kept_deletions.lower((topic, partition), 0)
             self._files.make_directory(path)
             segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
             self._files.remove(f"{path}/{swap_plan.FILE_NAME}")

@@ -144,6 +144,13 @@ class LogState:
         self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
         self.deletion_drops += 1
 
+    @property
+    def deletions_kept_after_crash(self) -> int:
+        """`deletions_kept_from` of what a crash leaves now: it may complete a swap under way."""
+        pending = self.swaps.pending  # before: it is noted here before it is not pending any more
+        dropped_before = 0 if pending is None else pending.drops_deletions_before
+        return max(self.deletions_kept_from, dropped_before)
+
     def note_states_cleaned(self, round_end_offset: int) -> None:
         """Records are gone which others took the place of, or deleted, before this offset."""
         self.exact_from = max(self.exact_from, round_end_offset)
