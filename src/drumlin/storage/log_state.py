@@ -53,6 +53,8 @@ class LogState:
         #: None: no other replica has to have a record, so the high watermark is the log's end.
         self._high_watermark: int | None = None
         self._high_watermark_before: int | None = None
+        #: Whether more may have been committed than it says: it was noted some time before a crash.
+        self.is_high_watermark_old = False
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
@@ -111,6 +113,7 @@ class LogState:
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
+        self.is_high_watermark_old = False
 
     def high_watermark_is_at_most(self, end_offset: int) -> None:
         """The log has lost what was from `end_offset` on."""

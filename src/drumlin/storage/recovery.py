@@ -83,6 +83,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         # Beyond the recovery point there may be records again that had been truncated.
         high_watermark = min(high_watermark, request.recovery_point)
     log.load_high_watermark(high_watermark)
+    log.is_high_watermark_old = not request.was_clean
     _find_what_was_cleaned(log, request)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
