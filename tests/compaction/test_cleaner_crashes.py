@@ -24,6 +24,7 @@ from drumlin.clock import ManualClock
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files import Files
+from drumlin.storage.log_state import LogState
 from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs, revive
@@ -121,6 +122,7 @@ def check_and_go_on(world: RandomLog, root: Path) -> None:
     assert names <= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".metadata", ""}
     assert again.log.log_end_offset == world.log.log_end_offset
     check(again, reached=sealed_end(again))
+    assert all(each < again.log.deletions_kept_from for each in dropped_deletions(again))
     again.end_all_transactions()
     again.append_filler()
     again.log.roll(again.now_ms)
@@ -132,6 +134,14 @@ def check_and_go_on(world: RandomLog, root: Path) -> None:
     clean(again)
     check(again)
     again.logs.abandon()
+
+
+def dropped_deletions(world: RandomLog) -> list[int]:
+    """The offsets of tombstones that are gone, and had the last word."""
+    there = {record.offset for record in read_uncommitted(world.log)}
+    last = {each.record.key: each.record for each in world.appended if not each.is_aborted}
+    offsets = [each.offset for each in last.values() if each.value is None]
+    return [each for each in offsets if each not in there]
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
@@ -147,6 +157,20 @@ def test_a_process_that_is_killed_at_any_step(folder: Path, seed: int) -> None:
         files.leave_to(work / "logs", work / "left")
         check_and_go_on(world, work / "left")
         shutil.rmtree(work)
+
+
+def test_a_start_knows_of_deletions_that_a_swap_has_dropped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If that was not noted before the swap, nobody would know it after a crash."""
+    (folder / "noted").mkdir()
+    test_a_process_that_is_killed_at_any_step(folder / "noted", 5)
+    monkeypatch.setattr(
+        LogState, "deletions_kept_after_crash", property(lambda log: log.deletions_kept_from)
+    )
+    (folder / "not noted").mkdir()
+    with pytest.raises(AssertionError):
+        test_a_process_that_is_killed_at_any_step(folder / "not noted", 5)
 
 
 @pytest.mark.parametrize("seed", range(_SEEDS))

@@ -160,7 +160,7 @@ class FollowedPartition(Replica):
         log = self.log
         high_watermark = min(answer.high_watermark, log.log_end_offset)
         has_advanced = high_watermark > log.high_watermark
-        if has_advanced:
+        if has_advanced or (log.is_high_watermark_old and high_watermark == log.high_watermark):
             log.high_watermark = high_watermark
         log_start_offset = min(answer.log_start_offset, log.high_watermark)
         has_lost = log_start_offset > log.log_start_offset
@@ -235,19 +235,33 @@ class FollowedPartition(Replica):
 
     def _truncation_to(self, cut: Cut, why: str) -> Truncation:
         log, (offset, is_anew) = self.log, cut
-        keeps_committed = log.high_watermark <= (log.log_start_offset if is_anew else offset)
-        _logger.log(
-            logging.INFO if keeps_committed else logging.WARNING,
-            "%s, which ends at %d with a high watermark of %d, %s %d: %s",
-            self.name,
-            log.log_end_offset,
-            log.high_watermark,
-            "begins anew at" if is_anew else "is truncated to",
-            offset,
-            why,
-        )
+        what = f"begins anew at {offset}" if is_anew else f"is truncated to {offset}"
+        self._say_removal(log.log_start_offset if is_anew else offset, what, why)
         self._truncation = Truncation(log, offset, is_anew=is_anew)
         return self._truncation
+
+    def _say_removal(self, offset: int, what: str, why: str) -> None:
+        """Say what goes, from an offset on: loudly, unless none of it was ever committed.
+
+        The high watermark does not tell that where it is of some time before a crash.
+        """
+        log = self.log
+        end, high_watermark = log.log_end_offset, log.high_watermark
+        removed, committed = max(0, end - offset), max(0, high_watermark - offset)
+        may_be_committed = committed or (removed and log.is_high_watermark_old)
+        _logger.log(
+            logging.WARNING if may_be_committed else logging.INFO,
+            "%s, which ends at %d, %s, which removes %d offsets, %d of them below its high "
+            "watermark of %d%s: %s",
+            self.name,
+            end,
+            what,
+            removed,
+            committed,
+            high_watermark,
+            " (noted before a crash: more may be committed)" if log.is_high_watermark_old else "",
+            why,
+        )
 
     def is_to_do(self, truncation: Truncation) -> bool:
         """Whether a truncation is still to be carried out."""

@@ -37,7 +37,10 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     exact_states = kept(directory.exact_states)
 
     def current_recovery_points() -> PartitionOffsets:
-        return recovery_points | {key: log.recovery_point for key, log in logs().items()}
+        reached = recovery_points | {key: log.recovery_point for key, log in logs().items()}
+        # In between: what lies before a recovery point is not looked through for gaps any more.
+        directory.kept_deletions.write(current_kept_deletions)
+        return reached
 
     def current_log_start_offsets() -> PartitionOffsets:
         return log_start_offsets | {
@@ -51,9 +54,9 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
 
     def current_kept_deletions() -> PartitionOffsets:
         return kept_deletions | {
-            key: log.deletions_kept_from
+            key: kept_from
             for key, log in logs().items()
-            if log.config.is_compacted or log.deletions_kept_from
+            if (kept_from := log.deletions_kept_after_crash) or log.config.is_compacted
         }
 
     def current_exact_states() -> PartitionOffsets:
@@ -70,6 +73,5 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
-    directory.kept_deletions.write(current_kept_deletions)
     directory.exact_states.write(current_exact_states)
     directory.high_watermarks.write(current_high_watermarks)

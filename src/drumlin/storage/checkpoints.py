@@ -20,9 +20,9 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
-#: Drumlin's own; only what a clean stop has written counts.
+#: Drumlin's own. It is never behind the recovery points, and written before deletions go.
 KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
-#: Drumlin's own; likewise.
+#: Drumlin's own; only what a clean stop has written counts.
 EXACT_STATES: Final = "exact-states-checkpoint"
 #: Drumlin's own. Only which partitions are in it matters; usually there is no such file.
 UNCLEAN: Final = "unclean-logs-checkpoint"

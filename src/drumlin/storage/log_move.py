@@ -195,6 +195,7 @@ class LogMove:
         directory.not_loaded.add(key)  # so that they are kept although the log is not there yet
         clean_up_to = self._source.cleaner_offsets.get(key)
         for checkpoint, offset in (
+            (directory.kept_deletions, log.deletions_kept_after_crash),
             (directory.recovery_points, log.recovery_point),
             (directory.log_start_offsets, log.log_start_offset),
             (directory.high_watermarks, log.high_watermark),

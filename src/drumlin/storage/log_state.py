@@ -53,6 +53,8 @@ class LogState:
         #: None: no other replica has to have a record, so the high watermark is the log's end.
         self._high_watermark: int | None = None
         self._high_watermark_before: int | None = None
+        #: Whether more may have been committed than it says: it was noted some time before a crash.
+        self.is_high_watermark_old = False
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
@@ -111,6 +113,7 @@ class LogState:
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
+        self.is_high_watermark_old = False
 
     def high_watermark_is_at_most(self, end_offset: int) -> None:
         """The log has lost what was from `end_offset` on."""
@@ -143,6 +146,13 @@ class LogState:
         """Tombstones or markers may be gone that were before `end_offset`."""
         self.deletions_kept_from = max(self.deletions_kept_from, end_offset)
         self.deletion_drops += 1
+
+    @property
+    def deletions_kept_after_crash(self) -> int:
+        """`deletions_kept_from` of what a crash leaves now: it may complete a swap under way."""
+        pending = self.swaps.pending  # before: it is noted here before it is not pending any more
+        dropped_before = 0 if pending is None else pending.drops_deletions_before
+        return max(self.deletions_kept_from, dropped_before)
 
     def note_states_cleaned(self, round_end_offset: int) -> None:
         """Records are gone which others took the place of, or deleted, before this offset."""

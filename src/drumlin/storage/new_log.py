@@ -30,6 +30,7 @@ def new_log(
         directory.recovery_points.lower((topic, partition), 0)
         directory.log_start_offsets.lower((topic, partition), 0)
         directory.cleaner_offsets.lower((topic, partition), 0)
+        directory.kept_deletions.lower((topic, partition), 0)
         directory.files.make_directory(path)
         now_ms = directory.clock.wall_ms()
         segment = Segment.create(path, 0, directory.open_files, now_ms)

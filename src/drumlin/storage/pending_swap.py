@@ -13,6 +13,8 @@ class PendingSwap(Protocol):
     """A swap whose plan is on the device, or may be."""
 
     is_applied: bool
+    #: Tombstones or markers from before this offset may be gone with it.
+    drops_deletions_before: int
 
     def settle(self) -> None:
         """Finish the swap if it was applied, else undo it. The caller holds the lock."""

@@ -83,6 +83,7 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
         # Beyond the recovery point there may be records again that had been truncated.
         high_watermark = min(high_watermark, request.recovery_point)
     log.load_high_watermark(high_watermark)
+    log.is_high_watermark_old = not request.was_clean
     _find_what_was_cleaned(log, request)
     with contextlib.suppress(OSError):  # the append will meet the error, and report it
         _prepare_appends(log.segments.active)
@@ -90,13 +91,11 @@ def load_log(directory: LogDirectory, request: LoadRequest, now_ms: int) -> Part
 
 
 def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
-    """Of a log that was cleaned, and did not stop cleanly, nothing is known up to its end."""
-    kept_from, exact_from = request.deletions_kept_from, request.exact_from
+    exact_from = request.exact_from
     clean_up_to = log.log_directory.cleaner_offsets.get((log.topic, log.partition))
     is_cleaned = log.config.is_compacted or clean_up_to is not None
-    if is_cleaned and (kept_from is None or not request.was_clean):
-        kept_from = log.log_end_offset
-    log.deletions_kept_from = min(kept_from or 0, log.log_end_offset)
+    if is_cleaned or request.deletions_kept_from:
+        log.deletions_kept_from = min(_find_kept_deletions(log, request), log.log_end_offset)
     if exact_from is None or not request.was_clean:
         # Where it was noted, even as 0, the log was compacted: it may be cleaned by now.
         has_lost = is_cleaned or exact_from is not None or log.log_start_offset
@@ -104,6 +103,32 @@ def _find_what_was_cleaned(log: PartitionLog, request: LoadRequest) -> None:
     # An Apache Kafka that had the folder meanwhile has noted its cleanings, and nothing else; and
     # what recovery has found to be lost stays so.
     log.exact_from = max(log.exact_from, exact_from, clean_up_to or 0)
+
+
+def _find_kept_deletions(log: PartitionLog, request: LoadRequest) -> int:
+    """From where on no tombstone and no marker is gone.
+
+    The checkpoint tells it of what is below the recovery point. Above it there may be batches with
+    gaps that came from a leader. Where all is above it, there need be no checkpoint yet.
+    """
+    known = request.deletions_kept_from
+    if known is None:
+        if request.was_clean or request.recovery_point > log.log_start_offset:
+            return log.log_end_offset
+        known = 0
+    return known if request.was_clean else max(known, _end_of_gaps(log, request.recovery_point))
+
+
+def _end_of_gaps(log: PartitionLog, from_offset: int) -> int:
+    """The end of the last batch that lacks records, or follows a gap; 0: there is none."""
+    segments = log.segments.from_offset(from_offset)
+    found, end_offset = 0, segments[0].base_offset
+    for segment in segments:
+        for _, header in segment.walk(0):
+            if header.record_count < header.end_offset - end_offset:
+                found = header.end_offset
+            end_offset = header.end_offset
+    return found
 
 
 def _prepare_appends(segment: Segment) -> None:
@@ -132,7 +157,7 @@ def reload_log(log: PartitionLog) -> None:
         log.recovery_point,
         log.log_start_offset,
         log.high_watermark,
-        log.deletions_kept_from,
+        log.deletions_kept_after_crash,
         log.exact_from,
         was_clean=False,
     )

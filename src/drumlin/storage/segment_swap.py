@@ -62,6 +62,7 @@ class SegmentSwap:
         """
         self.log = log
         self.is_applied = False
+        self.drops_deletions_before = 0
         self._truncations = view.truncations
         self._was_first = view.segments[:1] == tuple(old[:1])
         self._old = tuple(old)
@@ -119,18 +120,24 @@ class SegmentSwap:
         with log.swaps.lock:
             log.swaps.settle()
             self._check()
-            key = log.topic, log.partition
-            log.log_directory.recovery_points.raise_to(
-                key, min(end_offset, log.recovery_point), only_if=lambda: not log.is_deleted
-            )
+            self.drops_deletions_before = end_offset if self._drops_deletions else 0
+            log.swaps.pending = self  # before: after an error the plan may be there
+            self._note_checkpoints(min(end_offset, log.recovery_point))
             self._plan = SwapPlan(
                 log.topic_id,
                 tuple(segment.base_offset for segment in self._old),
                 tuple(self._new_names()),
             )
             self._files.sync_directory(log.path)
-            log.swaps.pending = self  # before: after an error it may be there
             self._files.replace_file(self._plan_path, self._plan.encode())
+
+    def _note_checkpoints(self, recovery_point: int) -> None:
+        """What a start has to know that completes the swap, durably."""
+        log, key = self.log, (self.log.topic, self.log.partition)
+        directory = log.log_directory
+        kept_from = log.deletions_kept_after_crash
+        directory.kept_deletions.set(key, kept_from, only_if=lambda: not log.is_deleted)
+        directory.recovery_points.raise_to(key, recovery_point, only_if=lambda: not log.is_deleted)
 
     def _new_names(self) -> list[str]:
         paths = [file.path for file in self._new_files()]
