@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable
@@ -18,7 +18,7 @@ from drumlin.compaction.errors import CleaningPostponed, SegmentGone
 from drumlin.compaction.map_builder import MapBuilder
 from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outline import find_cleanable
-from drumlin.compaction.pass_selection import filter_pass, map_pass
+from drumlin.compaction.pass_selection import filter_pass, kernels_for, map_pass
 from drumlin.compaction.passes import FilterPass, FilterRules
 from drumlin.compaction.pieces import PieceReader
 from drumlin.compaction.rewriter import LiveProducers, Output, Rewriter
@@ -32,6 +32,9 @@ from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
 from drumlin.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import CompactionKernels
 
 #: With less of a map a cleaning would hardly come forward.
 _MAP_BYTES_MIN: Final = 1 << 20
@@ -62,6 +65,7 @@ class Round:
         if self._begun is not None:
             self._end_offset = min(self._end_offset, self._begun.round_end_offset)
         self._map: OffsetMap | None = None
+        self._kernels: CompactionKernels | None = None
         self._rewriting: Rewriter | None = None
         self._crew = Crew(helpers_for(settings.threads * settings.brokers))
         self._began_s = time.perf_counter()
@@ -82,13 +86,20 @@ class Round:
     # -- the first pass ------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Build the map; False if nothing is dirty."""
+        """Build the map; False if nothing is dirty.
+
+        Raises:
+            KernelsAwaited: nothing was read.
+            CleaningFailed, CleaningStopped, CleaningPostponed, OSError, KafkaError
+        """
         found, done = self._found, self.statistics
         if not found.cleanable_bytes:
             return False
         start_s = time.perf_counter()
+        self._kernels = kernels_for(found.clean_bytes + found.cleanable_bytes)
         offset_map = self._map = self._new_map(found)
         first_pass = map_pass(
+            self._kernels,
             offset_map,
             first_offset=found.first_dirty_offset,
             end_offset=self._end_offset,
@@ -162,7 +173,7 @@ class Round:
             survivors = SurvivorBitmap(bitmap, start_offset, end_offset)
 
         def new_pass(interval: int) -> FilterPass:
-            return filter_pass(offset_map, rules, index_interval_bytes=interval)
+            return filter_pass(self._kernels, offset_map, rules, index_interval_bytes=interval)
 
         return Rewriter(
             new_pass,
