@@ -69,7 +69,7 @@ def test_any_number_of_threads_leaves_the_same_files(
     found = []
     for helpers in (0, 1, 3):
         monkeypatch.setattr(
-            "drumlin.compaction.cleaner.helpers_for", lambda _, helpers=helpers: helpers
+            "drumlin.compaction.cleaning_round.helpers_for", lambda _, helpers=helpers: helpers
         )
         folder = tmp_path / str(helpers)
         world = filled(folder, codecs)
@@ -96,7 +96,7 @@ def test_memory_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             made.append(self)
 
     monkeypatch.setattr(map_builder, "Unfolded", Counted)
-    monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
     monkeypatch.setattr(stretches, "_BATCHES_MAX", 2)
     world = filled(folder, ["lz4"], 600)
     assert clean(world) is not None
@@ -147,7 +147,7 @@ def damage(log: PartitionLog, offset: int) -> int:
 def test_what_cannot_be_decompressed_is_told_with_its_place(
     codec: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
     world = filled(folder, [codec])
     position = damage(world.log, 1230)
     with pytest.raises(CleaningFailed) as caught:
@@ -166,7 +166,7 @@ def assert_nothing_is_left(folder: Path) -> None:
 def test_a_cleaning_that_is_stopped_leaves_nothing(
     asked: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumlin.compaction.cleaner.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
     monkeypatch.setattr("drumlin.compaction.pieces._PIECE_BYTES", 8 << 10)
     world = filled(folder, ["zstd"])
     before = [record.offset for record in read_uncommitted(world.log)]

@@ -14,7 +14,7 @@ from drumlin.records.kernels import loader
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
     """A process that has loaded no kernels, and cannot."""
-    nothing = {"loaded": None, "_has_failed": True, "_thread": mock.Mock()}
+    nothing = {"loaded": None, "has_failed": True, "_thread": mock.Mock()}
     with (
         mock.patch.multiple(loader.record_kernels, **nothing),
         mock.patch.multiple(loader.compaction_kernels, **nothing),

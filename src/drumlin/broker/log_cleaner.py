@@ -257,7 +257,7 @@ class Cleaning:
                 log.topic, log.partition, None, status.uncleanable_because, is_failed=True
             )
         if status.cleanable.cleanable_bytes:
-            reason = "it could not be cleaned now; the broker's log says why"
+            reason = f"it could not be cleaned now, and is tried again: {status.waits_because}"
             return describe_result(log.topic, log.partition, None, reason, is_failed=True)
         return self._nothing_done(log)
 

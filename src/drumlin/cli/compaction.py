@@ -225,7 +225,7 @@ def _size_bytes(row: Row) -> int:
 def _status_of_files(path: Path, topic: str | None) -> Row:
     from drumlin.cli.data_directory import DataDirectory as Files
     from drumlin.compaction.active_segment import active_segment
-    from drumlin.compaction.cleaner import find_cleanable
+    from drumlin.compaction.outline import find_cleanable
     from drumlin.compaction.pool import LogStatus
     from drumlin.compaction.report import describe_error, describe_status
 

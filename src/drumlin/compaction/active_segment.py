@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from drumlin.compaction.cleanable import Cleanable
-from drumlin.compaction.cleaner import find_cleanable, outline
+from drumlin.compaction.outline import find_cleanable, outline
 from drumlin.config.topic import LogConfig
 from drumlin.storage.partition_log import PartitionLog
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from drumlin.compaction.throttle import Throttle
 from drumlin.records.scan import IndexEntry
@@ -10,6 +11,12 @@ from drumlin.storage.cleaned_segment import CleanedSegmentWriter
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import IndexProgress, Segment
 from drumlin.storage.transaction_index import AbortedTransaction
+
+#: Of the device's free room this part of a segment is left to those who append meanwhile, but no
+#: more than these bytes, and no more than this part: a disk that is nearly full needs cleaning.
+_LEFT_PART_OF_SEGMENT: Final = 8
+_LEFT_PART_OF_FREE: Final = 4
+_LEFT_BYTES_MAX: Final = 64 << 20
 
 
 class Counting:
@@ -59,10 +66,17 @@ class SegmentFiles:
         # The last-modified time of the newest segment.
         self._modified_ms = max(segment.modified_ms() for segment in group)
         self._size_max = max(log.config.segment_bytes, *(segment.size for segment in group), 1)
+        self._likely_bytes_max = sum(segment.size for segment in group)
+        self._left_bytes = _bytes_left_to_others(log)
         self._writers = [self._writer(group[0].base_offset)]
 
     def _writer(self, base_offset: int) -> CleanedSegmentWriter:
-        return CleanedSegmentWriter(self._log, base_offset)
+        return CleanedSegmentWriter(
+            self._log,
+            base_offset,
+            likely_bytes_max=self._likely_bytes_max,
+            left_bytes=self._left_bytes,
+        )
 
     @property
     def position(self) -> int:
@@ -102,3 +116,18 @@ class SegmentFiles:
         """Remove all files."""
         for writer in self._writers:
             writer.abandon()
+
+
+def has_room_for_a_segment(log: PartitionLog) -> bool:
+    """Whether the device has room for any group of this log."""
+    free_bytes = log.log_directory.files.free_bytes(log.path)
+    return free_bytes >= log.config.segment_bytes + _bytes_left_to_others(log)
+
+
+def _bytes_left_to_others(log: PartitionLog) -> int:
+    free_bytes = log.log_directory.files.free_bytes(log.path)
+    return min(
+        log.config.segment_bytes // _LEFT_PART_OF_SEGMENT,
+        free_bytes // _LEFT_PART_OF_FREE,
+        _LEFT_BYTES_MAX,
+    )

@@ -6,10 +6,12 @@ itself: that is `cleaner.py`. A thread that finds nothing to do, or fails, waits
 
 What happens to a log whose cleaning fails:
 
-- its disk is full: nothing was changed; it is retried after a backoff, and other logs do not wait
+- its disk is full: after a backoff the same group of segments is tried again, as soon as there is
+  more room than last time; other logs do not wait
 - something in it can't be read as records: uncleanable until the broker restarts, or until a
   cleaning is requested
 - its log dir fails: that goes offline as with any other access
+- it is large, and its kernels are still being compiled: likewise
 - it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
 """
 
@@ -25,16 +27,21 @@ from typing import Final, NamedTuple
 from drumlin.clock import Clock
 from drumlin.compaction.choice import Candidate, in_order
 from drumlin.compaction.cleanable import Cleanable
-from drumlin.compaction.cleaner import Call, Cleaner, find_cleanable, outline
+from drumlin.compaction.cleaner import Call, Cleaner
 from drumlin.compaction.errors import (
     CleaningFailed,
     CleaningPostponed,
     CleaningStopped,
+    KernelsAwaited,
     SegmentGone,
 )
+from drumlin.compaction.outline import find_cleanable, outline
+from drumlin.compaction.pass_selection import await_kernels, prepare_kernels
+from drumlin.compaction.round_progress import RoundProgress
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
+from drumlin.compaction.unfinished import NOT_BEGUN, Unfinished
 from drumlin.storage.files import DEVICE_FULL
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
@@ -57,6 +64,8 @@ class LogStatus(NamedTuple):
     last: CleaningStatistics | None
     is_being_cleaned: bool
     uncleanable_because: str | None
+    #: Why the last attempt did not come to its end; it is tried again.
+    waits_because: str | None = None
 
 
 @dataclass(slots=True)
@@ -110,7 +119,7 @@ class CleanerPool:
         self._lock = threading.Lock()
         self._in_progress: set[Key] = set()
         self._uncleanable: dict[Key, str] = {}
-        self._resting_until: dict[Key, float] = {}  # their last cleaning came to nothing
+        self._unfinished: dict[Key, Unfinished] = {}
         self._ranking_lock = threading.Lock()
         self._ranking: deque[PartitionLog] = deque()
         self._rank_again_at = -math.inf
@@ -233,6 +242,7 @@ class CleanerPool:
         logs = self._call(lambda: list(self._logs))  # no more: there may be very many
         compacted = (log for log in logs if log.config.is_compacted)
         for log in filter(self._is_free, compacted):
+            prepare_kernels(log.size_bytes)
             candidate = self._candidate(log)
             if candidate is not None:
                 candidates[log] = candidate
@@ -257,7 +267,8 @@ class CleanerPool:
         key = _key(log)
         with self._lock:
             is_known = key in self._in_progress or key in self._uncleanable
-            is_resting = self._resting_until.get(key, -math.inf) > self._clock.monotonic()
+            unfinished = self._unfinished.get(key, NOT_BEGUN)
+        is_resting = unfinished.resting_until > self._clock.monotonic()
         return not (is_known or is_resting) and log.log_directory.is_online and not log.is_deleted
 
     # -- cleaning ----------------------------------------------------------------------
@@ -265,44 +276,64 @@ class CleanerPool:
     def _clean(self, log: PartitionLog, worker: _Worker) -> bool:
         """Clean a log; False if that failed, and the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
+        before = self._unfinished.get(_key(log), NOT_BEGUN)
         try:
-            done = cleaner.clean(log, self._logs.swap_segments)
+            if before.needed_bytes > log.log_directory.files.free_bytes(log.path):
+                return self._rest_on(log, before)
+            done = cleaner.clean(log, self._logs.swap_segments, before.progress)
         except CleaningStopped:
+            self._note_unfinished(log, Unfinished(progress=cleaner.progress))
             return False
         except (SegmentsChanged, SegmentGone, CleaningPostponed, MemoryError) as error:
-            return self._rest(log, error)
+            return self._rest(log, error, cleaner.progress)
         except CleaningFailed as error:
             self._give_up(log, str(error))
             return True
         except OSError as error:
-            return self._failed(log, error)
+            return self._failed(log, error, cleaner.progress)
         except KafkaError as error:
-            return self._rest(log, error)
+            return self._rest(log, error, cleaner.progress)
         except Exception as error:  # noqa: BLE001  the others are cleaned all the same
             _log.exception("the cleaner does not know what to do with %s", log.name)
             self._give_up(log, f"{type(error).__name__}: {error}")
             return True
         if done is None:
-            return self._rest(log, None)
+            return self._rest(log, None, None)
         with self._lock:
             self.totals.add(done)
             self._uncleanable.pop(_key(log), None)
-            self._resting_until.pop(_key(log), None)
+            self._unfinished.pop(_key(log), None)
         _log_done(done)
         return True
 
-    def _rest(self, log: PartitionLog, error: Exception | None) -> bool:
+    def _rest(
+        self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
+    ) -> bool:
         """Leave a log alone for the backoff, so that others get their turn; always True."""
         if log.is_deleted:
             return True
-        with self._lock:
-            self._resting_until[_key(log)] = (
-                self._clock.monotonic() + self._settings.backoff_ms / 1000
-            )
-            self.totals.failures += error is not None
-        if error is not None:
+        is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
+        if isinstance(error, KernelsAwaited):
+            if is_news:
+                _log.info("%s is cleaned later: %s", log.name, error)
+        elif isinstance(error, OSError) and error.errno in DEVICE_FULL:
+            so_far = "" if progress is None else f", from offset {progress.next_offset} on"
+            _log.warning("no room to clean %s%s: %s; trying again later", log.name, so_far, error)
+        elif error is not None:
             _log.warning("%s could not be cleaned, trying again later: %s", log.name, error)
+        with self._lock:
+            self.totals.failures += not (error is None or isinstance(error, KernelsAwaited))
+        return self._rest_on(log, Unfinished.because_of(error, progress))
+
+    def _rest_on(self, log: PartitionLog, unfinished: Unfinished) -> bool:
+        resting_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
+        self._note_unfinished(log, unfinished._replace(resting_until=resting_until))
         return True
+
+    def _note_unfinished(self, log: PartitionLog, unfinished: Unfinished) -> None:
+        with self._lock:
+            if not log.is_deleted:
+                self._unfinished[_key(log)] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
         _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
@@ -310,16 +341,17 @@ class CleanerPool:
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason
 
-    def _failed(self, log: PartitionLog, error: OSError) -> bool:
+    def _failed(self, log: PartitionLog, error: OSError, progress: RoundProgress | None) -> bool:
         if error.errno not in DEVICE_FULL and not log.is_deleted:
             log.log_directory.fail_log(error, f"clean {log.name}")
-        return self._rest(log, error)
+        return self._rest(log, error, progress)
 
     # -- what others ask for -----------------------------------------------------------
 
     def run(self, log: PartitionLog, timeout_s: float) -> bool:
         """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
         before = self._clock.monotonic()
+        await_kernels(log.size_bytes)  # here, and not in a thread that others need
         with self._wake:
             self._uncleanable.pop(_key(log), None)
             self._forced.append(log)
@@ -345,6 +377,7 @@ class CleanerPool:
                 self.totals.by_log.get(key),
                 key in self._in_progress,
                 self._uncleanable.get(key),
+                self._unfinished.get(key, NOT_BEGUN).reason,
             )
 
     @property
@@ -357,7 +390,7 @@ class CleanerPool:
         """Forget a deleted log."""
         with self._lock:
             self._uncleanable.pop((topic, partition), None)
-            self._resting_until.pop((topic, partition), None)
+            self._unfinished.pop((topic, partition), None)
             self.totals.by_log.pop((topic, partition), None)
 
 

@@ -29,7 +29,7 @@ from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.stretch_filter import Filtered, StretchFilters
 from drumlin.compaction.stretches import Stretch, Taken
 from drumlin.compaction.survivor_bitmap import SurvivorBitmap
-from drumlin.compaction.transactions import TransactionFilter
+from drumlin.compaction.transactions import OpenTransactions, TransactionFilter
 from drumlin.records.batch import (
     BatchHeader,
     Buffer,
@@ -117,8 +117,12 @@ class Rewriter:
         reader: PieceReader,
         crew: Crew,
         index_interval_bytes: int,
+        transactions: OpenTransactions,
     ) -> None:
-        """`new_pass` takes the interval of index entries; any thread may call it."""
+        """Begin where `transactions` are open.
+
+        `new_pass` takes the interval of index entries; any thread may call it.
+        """
         self._pass = new_pass(index_interval_bytes)
         self._filters = StretchFilters(lambda: new_pass(INT64_MAX))
         self._rules = rules
@@ -127,7 +131,7 @@ class Rewriter:
         self._reader = reader
         self._crew = crew
         self._interval = index_interval_bytes
-        self._transactions = TransactionFilter()
+        self._transactions = TransactionFilter(transactions)
         self._kept_empty = frozenset(rules.kept_empty)
         self._buffer = mmap.mmap(-1, _OUTPUT_BYTES)
         self._filled = 0
@@ -140,12 +144,12 @@ class Rewriter:
     def count(self, done: CleaningStatistics) -> None:
         """Add up the counts into `done`."""
         own, special = self._pass.facts, self.special
-        done.bytes_read = own.bytes_read + special.bytes_read
-        done.bytes_written = own.bytes_written + special.bytes_written
-        done.records_read = special.aborted_records + special.markers_read
+        done.bytes_read += own.bytes_read + special.bytes_read
+        done.bytes_written += own.bytes_written + special.bytes_written
+        done.records_read += special.aborted_records + special.markers_read
         done.records_read += special.superseded_records
-        done.records_written = special.markers_read - special.markers_removed
-        done.superseded = special.superseded_records
+        done.records_written += special.markers_read - special.markers_removed
+        done.superseded += special.superseded_records
         for facts in (own, *self._filters.facts):
             done.records_read += facts.records_read
             done.records_written += facts.records_written
@@ -153,14 +157,19 @@ class Rewriter:
             done.expired_tombstones += facts.tombstones_dropped
             done.tombstones_kept += facts.tombstones_kept
             done.without_key += facts.keyless
-        done.aborted = special.aborted_records
-        done.markers_removed = special.markers_removed
+        done.aborted += special.aborted_records
+        done.markers_removed += special.markers_removed
 
     @property
     def deletions_dropped(self) -> int:
         """How many tombstones and markers were left out, as their delete horizon had passed."""
         passes = (self._pass.facts, *self._filters.facts)
         return sum(each.tombstones_dropped for each in passes) + self.special.markers_removed
+
+    @property
+    def open_transactions(self) -> OpenTransactions:
+        """Those that are open after what was rewritten."""
+        return self._transactions.open_transactions
 
     def begin_file(self) -> None:
         """Begin a new file: its indexes start empty."""

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+_SUMMED: Final = (
+    "map_bytes_read",
+    "map_seconds",
+    "bytes_read",
+    "bytes_written",
+    "records_read",
+    "records_written",
+    "superseded",
+    "expired_tombstones",
+    "without_key",
+    "aborted",
+    "markers_removed",
+    "tombstones_kept",
+    "segments_before",
+    "segments_after",
+    "rewrite_seconds",
+    "seconds",
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +54,11 @@ class CleaningStatistics:
     segments_after: int = 0
     rewrite_seconds: float = 0.0
     seconds: float = 0.0  # in all, syncing the new segments included
+
+    def after(self, earlier: CleaningStatistics) -> CleaningStatistics:
+        """Of a round in two parts: this is what came after the earlier one."""
+        summed = {name: getattr(self, name) + getattr(earlier, name) for name in _SUMMED}
+        return replace(self, started_ms=earlier.started_ms, **summed)
 
     @property
     def bytes_freed(self) -> int:

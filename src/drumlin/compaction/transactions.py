@@ -12,26 +12,49 @@ Plain state, fed with headers in the order of offsets; it never looks into a fil
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from drumlin.records.batch import BatchHeader
 from drumlin.storage.producer_state import TransactionMarker
 from drumlin.storage.transaction_index import AbortedTransaction
 
 
+class OpenTransactions(NamedTuple):
+    """What has begun before an offset and ends after it, by producer."""
+
+    aborted: Mapping[int, AbortedTransaction] = MappingProxyType({})
+    #: Of those, the ones with a batch seen before the offset.
+    with_data: frozenset[int] = frozenset()
+    #: With a batch seen of an undecided or committed transaction.
+    committed: frozenset[int] = frozenset()
+
+
+NOTHING_OPEN: Final = OpenTransactions()
+
+
 class TransactionFilter:
     """One pass over a log. A second pass needs a filter of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: OpenTransactions = NOTHING_OPEN) -> None:
+        """`before`: the filter begins in the midst of a log."""
         #: Aborted transactions not reached yet, by first offset.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
         self._known: set[AbortedTransaction] = set()
         #: Aborted transactions open at this point, by producer.
-        self._aborted: dict[int, AbortedTransaction] = {}
-        self._with_data: set[int] = set()
+        self._aborted = dict(before.aborted)
+        self._with_data = set(before.with_data)
         #: Producers with a batch seen of an undecided or committed transaction.
-        self._committed: set[int] = set()
+        self._committed = set(before.committed)
         self._kept: list[AbortedTransaction] = []
+
+    @property
+    def open_transactions(self) -> OpenTransactions:
+        """What another filter has to know to go on here."""
+        return OpenTransactions(
+            dict(self._aborted), frozenset(self._with_data), frozenset(self._committed)
+        )
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Add aborted transactions that may have batches from here on; repeats do no harm."""

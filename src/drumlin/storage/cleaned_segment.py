@@ -8,6 +8,7 @@ Runs in the cleaner's thread. All methods raise `OSError`; then only `abandon` m
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import struct
 from collections.abc import Iterable, Sequence
@@ -38,11 +39,39 @@ SIZE_MAX: Final = 2**31 - 1
 _SET_ASIDE_BYTES: Final = 8 * 1024 * 1024
 
 
+class NoRoom(OSError):
+    """The rest of the device's room is left to those who append.
+
+    `needed_bytes`: without so many free bytes it would be the same again.
+    """
+
+    def __init__(self, path: str, needed_bytes: int, free_bytes: int, left_bytes: int) -> None:
+        self.needed_bytes = needed_bytes + left_bytes
+        super().__init__(
+            errno.ENOSPC,
+            f"more than {needed_bytes} bytes are needed, and {free_bytes} are free, "
+            f"of which {left_bytes} are left to those who append",
+            path,
+        )
+
+
 class CleanedSegmentWriter:
     """One new segment, written from its first batch to its last."""
 
-    def __init__(self, log: PartitionLog, base_offset: int) -> None:
-        """Create the files in the log's folder; after an error none of them is left."""
+    def __init__(
+        self,
+        log: PartitionLog,
+        base_offset: int,
+        *,
+        likely_bytes_max: int = SIZE_MAX,
+        left_bytes: int = 0,
+    ) -> None:
+        """Create the files in the log's folder; after an error none of them is left.
+
+        Args:
+            likely_bytes_max: beyond it no blocks are reserved ahead of the writes.
+            left_bytes: of the device's room, so much is left to others.
+        """
         # A swap plan still on the device could name the files that are written now.
         log.swaps.settle()
         self.base_offset = base_offset
@@ -59,6 +88,8 @@ class CleanedSegmentWriter:
         self._aborted: list[AbortedTransaction] = []
         self._last_time = NO_TIMESTAMP
         self._set_aside_up_to = 0
+        self._likely_bytes_max = likely_bytes_max
+        self._left_bytes = left_bytes
         self._outputs: list[_Output] = []
         try:
             self._log = self._create(LOG_SUFFIX)
@@ -98,14 +129,26 @@ class CleanedSegmentWriter:
         if not self.fits(len(data), last_offset):
             raise ValueError(f"{self._log.path} can't take batches up to {last_offset}")
         end = self.size + len(data)
-        if end > self._set_aside_up_to:
-            self._set_aside_up_to = end + _SET_ASIDE_BYTES
-            with contextlib.suppress(OSError):  # the write itself will tell
-                self._log.set_aside(self._set_aside_up_to - self.size)
+        self._take_room(end)
         self._log.append(data)
         self.size, self.last_offset = end, last_offset
         self._index(entries)
         self.largest_timestamp = progress.largest_timestamp
+
+    def _take_room(self, end: int) -> None:
+        """Set blocks aside up to `end` at least, and ahead of the writes where there are enough."""
+        reserved = self._set_aside_up_to
+        free_bytes = self._files.free_bytes(self._directory)
+        to_take = free_bytes - self._left_bytes
+        if max(end - reserved, 0) > to_take:
+            raise NoRoom(self._log.path, end, free_bytes + reserved, self._left_bytes)
+        if end <= reserved:
+            return
+        ahead = min(end + _SET_ASIDE_BYTES, max(end, self._likely_bytes_max), reserved + to_take)
+        self._set_aside_up_to = end
+        with contextlib.suppress(OSError):  # the write itself will tell
+            self._log.set_aside(ahead - self.size)
+            self._set_aside_up_to = ahead
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Add aborted transactions for the transaction index, in the order of their markers."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from drumlin.records.batch import Buffer
+from drumlin.records.varint import INT64_MAX
 
 #: The device is full: it may have room again, and what lies on it is sound. Never said by a sync.
 DEVICE_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -184,6 +185,13 @@ class Files:
         found = os.stat(path)
         _check_regular(found.st_mode, path)
         return found.st_size
+
+    def free_bytes(self, path: str) -> int:
+        """Room on the device of a folder, as far as it is known; a quota may allow less."""
+        found = os.statvfs(path)
+        if not found.f_blocks:
+            return INT64_MAX  # the file system does not tell
+        return found.f_bavail * found.f_frsize
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

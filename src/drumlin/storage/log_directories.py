@@ -347,8 +347,7 @@ class LogDirectories:
             KafkaError: KAFKA_STORAGE_ERROR, its dir is offline.
             OSError: a file could not be renamed; in all three cases nothing was changed.
         """
-        # At once: readers hold descriptors, and a reader that comes too late looks again. A delay
-        # would have the device hold all that was cleaned within it twice.
+        # Without a delay: readers hold descriptors, and a reader that comes too late looks again.
         swap.apply(lambda paths: self._doomed.add(paths, 0))
 
     def roll_overdue(self) -> Work[None]:

@@ -5,7 +5,8 @@
     apply     the log's thread    `.cleaned` -> `.swap`, old files in their way -> `.deleted`,
                                   `.swap` -> names; readers find the new segments from here on
     finish    cleaner's thread    other old files -> `.deleted`; the names are made durable, the
-                                  plan is removed
+                                  plan is removed, and then the old files: a reader that holds one
+                                  keeps its room until it lets go
 
 Between `prepare` and `apply` the log lives on. What would make the plan wrong waits (retention)
 or takes it back first (truncation). One swap of a log at a time: `pending_swap.py` keeps it.
@@ -71,6 +72,8 @@ class SegmentSwap:
         self._round_end_offset = round_end_offset
         self._plan = SwapPlan(log.topic_id, (), ())
         self._is_torn = False
+        #: Old files under the names that they have until they are removed.
+        self._replaced: list[str] = []
         self._remove_later: Callable[[list[str]], None] = lambda _: None
         self._files = log.log_directory.files
         self._plan_path = f"{log.path}/{FILE_NAME}"
@@ -155,7 +158,7 @@ class SegmentSwap:
         """Swap the segments, in their folder and in the log. On the log's thread only.
 
         Args:
-            remove_later: takes the old files by their new names; `finish` calls it too.
+            remove_later: takes what `finish` does not come to remove, or cannot.
         """
         swaps = self.log.swaps
         if not swaps.lock.acquire(blocking=False):
@@ -177,17 +180,22 @@ class SegmentSwap:
             swaps.lock.release()
         for segment in self._old:
             segment.discard()
-        remove_later([file.path for file in self._old_files() if _is_deleted(file)])
+        self._replaced += [file.path for file in self._old_files() if _is_deleted(file)]
 
     def finish(self) -> None:
         """Make the new names durable, so that no start has anything to complete. Blocks.
 
+        The device has the room of the old files back then, but for `held_bytes`.
+
         Raises:
             OSError: it is to be tried again, which the next swap does.
         """
-        with self.log.swaps.lock:
-            if self.log.swaps.pending is self:
-                self.settle()
+        try:
+            with self.log.swaps.lock:
+                if self.log.swaps.pending is self:
+                    self._settle()
+        finally:
+            self._remove_replaced()
 
     def abandon(self) -> None:
         """Leave the log as it is, and nothing of the new segments. Blocks.
@@ -195,14 +203,39 @@ class SegmentSwap:
         Raises:
             OSError: the plan could not be removed: a start would still complete it.
         """
-        with self.log.swaps.lock:
-            if self.log.swaps.pending is self:
-                self.settle()
-            elif not self.is_applied:
-                self._remove_new()
+        try:
+            with self.log.swaps.lock:
+                if self.log.swaps.pending is self:
+                    self._settle()
+                elif not self.is_applied:
+                    self._remove_new()
+        finally:
+            self._remove_replaced()
 
     def settle(self) -> None:
-        """`finish` or `abandon`; the caller must hold the lock."""
+        """`finish` or `abandon`, on any thread; the caller must hold the lock."""
+        try:
+            self._settle()
+        finally:  # not here: large files take their time
+            replaced, self._replaced = self._replaced, []
+            self._remove_later(replaced)
+
+    @property
+    def held_bytes(self) -> int:
+        """Room of old segments that readers still have."""
+        return sum(segment.size for segment in self._old if segment.log_file.is_open)
+
+    def _remove_replaced(self) -> None:
+        """Remove the old files, as the new ones have their place. Blocks."""
+        while self._replaced and not self.log.is_deleted:  # else they go with their folder
+            path = self._replaced.pop()
+            try:
+                self._files.remove(path)
+            except OSError as error:
+                _logger.warning("%s could not be removed: %s", path, error)
+                self._remove_later([path])
+
+    def _settle(self) -> None:
         files, path = self._files, self.log.path
         if self.log.is_deleted:
             self.log.swaps.pending = None
@@ -274,20 +307,16 @@ class SegmentSwap:
 
     def _rename_old(self) -> None:
         """What `apply` could leave as it was, as nothing takes its name. There may be a lot."""
-        renamed = []
         # A file that an old segment never had may be one of the new one's now.
         new_paths = {file.path for segment in self._new for file in segment.all_files()}
-        try:
-            for file in self._old_files():
-                if self.log.is_deleted:
-                    return
-                if _is_deleted(file) or file.path in new_paths:
-                    continue
-                if self._files.exists(file.path):
-                    file.rename(name_for_deleted(file.path, self._files))
-                    renamed.append(file.path)
-        finally:
-            self._remove_later(renamed)
+        for file in self._old_files():
+            if self.log.is_deleted:
+                return
+            if _is_deleted(file) or file.path in new_paths:
+                continue
+            if self._files.exists(file.path):
+                file.rename(name_for_deleted(file.path, self._files))
+                self._replaced.append(file.path)
 
     def _rename_all(self) -> None:
         """Give all files their new names, or leave all as they were."""

@@ -51,7 +51,7 @@ class KernelSet(Generic[K]):
         self._without = without
         #: The kernels, or None as long as plain Python has to serve.
         self.loaded: K | None = None
-        self._has_failed = False
+        self.has_failed = False  #: plain Python serves for good
         self._lock = threading.Lock()
         self._thread_lock = threading.Lock()  # not to wait for a load
         self._thread: threading.Thread | None = None
@@ -60,11 +60,11 @@ class KernelSet(Generic[K]):
     def require(self) -> K | None:
         """Load the kernels now, waiting for their compilation; None if they can't be had."""
         with self._lock:
-            if self.loaded is None and not self._has_failed:
+            if self.loaded is None and not self.has_failed:
                 try:
                     self.loaded = self._load(_code_of(self.name))
                 except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
-                    self._has_failed = True
+                    self.has_failed = True
                     _log.warning("no fast kernels, %s: %s", self._without, error)
             return self.loaded
 
