@@ -24,7 +24,7 @@ _SOURCE: Final = (
     "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
-    "groupIdPrefix commitOffsetsToGroup strictOptions "
+    "groupIdPrefix commitOffsetsToGroup strictOptions checkpointTopicIds "
     "columns batchBytes maxBytesPerTrigger pushFilters "
     "snapshot reducers taskMemory allowInexact"
 )

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from drumlin.spark.offsets import without_topic_ids
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.writing.protocol.content import Plan
 
@@ -187,6 +188,8 @@ def _source_ends(query: Any) -> dict[str, dict[str, int]]:
     for number in range(offsets.size()):
         text = offsets.apply(number).json()
         source = json.loads(text)
+        if isinstance(source, dict):
+            source, _ = without_topic_ids(source)
         if not isinstance(source, dict) or not all(map(_is_partitions, source.values())):
             raise OptionError(
                 f"transactionalGroup is for queries that read topics; this one is at {text}"
