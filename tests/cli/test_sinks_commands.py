@@ -37,7 +37,7 @@ def write(client: Client, sink: str, batch: int, run: str = "run") -> TaskMessag
     begun = begin_task(client, TaskIdentity(sink, "query", batch, run, 0), SETTINGS)
     assert isinstance(begun, TaskWrite)
     begun.transaction.append(pa.table({"value": [f"{batch}"]}), sink)
-    return begun.finish(1, "sum")
+    return begun.finish(1, "5")
 
 
 def test_what_is_open_is_listed_and_described(run: Run, client: Client, sink: str) -> None:
@@ -47,6 +47,7 @@ def test_what_is_open_is_listed_and_described(run: Run, client: Client, sink: st
     found = {each["sink"]: each for each in run("sinks", "list", "--open", "--json").json}[sink]
     assert (found["batch"], found["state"], found["open_count"]) == (0, "done", 1)
     described = run("sinks", "describe", sink, "--json").json
+    assert (described["rows"], described["ends"]) == (1, "")
     (place,) = described["partitions"]
     assert (place["transactional_id"], place["topic"]) == (opened.transactional_id, sink)
     assert (place["last_stable_offset"], place["is_winner"]) == (2, False)
@@ -126,7 +127,7 @@ def test_the_decisions_are_looked_for_in_the_right_topic(
     begun = begin_task(client, TaskIdentity(sink, "query", 0, "run", 0), settings)
     assert isinstance(begun, TaskWrite)
     begun.transaction.append(pa.table({"value": ["0"]}), sink)
-    commit_batch(client, settings, [begun.finish(1, "sum")], 0)
+    commit_batch(client, settings, [begun.finish(1, "5")], 0)
     for command in (["describe"], ["abort", "--yes"], ["forget", "--yes"]):
         result = run("sinks", *command, sink)
         assert (result.code, result.out) == (1, "")

@@ -65,15 +65,19 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a sink's open transactions, and in which partitions readers wait for them."""
+    """Show a sink's last batch, and in which partitions readers wait for open transactions."""
     with _connected(bootstrap, command_config) as client:
         state, opened = _known(client, sink, decision_topic)
         rows = _partitions(client, state, opened)
     summary = _summary(sink, state, opened)
+    content, ends = (None, "") if state is None else (state.content, state.ends)
+    summary |= {"rows": None if content is None else content.rows, "ends": ends}
     if as_json:
         output.show_json({**summary, "partitions": rows})
         return
-    title = f"{sink}  (batch {summary['batch']} {summary['state']}, {len(opened)} open)"
+    what = "" if content is None else f", {content.rows} rows"
+    what += f" up to {ends}" if ends else ""
+    title = f"{sink}  (batch {summary['batch']} {summary['state']}{what}, {len(opened)} open)"
     columns = ("transactional_id", "since", "topic", "partition", "last_stable_offset", "is_winner")
     output.show_rows(rows, columns, as_json=False, title=title, empty=title)
 

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
@@ -26,27 +25,17 @@ from drumlin.client.partitioner import (
     StickyTurns,
     as_chosen,
     partitions_needed,
-    rows_by_partition,
 )
-from drumlin.records.arrow_checksum import RowChecksum, combined
+from drumlin.client.row_sum import KERNELS_FROM_BYTES, ROW_COLUMNS, RowsRefused, RowSum, topics_of
 from drumlin.records.columns import RecordColumns, milliseconds
 from drumlin.records.kernels import record_kernels
-from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.open_batches import OpenBatches, Sealed
 
 #: Writing tasks of Spark have little room beside it.
 WINDOW_BYTES: Final = 8 << 20
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
-_KERNELS_FROM_BYTES: Final = 256 << 10
 #: Smaller pieces are encoded together with those that follow.
 _PIECE_BYTES: Final = 1 << 20
-
-#: The columns that rows may have; only `value` must be there.
-ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
-
-
-class RowsRefused(ValueError):
-    """A row that cannot be a record; says which one."""
 
 
 class EncodingRules(NamedTuple):
@@ -111,7 +100,7 @@ class StreamAppender:
         self._is_unfinished = False
         self._has_lost_rows = False
         self._rows_before = 0  # of those that are being encoded
-        self._checksum = 0
+        self._sum = RowSum(topic)
         self._partitions: dict[str, list[int]] = {}
         self._places: dict[str, Rows] = {}  # of each partition, among the open batches
         self._place_names: list[TopicPartition] = []
@@ -147,7 +136,10 @@ class StreamAppender:
         partitions = self._deliveries.finish()
         self._is_unfinished = self._has_lost_rows
         return StreamReport(
-            self._deliveries.record_count, self._deliveries.size_bytes, self._checksum, partitions
+            self._deliveries.record_count,
+            self._deliveries.size_bytes,
+            self._sum.checksum,
+            partitions,
         )
 
     @property
@@ -164,7 +156,7 @@ class StreamAppender:
     def _encode_held(self) -> None:
         if not self._held:
             return
-        if self._held_bytes >= _KERNELS_FROM_BYTES:
+        if self._held_bytes >= KERNELS_FROM_BYTES:
             record_kernels.require()
         pieces = self._held
         if len(pieces) > 1:
@@ -182,11 +174,11 @@ class StreamAppender:
         if "value" not in columns:
             raise RowsRefused(f"the rows have no column 'value'; they have {rows.schema.names}")
         self._check_times(columns.get("timestamp"))
-        topics = list(self._topics(columns.get("topic"), rows.num_rows))
+        topics = list(topics_of(self._topic, columns.get("topic"), rows.num_rows, self._row))
         places = self._places_of(columns, topics, rows)
         records = self._records(columns)
         if self._encoding.with_checksum:
-            self._sum_up(columns, topics)
+            self._sum.add_columns(columns, topics)
         self._send(self._open.add(records, places))
         if self._open.size_bytes > self._encoding.window_bytes:
             self._send(self._open.reduce(self._encoding.window_bytes // 2))
@@ -210,18 +202,6 @@ class StreamAppender:
             if first is None:  # Arrow's own: a column that cannot be bytes
                 raise
             raise RowsRefused(f"{self._row(first)}: {error}") from error
-
-    def _sum_up(self, columns: dict[str, pa.Array], topics: list[tuple[str, Rows]]) -> None:
-        """Topic by topic, not partition by partition: rows in their order are read much faster."""
-        checksum = RowChecksum(
-            columns["value"],
-            keys=columns.get("key"),
-            headers=columns.get("headers"),
-            partitions=_numbers(columns.get("partition"), otherwise=-1),
-            timestamps=_numbers(columns.get("timestamp"), otherwise=NO_TIMESTAMP),
-        )
-        for topic, rows in topics:
-            self._checksum = combined(self._checksum, checksum.of(topic, rows))
 
     # -- which row goes where ------------------------------------------------------------
 
@@ -248,23 +228,6 @@ class StreamAppender:
                 self._check(topic, partitions, assigned, of_topic)
             places[slice(None) if whole else of_topic] = self._places[topic][assigned]
         return places
-
-    def _topics(self, column: pa.Array | None, count: int) -> Iterator[tuple[str, Rows]]:
-        """Each topic's rows."""
-        if self._topic is not None:
-            yield self._topic, np.arange(count, dtype=np.int64)
-            return
-        if column is None:
-            raise RowsRefused("the rows have no column 'topic', and no topic is given for all")
-        column = column.cast(pa.string())  # of bytes, of a dictionary that may hold a null
-        if column.null_count:
-            first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise RowsRefused(f"{self._row(first)} has no topic: it is null")
-        topics = pc.dictionary_encode(column)
-        names = topics.dictionary.to_pylist()
-        codes = topics.indices.to_numpy()
-        for code, rows in rows_by_partition(codes).items():
-            yield names[code], rows
 
     def _partitions_of(self, topic: str, needed: int) -> list[int]:
         """The partitions at its first row; asked for again if a row names a later one."""
@@ -317,10 +280,6 @@ def _pieces(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
     count = max(1, rows.num_rows * size_bytes // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, count):
         yield rows.slice(start, count)
-
-
-def _numbers(column: pa.Array | None, *, otherwise: int) -> NDArray[np.int64] | None:
-    return None if column is None else milliseconds(column, otherwise)
 
 
 def _has_nameless(headers: list[dict[str, Any] | None] | None) -> bool:

@@ -26,22 +26,12 @@ from drumlin.records.kernels.layout import (
     TIMESTAMPS,
     VALUES,
 )
-from drumlin.records.row_hash import row_hash
+from drumlin.records.row_hash import joined, row_hash
 
-_HALF: Final = (1 << 64) - 1
 _NULL, _PARTITION, _TIMESTAMP = 1, 2, 3  # as the kernel has them
 _WORD: Final = struct.Struct("<q")
 
 _State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
-
-
-def combined(one: int, other: int) -> int:
-    """The checksum of the rows of both; 0 is that of no rows."""
-    return _joined((one >> 64) + (other >> 64), one + other)
-
-
-def _joined(first: int, second: int) -> int:
-    return (first & _HALF) << 64 | second & _HALF
 
 
 class RowChecksum:
@@ -91,7 +81,7 @@ class RowChecksum:
             state[CHECKSUM_SEED], state[CHECKSUM_SEED + 1] = seed
             self._kernels.checksum(self._columns.table, rows.ctypes.data, len(rows), state)
             sums = state[CHECKSUM_SUM], state[CHECKSUM_SUM + 1]
-        return _joined(*sums)
+        return joined(*sums)
 
     def _sum_plain(self, rows: Int64s, seed: tuple[int, int]) -> tuple[int, int]:
         first = second = 0

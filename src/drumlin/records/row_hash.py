@@ -30,6 +30,16 @@ def row_hash(data: Buffer, seed_0: int, seed_1: int) -> tuple[int, int]:
     return _folded(a ^ key_0, c ^ key_1 ^ size), _folded(b ^ key_2, d ^ key_3 ^ size)
 
 
+def joined(first: int, second: int) -> int:
+    """One number of 128 bits of two sums of halves."""
+    return (first & _MASK) << 64 | second & _MASK
+
+
+def combined(one: int, other: int) -> int:
+    """The sum of two such numbers, half by half: the checksum of the rows of both."""
+    return joined((one >> 64) + (other >> 64), one + other)
+
+
 def _folded(one: int, other: int) -> int:
     product = one * other
     return (product & _MASK) ^ (product >> 64)

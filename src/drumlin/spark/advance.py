@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from drumlin.spark.cluster import Cluster, looks
-from drumlin.spark.data_loss import report_data_loss
+from drumlin.spark.data_loss import ANEW, report_data_loss
 from drumlin.spark.known_logs import Findings, KnownLogs, LogIdentity, LogView, end_in_new_log
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.options import SourceOptions
@@ -49,6 +49,26 @@ class Advance:
     def remember(self, logs: Mapping[TopicPartition, LogIdentity]) -> None:
         """Adopt the logs of a query that starts."""
         self._known.remember(logs)
+
+    def recall(self, topic_ids: Mapping[str, str]) -> None:
+        """Take over the ids that the query's topics had before a restart."""
+        self._known.recall(topic_ids)
+
+    def others(self, topic_ids: Mapping[str, str]) -> dict[str, str]:
+        """The topics that have another id now than this, and which; one look at the cluster.
+
+        An answer that is a doubt is asked for again: a broker may not know of the new topic yet.
+        """
+        found: dict[str, str] = {}
+        for _ in looks(self._options):
+            shown = self._cluster.logs(expected=(), may_be_missing=True)
+            now = {key.topic: log.topic_id for key, log in shown.items() if log.topic_id}
+            found = {
+                topic: each for topic, each in now.items() if topic_ids.get(topic, each) != each
+            }
+            if not found:
+                break
+        return found
 
     def fix_target(self) -> None:
         """Go no further than the logs reach now."""
@@ -142,7 +162,12 @@ class Advance:
                 findings.away -= gone
                 findings.gone |= gone
         self._report("partitions are gone", findings.gone)
-        self._report("topics were deleted and created again", findings.made_anew.keys())
+
+        def anew(key: TopicPartition) -> str:
+            before, now = self.topic_ids.get(key.topic), shown[key].topic_id
+            return f"{key} (of topic id {before}, now {now})" if before and now else str(key)
+
+        self._report("topics were deleted and created again", findings.made_anew, anew, ANEW)
 
         def shorter(key: TopicPartition) -> str:
             return f"{key} ends at {shown[key].end_offset}, the query is at {begin[key]}"

@@ -18,6 +18,13 @@ _REMOVED: Final = (
     "them; the option failOnDataLoss=false would continue without them."
 )
 
+#: What to do about a topic that is another one now.
+ANEW: Final = (
+    "If that was on purpose, begin with a new checkpoint. Records of the old topic that the query "
+    "has not read are gone; the option failOnDataLoss=false would continue with the first record "
+    "of the new one."
+)
+
 
 class DataLoss(RuntimeError):
     """Records that the query was to read are not there any more."""

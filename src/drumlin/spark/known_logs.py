@@ -6,7 +6,8 @@ was deleted and recreated. The topic id tells the two apart (KIP-516), or the le
 there are no ids. If neither can, the answer is a doubt, and the cluster is asked again.
 
 None of this outlives the process. The checkpoint holds offsets only, in the form of Spark's Kafka
-source, so after a restart the first look has nothing else to go by.
+source, so after a restart the first look has nothing else to go by; unless the query asks for the
+topic ids to be kept there, which it recalls then.
 """
 
 from __future__ import annotations
@@ -72,6 +73,12 @@ class KnownLogs:
                 self.forget(key.topic)
             self._topic_ids[key.topic] = log.topic_id or self._topic_ids.get(key.topic)
             self._logs[key] = LogIdentity(log.topic_id, log.leader_epoch)
+
+    def recall(self, topic_ids: Mapping[str, str]) -> None:
+        """Take over what was known before a restart; what this process has seen comes first."""
+        for topic, topic_id in topic_ids.items():
+            if topic not in self._topic_ids and topic_id not in self._ids_of_before:
+                self._topic_ids[topic] = topic_id
 
     def forget(self, topic: str) -> None:
         """Note that the topic was deleted; a broker that still shows it is stale."""

@@ -2,7 +2,8 @@
 
 The JSON form `{"topic": {"0": 123}}` is what users write in options and what a streaming query
 keeps in its checkpoint; Spark calls one such object an offset. The form must never change: old
-checkpoints must stay readable.
+checkpoints must stay readable. If a query asks for it (`checkpointTopicIds`), the ids of the topics
+stand beside them, under a name that no topic can have.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 #: The largest values of the protocol. No log reaches them: a larger number is a typing error.
 _INT64_MAX: Final = 2**63 - 1
 _INT32_MAX: Final = 2**31 - 1
+
+
+#: In a checkpoint, beside the names of topics.
+_TOPIC_IDS: Final = "topic ids"
 
 
 class TopicPartition(NamedTuple):
@@ -94,6 +99,18 @@ def from_json(form: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int
         for topic, partitions in form.items()
         for partition, value in dict(partitions).items()
     }
+
+
+def with_topic_ids(form: Mapping[str, Any], topic_ids: Mapping[str, str | None]) -> dict[str, Any]:
+    """The checkpoint's form, with the ids of its topics where brokers tell them."""
+    known = {topic: found for topic in form if (found := topic_ids.get(topic)) is not None}
+    return {**form, _TOPIC_IDS: known} if known else dict(form)
+
+
+def without_topic_ids(form: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inverse: offsets alone, and the topic ids that a checkpoint has beside them."""
+    offsets = dict(form)
+    return offsets, offsets.pop(_TOPIC_IDS, {})
 
 
 def parse_offsets(text: str) -> OffsetLimit:

@@ -24,7 +24,7 @@ _SOURCE: Final = (
     "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
     "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
-    "groupIdPrefix commitOffsetsToGroup strictOptions "
+    "groupIdPrefix commitOffsetsToGroup strictOptions checkpointTopicIds "
     "columns batchBytes maxBytesPerTrigger pushFilters "
     "snapshot reducers taskMemory allowInexact"
 )
@@ -33,7 +33,7 @@ _SOURCE: Final = (
 _SINK: Final = (
     "topic delivery includeHeaders strictOptions "
     "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
-    "transactionalGroup transactionalOffsets"
+    "transactionalGroup transactionalOffsets batchPlan rowsMayDiffer"
 )
 
 #: What Spark, or another part of a program, passes to a source along with its options. The second

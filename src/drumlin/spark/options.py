@@ -106,6 +106,7 @@ class SourceOptions(Portable):
     batch_bytes: int
     transform: Transform | None  # a user's function over the records that are read
     client_options: tuple[tuple[str, ClientOption], ...]  # for `drumlin.connect`
+    journals_topic_ids: bool = False  # in a stream's checkpoint, beside the offsets
     without_gaps: bool = False  # for a state that is exact only if nothing is missing
 
     @classmethod
@@ -154,6 +155,7 @@ class SourceOptions(Portable):
             progress_group=_progress_group(options),
             batch_bytes=size_bytes(options, "batchBytes", _BATCH_BYTES),
             transform=None,
+            journals_topic_ids=boolean(options, "checkpointTopicIds", default=False),
             client_options=_client_options(options),
         )
         source._check_trigger_limits()

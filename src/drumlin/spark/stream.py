@@ -27,11 +27,19 @@ from pyspark.sql.streaming.datasource import (
 from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
-from drumlin.spark.data_loss import report_data_loss
+from drumlin.spark.data_loss import ANEW, report_data_loss
 from drumlin.spark.driver import limit_trigger, plan_tasks
 from drumlin.spark.group_progress import GroupProgress
 from drumlin.spark.known_logs import begins_anew
-from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition, from_json, to_json
+from drumlin.spark.offsets import (
+    LATEST,
+    OffsetLimit,
+    TopicPartition,
+    from_json,
+    to_json,
+    with_topic_ids,
+    without_topic_ids,
+)
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.ranges import rows_between
 from drumlin.spark.tasks import read_task
@@ -70,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._advance.remember(logs)
             self._initial = self._cluster.resolve(self._starting, "starting", logs.keys())
             _logger.info("the query starts at %s", to_json(self._initial))
-        return to_json(self._initial)
+        return self._journalled(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark passes it back to `latestOffset` unless the trigger wants everything. It has no
@@ -95,7 +103,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLoss: records are missing, and the options have the query fail. Nothing has been
                 journalled.
         """
-        begin = from_json(start)
+        form, topic_ids = without_topic_ids(start)
+        begin = from_json(form)
+        self._advance.recall(topic_ids)
         # Not in `commit`: Spark calls that one batch later, and for the last batch never.
         self._progress.tell(begin, may_end=self._is_available_now)
         reach = self._advance.from_(begin)
@@ -108,14 +118,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
             end = dict(limit_trigger(self._cluster, self._options, reach.begin, end))
         self._admitted_at = time.monotonic()
-        return to_json(end)
+        return self._journalled(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The ends of the logs, from which Spark computes a query's lag."""
         return None if self._advance.latest is None else to_json(self._advance.latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begin, finish = from_json(start), from_json(end)
+        form, journalled_ids = without_topic_ids(end)
+        begin, finish = from_json(without_topic_ids(start)[0]), from_json(form)
         if self._is_first_batch(begin, finish) or begin == finish:
             return []
         if self._advance.latest is None and begin == self._initial:
@@ -126,6 +137,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         anew = set(begins_anew(begin, finish))
         if anew:
             self._report_data_loss("topics were deleted and created again", anew)
+        if self._advance.latest is None and journalled_ids:
+            finish = self._of_the_same_topics(finish, journalled_ids)
+            anew &= finish.keys()
         begin |= self._start_of_new((finish.keys() - begin.keys()) | anew, finish)
         finish = {key: offset for key, offset in finish.items() if key in begin}
         if self._advance.latest is None and not self._options.fail_on_data_loss:
@@ -194,6 +208,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if late:
             self._report_data_loss("new partitions have lost their first records", late)
         return {key: min(offset, finish[key]) for key, offset in start.items()}
+
+    def _of_the_same_topics(self, finish: Offsets, topic_ids: dict[str, str]) -> Offsets:
+        """The ends of a batch repeated after a restart, without topics that are others by now."""
+        self._advance.recall(topic_ids)
+        others = self._advance.others(topic_ids)
+        if others:
+            named = [f"{each} (of id {topic_ids[each]}, now {others[each]})" for each in others]
+            report_data_loss(
+                f"topics of a batch that was begun were created again: {', '.join(sorted(named))}",
+                fail=self._options.fail_on_data_loss,
+                advice=ANEW,
+            )
+        return {key: offset for key, offset in finish.items() if key.topic not in others}
+
+    def _journalled(self, offsets: Offsets) -> dict[str, Any]:
+        """As Spark keeps them in the checkpoint."""
+        form = to_json(offsets)
+        if not self._options.journals_topic_ids:
+            return dict(form)
+        return with_topic_ids(form, self._advance.topic_ids)
 
     def _without_what_is_gone(self, begin: Offsets, finish: Offsets) -> Offsets:
         """The ends of a batch repeated after a restart, without partitions that are lost."""

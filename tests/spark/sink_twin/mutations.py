@@ -52,6 +52,15 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
     "a batch that was decided is decided again": Mutation(
         driver, "commit", "state is not None and state.batch == batch", "False"
     ),
+    "a decided batch is known by its number": Mutation(
+        driver, "compare", "decided.has_the_rows_of(came)", "True"
+    ),
+    "other rows of the same input are another batch": Mutation(
+        driver, "compare", "is_repeated or (", "False or ("
+    ),
+    "other input counts if nothing says that rows may differ": Mutation(
+        driver, "compare", "is_repeated is None and settings.rows_may_differ", "True"
+    ),
     "a batch that is behind is decided": (
         Mutation(driver, "check", "state.batch is not None and state.batch > job.batch", "False"),
         Mutation(driver, "_check_open", "gone = missing(new, known)", "gone = []"),
@@ -174,6 +183,9 @@ WHAT_HAS_WON_IS_FORGOTTEN = Mutation(
 THE_DRIVERS_ID_IS_NOT_LOOKED_AT = Mutation(
     decisions, "take_over", "if not is_known and", "if False and"
 )
+WHAT_IS_DECIDED_AGAIN_IS_TOLD_AS_IT_WAS = Mutation(
+    driver, "_decided_before", "content=job.content,", ""
+)
 ABORTED_IN_OFFICE = Mutation(
     driver,
     "_commit_in_office",
@@ -188,26 +200,29 @@ FOUND_BY = {
     "the last decision is read before it is stable": 34,
     "winners are not looked at before the decision": 0,
     "a batch that was decided is decided again": 0,
+    "a decided batch is known by its number": 85,
+    "other rows of the same input are another batch": 9,
+    "other input counts if nothing says that rows may differ": 85,
     "a batch that is behind is decided": 0,
     "ours are aborted after a commit that may have decided": 24,
     "abort takes every failed commit for undecided": 4,
     "abort does not write down what must not be decided": 54,
-    "losers are listed after the decision": 160,
+    "losers are listed after the decision": 328,
     "a winner without an answer counts as committed": 29,
     "a lost winner counts as committed": 0,
     "done is marked before all is committed": 0,
     "done is marked under a new fence, without looking again": 16,
-    "lost rows are written again unproven": 198,
+    "lost rows are written again unproven": 203,
     "a batch that is lost in part is rewritten": 107,
     "winners are listed among losers": 0,
-    "tasks that found the batch decided are no hindrance to deciding it again": 326,
-    "without an offset nothing was decided": 9,
+    "tasks that found the batch decided are no hindrance to deciding it again": 958,
+    "without an offset nothing was decided": 10,
     "a task of a lost winner writes nothing": 107,
     "a task that writes what was lost takes it back": 0,
     "abort refuses what has won": 107,
     "an operator's abort refuses no run": 333,
-    "an id whose transaction was aborted is used again": 160,
-    "an id is used again while its batch is not done": 18,
+    "an id whose transaction was aborted is used again": 277,
+    "an id is used again while its batch is not done": 19,
     "a process takes ids that are another's": 8,
     "runs share their ids": 6,
 }

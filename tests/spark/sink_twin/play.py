@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from drumlin.spark.writing.protocol.errors import NotRepairable
+from drumlin.spark.writing.protocol.errors import BatchDiffers, NotRepairable, Superseded
 from spark.sink_twin.cluster import ProtocolBroken
 from spark.sink_twin.queries import Query
 from spark.sink_twin.world import World
@@ -61,11 +61,14 @@ def _check(query: Query) -> None:
 
 
 def _check_stop(query: Query, missing: set[int]) -> None:
-    """A query may stop only where rows are in other partitions now, or ids have expired."""
+    """A query may stop only where its input or its rows are others now, or ids have expired."""
     error = query.stopped
+    if query.was_restored and isinstance(error, BatchDiffers | Superseded):
+        return
     if not isinstance(error, NotRepairable):
         raise ProtocolBroken(f"stopped by {error!r}")
-    if not query.moves_rows and not query.world.cluster.counts["expired"]:
+    is_repeatable = not (query.moves_rows or query.is_unsteady or query.was_restored)
+    if is_repeatable and not query.world.cluster.counts["expired"]:
         raise ProtocolBroken(f"stopped without need: {error}")
     lost_before = {row for row in missing if row // 100 < error.batch}
     if lost_before:

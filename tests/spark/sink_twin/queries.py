@@ -1,23 +1,30 @@
 """A model of Spark: a query's runs, its batches, their tasks; and everything that goes wrong.
 
 A run's driver may die, or be taken for dead and live on beside the next run. Tasks are retried,
-run twice by speculation or by a repeated stage, and taken for lost while they are running.
+run twice by speculation or by a repeated stage, and taken for lost while they are running. A
+checkpoint may be put back as it was some batches ago: its next batches are planned anew, perhaps
+with other rows, and a run that is not through yet goes on with the other copy.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
+from zlib import crc32
 
 from drumlin.spark.writing.protocol import abort_steps, driver, task
+from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.errors import (
+    BatchDiffers,
     DecisionUnknown,
     NotRepairable,
     RequestFailed,
     SinkError,
     StateLost,
+    Superseded,
     Unfinished,
 )
 from drumlin.spark.writing.protocol.messages import (
@@ -41,10 +48,16 @@ _ATTEMPTS = 4
 
 @dataclass
 class Checkpoint:
-    """What a query's runs share."""
+    """What a query's runs share. `plans`: for each batch how many rows of the next it takes."""
 
     planned: int = -1
     committed: int = -1
+    plans: dict[int, Plan] = field(default_factory=dict)
+
+    def as_of(self, batch: int) -> Checkpoint:
+        """A copy that was made behind that batch."""
+        plans = {number: plan for number, plan in self.plans.items() if number <= batch}
+        return Checkpoint(batch, batch, plans)
 
 
 class Concurrent(Exception):
@@ -85,22 +98,41 @@ class Query:
         self.keeps_offices = self.world.seed % 2 == 1
         self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
         self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
+        self.whims = whims = Random(self.world.seed)  # what came later has dice of its own
+        self.restores = whims.random() < 0.2
+        self.knows_plans = whims.random() < 0.5
+        self.is_unsteady = self.knows_plans and whims.random() < 0.3  # other rows of the same input
+        self.was_restored = False
 
-    def rows(self, batch: int) -> list[int]:
-        return [batch * 100 + each for each in range(6)]
+    def plan(self, checkpoint: Checkpoint, batch: int) -> None:
+        """Say how far a batch goes. Planned anew, it may go further: more is there by then."""
+        is_longer = self.was_restored and batch < self.batches - 1 and self.whims.random() < 0.7
+        stamp = self.whims.randrange(1 << 30)
+        checkpoint.plans[batch] = Plan("longer" if is_longer else "as ever", stamp)
+
+    def rows(self, checkpoint: Checkpoint, batch: int) -> list[int]:
+        rows = list(self.all_of(batch))
+        if batch and checkpoint.plans[batch - 1].ends == "longer":
+            rows = rows[3:]
+        if checkpoint.plans[batch].ends == "longer":
+            rows += self.all_of(batch + 1)[:3]
+        return rows
+
+    def all_of(self, batch: int) -> range:
+        return range(batch * 100, batch * 100 + 6)
 
     @property
     def all_rows(self) -> Counter[int]:
-        return Counter(row for batch in range(self.batches) for row in self.rows(batch))
+        return Counter(row for batch in range(self.batches) for row in self.all_of(batch))
 
     @property
     def is_through(self) -> bool:
         return self.checkpoint.committed == self.batches - 1
 
-    def layout(self, batch: int, run: int) -> list[tuple[int, ...]]:
+    def layout(self, checkpoint: Checkpoint, batch: int, run: int) -> list[tuple[int, ...]]:
         """The rows of each partition."""
         parts: list[list[int]] = [[] for _ in range(self.partitions)]
-        for row in self.rows(batch):
+        for row in self.rows(checkpoint, batch):
             shift = run if self.moves_rows else 0
             parts[(row // 2 + shift) % self.partitions].append(row)
         return [tuple(part) for part in parts]
@@ -116,6 +148,12 @@ class Query:
                 raise AssertionError(f"livelock: {self.outcomes}")
             if number > 40:
                 self.world.is_calm = True
+            committed = self.checkpoint.committed
+            if self.restores and committed >= 0 and self.whims.random() < 0.3:
+                ago = self.whims.choice((0, 1, 1, 2))
+                self.checkpoint = self.checkpoint.as_of(max(-1, committed - ago))
+                self.was_restored = True
+                self.outcomes["restored"] += 1
             process = self.world.start(f"run{number}", self.run(number))
             self.runs.append(process)
             patience = self.world.cluster.now + random.choice(self.patience_s)
@@ -138,8 +176,12 @@ class Query:
     def _judge(self, process: Process) -> None:
         kind = "killed" if process.is_killed else type(process.error).__name__
         self.outcomes[kind if process.is_over else "not heard of"] += 1
-        if isinstance(process.error, NotRepairable | StateLost):
-            self.stopped = process.error
+        needs_an_operator = (NotRepairable, StateLost, BatchDiffers)
+        if self.was_restored:
+            needs_an_operator += (Superseded,)
+        error = process.error.args[0] if isinstance(process.error, TaskFailed) else process.error
+        if isinstance(error, needs_an_operator):
+            self.stopped = error
         elif process.error is not None and not isinstance(
             process.error, SinkError | Concurrent | TaskFailed
         ):
@@ -154,29 +196,33 @@ class Query:
         while batch < self.batches:
             if checkpoint.planned < batch:
                 checkpoint.planned = batch
+                self.plan(checkpoint, batch)
             elif not is_first:
                 raise Concurrent
             is_first = False
-            yield from self.stubborn_batch(number, batch)
+            yield from self.stubborn_batch(number, batch, checkpoint)
             if checkpoint.committed >= batch:
                 raise Concurrent
             checkpoint.committed = batch
             batch += 1
 
-    def stubborn_batch(self, run: int, batch: int) -> Generator[Any, Any, None]:
+    def stubborn_batch(
+        self, run: int, batch: int, checkpoint: Checkpoint
+    ) -> Generator[Any, Any, None]:
         """Functions in `foreachBatch` may write a batch again, in the same run."""
         for _ in range(self.world.random.choice((0, 1, 2)) if self.is_stubborn else 0):
             try:
-                yield from self.batch(run, batch)
+                yield from self.batch(run, batch, checkpoint)
                 return
             except (RequestFailed, DecisionUnknown, Unfinished, TaskFailed):
                 self.outcomes["again in its run"] += 1
-        yield from self.batch(run, batch)
+        yield from self.batch(run, batch, checkpoint)
 
-    def batch(self, run: int, batch: int) -> Generator[Any, Any, None]:
+    def batch(self, run: int, batch: int, checkpoint: Checkpoint) -> Generator[Any, Any, None]:
         messages: dict[int, TaskMessage] = {}
+        layout = self.layout(checkpoint, batch, run)
         try:
-            yield from self.job(run, batch, messages)
+            yield from self.job(run, batch, layout, messages)
         except TaskFailed:
             told = [messages.get(each) for each in range(self.partitions)]
             yield from self._call(f"abort{run}.{batch}", abort_steps.abort(told, batch, SETTINGS))
@@ -184,7 +230,7 @@ class Query:
             yield from self._call(f"sweep{run}.{batch}", abort_steps.abort_run(who, SETTINGS))
             raise
         told = [messages[each] for each in range(self.partitions)]
-        committing = self.commit(told, batch)
+        committing = self.commit(told, batch, checkpoint.plans[batch])
         call = yield from self._call(f"commit{run}.{batch}", committing)
         if call.error is None and not call.is_killed and call.is_over:
             self.outcomes["repaired"] += bool(call.result.repaired)
@@ -193,9 +239,11 @@ class Query:
         yield from self._call(f"abort{run}.{batch}", abort_steps.abort(told, batch, SETTINGS))
         raise call.error or RequestFailed("the planner's process is gone")
 
-    def commit(self, told: list[TaskMessage], batch: int) -> Generator[Any, Any, CommitReport]:
+    def commit(
+        self, told: list[TaskMessage], batch: int, plan: Plan
+    ) -> Generator[Any, Any, CommitReport]:
         """In some planner's process, which may have committed an earlier batch."""
-        source = SourceOffsets("readers", {("in", 0): batch})
+        source = SourceOffsets("readers", {("in", 0): batch}, plan if self.knows_plans else NO_PLAN)
         office = None
         if self.offices and self.world.random.random() < 0.8:
             office = self.offices.pop(self.world.random.randrange(len(self.offices)))
@@ -217,7 +265,11 @@ class Query:
     # -- tasks -----------------------------------------------------------------------------
 
     def job(
-        self, run: int, batch: int, messages: dict[int, TaskMessage]
+        self,
+        run: int,
+        batch: int,
+        layout: list[tuple[int, ...]],
+        messages: dict[int, TaskMessage],
     ) -> Generator[Any, Any, None]:
         """Run tasks until each partition has a message.
 
@@ -225,7 +277,6 @@ class Query:
             TaskFailed: one has failed too often.
         """
         random = self.world.random
-        layout = self.layout(batch, run)
         attempts = [self.attempt(run, batch, each, 0, layout) for each in range(self.partitions)]
         failures: Counter[int] = Counter()
         while True:
@@ -283,15 +334,16 @@ class Query:
         ids = self.workers[worker]
         try:
             begun = yield from task.begin(who, SETTINGS)
+            salt = who.run if self.is_unsteady else ""
+            checksum = f"{sum(crc32(f'{row}{salt}'.encode()) for row in rows):x}"
             if isinstance(begun, TaskMessage):
-                return begun
+                return replace(begun, rows=len(rows), checksum=checksum)
             if not rows:
                 return TaskMessage(who)
             opened = yield from task.open_transaction(who, SETTINGS, ids, begun)
             try:
                 for cut in (rows[:1], rows[1:]):
                     yield WriteRows(opened, cut)
-                checksum = str(sum(row * row for row in rows))
                 message = TaskMessage(who, False, opened, len(rows), checksum)
                 return (yield from task.finish(who, SETTINGS, ids, message, begun))
             except SinkError:

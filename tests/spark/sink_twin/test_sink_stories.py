@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from drumlin.spark.writing.protocol import abort_steps, driver, task
+from drumlin.spark.writing.protocol.content import Plan
 from drumlin.spark.writing.protocol.errors import (
+    BatchDiffers,
     NotDecided,
     NotRepairable,
     StateLost,
     WinnersLost,
 )
-from drumlin.spark.writing.protocol.messages import CommitReport, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.messages import (
+    CommitReport,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
 from drumlin.spark.writing.protocol.own_ids import OwnIds
 from drumlin.spark.writing.protocol.requests import CommitDriver, ListOpen
 from spark.sink_twin import mutations
@@ -52,7 +61,7 @@ def wrote(
     def steps() -> Generator[Any, Any, TaskMessage]:
         begun = yield from task.begin(who, SETTINGS)
         if isinstance(begun, TaskMessage):
-            return begun
+            return replace(begun, rows=1, checksum=str(who.partition))
         opened = yield from task.open_transaction(who, SETTINGS, ids, begun)
         yield WriteRows(opened, (who.partition,))
         message = TaskMessage(who, False, opened, 1, str(who.partition))
@@ -215,6 +224,107 @@ def test_where_the_decision_cannot_be_read_all_is_aborted() -> None:
     assert cluster.visible == {0: 1}
 
 
+# -- another batch under the same number -----------------------------------------------------------
+
+
+def came(cluster: Cluster, process: int, run: str, rows: int, batch: int = 0) -> TaskMessage:
+    """A task that finds so many rows, whether it writes them or not."""
+    message = wrote(cluster, process, run, batch)
+    return replace(message, rows=rows, checksum=f"{rows:x}")
+
+
+def planned(cluster: Cluster, message: TaskMessage, plan: Plan, **settings: Any) -> CommitReport:
+    """Committed by a query that knows how far its batch goes."""
+    source = SourceOffsets(plan=plan)
+    batch, given = message.identity.batch, replace(SETTINGS, **settings)
+    steps = driver.commit([message], batch, given, source, cluster.clock_ms)
+    report: CommitReport = Program(cluster, steps).run()
+    return report
+
+
+A, B = Plan('{"t":{"0":5}}', 1), Plan('{"t":{"0":9}}', 2)
+
+
+def test_other_rows_under_the_same_number_are_another_batch() -> None:
+    cluster = Cluster()
+    committed(cluster, came(cluster, 1, "run1", 5))
+    with pytest.raises(BatchDiffers, match=r"of query query was decided with 5 .* with 9 rows"):
+        committed(cluster, came(cluster, 2, "run2", 9))
+    again = committed(cluster, came(cluster, 3, "run3", 5))
+    assert (again.was_decided, again.doubt) == (True, "")
+    assert cluster.visible == {0: 1}
+
+
+def test_what_was_decided_is_committed_whatever_comes() -> None:
+    cluster = Cluster()
+    decided(cluster, came(cluster, 1, "run1", 5))  # and it dies
+    with pytest.raises(BatchDiffers):
+        committed(cluster, came(cluster, 2, "run2", 9))
+    assert cluster.visible == {0: 1}
+    assert not is_open(cluster)
+
+
+@pytest.mark.parametrize("rows_may_differ", [False, True])
+def test_other_rows_of_the_same_plan_are_the_same_batch(rows_may_differ: bool) -> None:
+    cluster = Cluster()
+    planned(cluster, came(cluster, 1, "run1", 5), A)
+    doubt = planned(cluster, came(cluster, 2, "run2", 6), A).doubt
+    assert "other rows, from the same input" in doubt
+    # Of another plan they are not, whatever an option says of rows.
+    settings = {"rows_may_differ": rows_may_differ}
+    with pytest.raises(BatchDiffers, match=r'5 rows .*up to .*"0":5.* 9 rows .*up to .*"0":9'):
+        planned(cluster, came(cluster, 3, "run3", 9), B, **settings)
+    # The same rows change nothing, planned when and how far they may.
+    assert not planned(cluster, came(cluster, 4, "run4", 5), B, **settings).doubt
+
+
+def test_where_no_plan_is_known_an_option_lets_rows_differ() -> None:
+    cluster = Cluster()
+    planned(cluster, came(cluster, 1, "run1", 5), A)
+    settings = replace(SETTINGS, rows_may_differ=True)
+    steps = driver.commit([came(cluster, 2, "run2", 6)], 0, settings, None, cluster.clock_ms)
+    assert "as rowsMayDiffer allows" in Program(cluster, steps).run().doubt
+
+
+def what_is_decided_again_is_told_as_it_is_now() -> None:
+    cluster = Cluster()
+    first = came(cluster, 1, "run1", 5)
+    decided(cluster, first)  # and it dies
+    assert first.opened is not None
+    cluster.time_out(first.opened.transactional_id)
+    cluster.settle()
+    committed(cluster, came(cluster, 2, "run2", 9))  # nobody has seen the 5
+    try:
+        committed(cluster, came(cluster, 3, "run3", 9))
+    except BatchDiffers as error:
+        raise AssertionError(error) from error
+
+
+def test_a_batch_of_an_earlier_version_is_taken_by_its_number_and_that_is_said() -> None:
+    """Its decision does not say what it was."""
+    cluster = Cluster()
+    committed(cluster, came(cluster, 1, "run1", 5))
+    _forget_contents(cluster)
+    report = committed(cluster, came(cluster, 2, "run2", 9))
+    assert "an earlier version of drumlin has decided it" in report.doubt
+    committed(cluster, came(cluster, 3, "run3", 5, batch=1))
+    with pytest.raises(BatchDiffers):
+        committed(cluster, came(cluster, 4, "run4", 9, batch=1))
+
+
+def _forget_contents(cluster: Cluster) -> None:
+    """Note and record as the version before wrote them."""
+    group = f"drumlin.{SINK}", SETTINGS.decision_topic
+    before, (offset, note) = cluster.groups[group]
+    told = {name: each for name, each in json.loads(note).items() if name != "content"}
+    cluster.groups[group] = before, (offset, json.dumps(told))
+    for record in cluster.log.values():
+        if record.value is not None:
+            found = json.loads(record.value)
+            del found["content"], found["ends"]
+            record.value = json.dumps(found).encode()
+
+
 # -- time ------------------------------------------------------------------------------------------
 
 
@@ -232,6 +342,7 @@ STORIES: dict[Callable[[], None], Mutation] = {
     losers_may_still_win: mutations.LOSERS_ARE_ABORTED_FIRST,
     a_run_s_winners_are_kept: mutations.A_RUN_S_WINNERS_ARE_ABORTED,
     a_deleted_decision_is_missed: mutations.THE_DRIVERS_ID_IS_NOT_LOOKED_AT,
+    what_is_decided_again_is_told_as_it_is_now: mutations.WHAT_IS_DECIDED_AGAIN_IS_TOLD_AS_IT_WAS,
     what_has_won_is_committed_before_it_is_forgotten: mutations.WHAT_HAS_WON_IS_FORGOTTEN,
 }
 

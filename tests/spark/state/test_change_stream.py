@@ -135,6 +135,24 @@ def test_a_query_that_is_stopped_anywhere(
     assert feed.written() == expected
 
 
+@pytest.mark.deep
+def test_a_topic_that_was_created_again_is_another_one(
+    spark: SparkSession, address: str, tmp_path: Path
+) -> None:
+    """It has grown beyond the old position: its first records would be passed over."""
+    topic = Topic(address, 1).create()
+    feed = Feed(spark, topic, tmp_path)
+    put(topic, 0, 40)
+    feed.run()
+    expected = feed.written()
+    topic.delete()
+    topic.create()
+    put(topic, 0, 90)
+    with pytest.raises(PySparkException, match=r"created again: .* .of topic id .*, now "):
+        feed.run()
+    assert feed.written() == expected
+
+
 def test_what_is_refused(spark: SparkSession, address: str) -> None:
     with pytest.raises(OptionError, match="'startingoffsets' does not go with"):
         read_changes(spark, "t", bootstrap_servers=address, startingOffsets="latest")

@@ -48,6 +48,7 @@ _OF_STREAMS: Final = dict.fromkeys(
         "maxbytespertrigger",
         "maxtriggerdelay",
         "commitoffsetstogroup",
+        "checkpointtopicids",
     ),
     "it is no stream",
 )
@@ -123,8 +124,8 @@ def stream_options(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         OptionError: they say what to read.
     """
-    _refuse(options, _DECIDED | {"snapshot": "it is a stream"})
-    return {"kafka.isolation.level": "read_committed", **options}
+    _refuse(options, _DECIDED | {"snapshot": "it is a stream", "checkpointtopicids": "it is set"})
+    return {"kafka.isolation.level": "read_committed", **options, "checkpointtopicids": "true"}
 
 
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:

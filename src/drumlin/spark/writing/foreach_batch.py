@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from drumlin.spark.offsets import without_topic_ids
 from drumlin.spark.option_values import OptionError
+from drumlin.spark.writing.protocol.content import Plan
+
+_logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,8 +73,12 @@ def _write(
     batch_id: int,  # noqa: ARG001
 ) -> None:
     _check_session(options, batch)
+    query = _query_of(batch)
     if "transactionalgroup" in options:
-        options = {**options, "transactionalOffsets": json.dumps(_source_ends(batch))}
+        options = {**options, "transactionalOffsets": json.dumps(_source_ends(query))}
+    plan = _plan(query)
+    if plan is not None and options.get("delivery", "").strip().lower() != "at-least-once":
+        options = {**options, "batchPlan": json.dumps(plan)}
     if rows_of is None or len(rows_of) == 1:
         save(_rows(batch, rows_of), options)
         return
@@ -136,7 +145,35 @@ def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
     return functools.reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
 
 
-def _source_ends(batch: DataFrame) -> dict[str, dict[str, int]]:
+def _plan(query: Any) -> Plan | None:
+    """What the query has journalled of the micro-batch: where it ends, and when it was planned.
+
+    None where Spark does not tell, as for a function that no query has called: then only the rows
+    show whether a batch is the one that was decided under its number.
+    """
+    from py4j.protocol import Py4JError
+
+    if query is None:
+        return None
+    try:
+        sources = query.availableOffsets().values().toSeq()
+        ends = [sources.apply(number).json() for number in range(sources.size())]
+        planned_ms = query.lastExecution().offsetSeqMetadata().batchTimestampMs()
+    except Py4JError as error:
+        _logger.warning("Spark does not tell where this batch ends: %s", error)
+        return None
+    return Plan(json.dumps([_parsed(each) for each in ends], sort_keys=True), planned_ms)
+
+
+def _parsed(offset: str) -> Any:
+    """The JSON of a source's offset; a source may use another notation."""
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return offset
+
+
+def _source_ends(query: Any) -> dict[str, dict[str, int]]:
     """Where the micro-batch ends in the topics that the query reads: {topic: {partition: offset}}.
 
     Spark passes these offsets to the source only, but the running query on the JVM has them, too.
@@ -144,11 +181,15 @@ def _source_ends(batch: DataFrame) -> dict[str, dict[str, int]]:
     Raises:
         OptionError: the query reads something other than topics.
     """
+    if query is None:
+        raise OptionError("transactionalGroup is for a function that foreachBatch calls")
     ends: dict[str, dict[str, int]] = {}
-    offsets = _query_of(batch).availableOffsets().values().toSeq()
+    offsets = query.availableOffsets().values().toSeq()
     for number in range(offsets.size()):
         text = offsets.apply(number).json()
         source = json.loads(text)
+        if isinstance(source, dict):
+            source, _ = without_topic_ids(source)
         if not isinstance(source, dict) or not all(map(_is_partitions, source.values())):
             raise OptionError(
                 f"transactionalGroup is for queries that read topics; this one is at {text}"
@@ -166,11 +207,16 @@ def _is_partitions(value: object) -> bool:
 
 
 def _query_of(batch: DataFrame) -> Any:
-    """The running query on the JVM; a batch's session is a clone and has no running queries."""
+    """The running query on the JVM; a batch's session is a clone and has no running queries.
+
+    None if no query runs in this thread, or if there is no JVM here.
+    """
     session = batch.sparkSession
+    if getattr(session, "_jvm", None) is None:
+        return None
     query_id = session.sparkContext.getLocalProperty(_QUERY_ID)
     if query_id is None:
-        raise OptionError("transactionalGroup is for a function that foreachBatch calls")
+        return None
     assert session._jvm is not None
     running = session._jsparkSession.sharedState().activeStreamingQueries()
     return running.get(session._jvm.java.util.UUID.fromString(query_id))

@@ -27,6 +27,7 @@ from drumlin.spark.option_values import (
 )
 from drumlin.spark.portable import Portable
 from drumlin.spark.security import security_of
+from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
 
@@ -56,6 +57,8 @@ _OF_EXACTLY_ONCE: Final = (
     "kafka.transaction.timeout.ms",
     "transactionalGroup",
     "transactionalOffsets",
+    "batchPlan",
+    "rowsMayDiffer",
 )
 
 #: Options of Kafka's client that have an effect here, and the name of each in our client.
@@ -224,13 +227,16 @@ def _settings(options: Mapping[str, str]) -> SinkSettings:
         transaction_timeout_ms=named[0][1] if named else None,
         may_begin_late=boolean(options, "sinkIsNew", default=False),
         speculation=boolean(options, "speculation", default=False),
+        rows_may_differ=boolean(options, "rowsMayDiffer", default=False),
     )
 
 
 def _source(options: Mapping[str, str]) -> SourceOffsets | None:
     group, offsets = text(options, "transactionalGroup"), options.get("transactionaloffsets")
+    told = options.get("batchplan")
+    plan = NO_PLAN if told is None else Plan(*json.loads(told))
     if group is None:
-        return None
+        return None if told is None else SourceOffsets(plan=plan)
     if offsets is None:  # Spark does not tell a sink the offsets of its sources
         raise OptionError(
             "the option 'transactionalGroup' is for `drumlin.spark.sink` in foreachBatch; any "
@@ -238,7 +244,7 @@ def _source(options: Mapping[str, str]) -> SourceOffsets | None:
         )
     ends = json.loads(offsets)
     places = {(topic, int(key)): end for topic in ends for key, end in ends[topic].items()}
-    return SourceOffsets(group, places)
+    return SourceOffsets(group, places, plan)
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

@@ -76,7 +76,7 @@ def write_once(
     if isinstance(task, AlreadyDecided):
         if is_in_foreach_batch:
             _check_not_by_this_run(options, identity)
-        return task.message
+        return task.counted(*_count(options, columns, batches))
 
     def open_appender() -> StreamAppender:
         return task.transaction.stream_appender(
@@ -97,6 +97,27 @@ def write_once(
         task.abort()
         raise
     return task.finish(report.record_count, f"{report.checksum:032x}")
+
+
+def _count(
+    options: SinkOptions, columns: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+) -> tuple[int, str]:
+    """The rows, as `_append` would write them, and their checksum.
+
+    Raises:
+        WriteFailed: a row names no topic.
+    """
+    from drumlin.client.row_sum import RowSum
+    from drumlin.client.stream_appender import RowsRefused
+
+    found = RowSum(options.topic)
+    try:
+        for batch in batches:
+            if batch.num_rows:
+                found.add(batch.select(columns))
+    except RowsRefused as error:
+        raise WriteFailed(f"rows could not be counted: {error}") from error
+    return found.rows, f"{found.checksum:032x}"
 
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:

@@ -3,7 +3,7 @@
 For writers, in `entry` (which loads a client; this package does not):
 
     in a task    written = begin_task(client, TaskIdentity(...), SinkSettings(...))
-                 AlreadyDecided: return written.message and write nothing
+                 AlreadyDecided: write nothing; message = written.counted(rows, checksum)
                  TaskWrite: written.transaction takes rows, from the first one on;
                  message = written.finish(rows, checksum), or written.abort() if anything fails
     on the driver

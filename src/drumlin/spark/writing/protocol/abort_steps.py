@@ -13,7 +13,6 @@ from dataclasses import replace
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.decisions import glance, last_state, take_over
 from drumlin.spark.writing.protocol.driver import (
-    Job,
     abort_open,
     mark_done,
     open_besides,
@@ -21,6 +20,7 @@ from drumlin.spark.writing.protocol.driver import (
     write,
 )
 from drumlin.spark.writing.protocol.errors import NotRepairable, StateLost, WinnersLost
+from drumlin.spark.writing.protocol.job import Job
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,

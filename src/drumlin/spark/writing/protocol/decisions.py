@@ -88,6 +88,16 @@ def last_state(sink: str, settings: SinkSettings) -> Steps[SinkState | None]:
     return None if value is None else SinkState.decode(sink, value)
 
 
+def recorded_ends(sink: str, settings: SinkSettings, state: SinkState) -> Steps[str]:
+    """How far the batch of this state went in its sources, if its record is there and says so."""
+    anchor = yield FetchAnchor(names.group_of(sink), settings.decision_topic, False)
+    value = None
+    if anchor is not None:
+        value = yield ReadRecord(settings.decision_topic, anchor.offset, sink)
+    found = None if value is None else SinkState.decode(sink, value)
+    return found.ends if found is not None and found.content == state.content else ""
+
+
 def check_query(sink: str, state: SinkState | None, query: str) -> None:
     """
     Raises:
@@ -105,7 +115,9 @@ def superseded(sink: str, state: SinkState, batch: int) -> Superseded:
     """The error for a batch before the last decided one."""
     return Superseded(
         f"sink {sink!r}: batch {state.batch} is decided, by run {state.run}, and this is batch "
-        f"{batch}: another run of the query has gone on"
+        f"{batch}: another run of the query has gone on, or this one has an old checkpoint, as "
+        "of a backup. Nothing was written: put the newest checkpoint back, or begin with a new one "
+        "where the decided batches end"
     )
 
 

@@ -12,18 +12,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.content import NO_PLAN, told
 from drumlin.spark.writing.protocol.decisions import (
     check_beginning,
     check_query,
     glance,
+    recorded_ends,
     superseded,
     take_over,
 )
 from drumlin.spark.writing.protocol.errors import (
     LONGER,
+    BatchDiffers,
     DecisionUnknown,
     Fenced,
     NotDecided,
@@ -33,12 +36,12 @@ from drumlin.spark.writing.protocol.errors import (
     Superseded,
     WinnersLost,
 )
+from drumlin.spark.writing.protocol.job import Job
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     SinkSettings,
     SourceOffsets,
     TaskMessage,
-    token_of,
 )
 from drumlin.spark.writing.protocol.requests import (
     Append,
@@ -54,73 +57,10 @@ from drumlin.spark.writing.protocol.state import Office, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 from drumlin.spark.writing.protocol.winners import Fates, finish, is_open, missing
 
-#: How long a transaction that no message and no hint of Spark's reveals may hold up readers.
-_LOOK_AGAIN_MS: Final = 10_000
-
 
 def now_ms() -> int:
     """The wall clock."""
     return time.time_ns() // 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One batch as its tasks report it."""
-
-    sink: str
-    query: str
-    batch: int
-    run: str
-    messages: tuple[TaskMessage, ...]
-    winners: tuple[Winner, ...]
-
-    @classmethod
-    def of(cls, messages: Sequence[TaskMessage], batch: int) -> Job:
-        """
-        Raises:
-            ValueError: these are not the messages of one job for this batch.
-        """
-        told = {(m.identity.sink, m.identity.query, m.identity.run) for m in messages}
-        batches = {message.identity.batch for message in messages}
-        keys = {message.identity.key for message in messages}
-        if len(told) != 1 or batches != {batch} or len(keys) != len(messages):
-            raise ValueError(f"messages of several jobs: {sorted(told)}, batches {sorted(batches)}")
-        sink, query, run = told.pop()
-        found = tuple(each for message in messages if (each := message.winner) is not None)
-        return cls(sink, query, batch, names.run_name(run), tuple(messages), found)
-
-    @property
-    def opened(self) -> tuple[Opened, ...]:
-        return tuple(each.opened for each in self.winners)
-
-    @property
-    def token(self) -> str:
-        return f"{self.batch}:{token_of(self.opened)}"
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.winners)
-
-    def besides(self, winners: Sequence[Winner]) -> tuple[str, ...]:
-        """The ids of this job's transactions that are not among `winners`."""
-        kept = {each.opened for each in winners}
-        return tuple(each.transactional_id for each in self.winners if each.opened not in kept)
-
-    def may_have_losers(self, state: SinkState | None, settings: SinkSettings, now_ms: int) -> bool:
-        """Whether to look for transactions that no message names.
-
-        A stage that is repeated as a whole leaves no trace in its messages. So the brokers are
-        asked every `_LOOK_AGAIN_MS` anyway: one request to each costs little at that interval.
-        """
-        who = [message.identity for message in self.messages]
-        if settings.speculation or any(each.attempt > 0 or each.has_twins for each in who):
-            return True
-        if state is None or state.run != self.run:
-            return True
-        # Spark numbers task attempts. A gap means other attempts in between: ours may be repeated.
-        numbers = [each.task_id for each in who]
-        has_gap = max(numbers) - min(numbers) >= len(numbers)
-        return has_gap or not 0 <= now_ms - state.looked_ms < _LOOK_AGAIN_MS
 
 
 def commit(
@@ -139,7 +79,7 @@ def commit(
         SinkError: see errors.py. Repeating the batch is the remedy, except after NotRepairable and
             StateLost.
     """
-    job = Job.of(messages, batch)
+    job = Job.of(messages, batch, NO_PLAN if source is None else source.plan)
     if office is not None:
         report = yield from _commit_in_office(office, job, settings, source, clock)
         if report is not None:
@@ -159,7 +99,7 @@ def commit(
     try:
         check(job, settings, state)
         if state is not None and state.batch == batch:
-            decision = yield from _decided_before(job, state)
+            decision = yield from _decided_before(job, settings, state)
         else:
             decision = yield from _first_decision(job, state, clock())
         if decision.needs_writing:
@@ -241,6 +181,7 @@ class _Decision:
     is_finished: bool = False
     losers: tuple[str, ...] = ()
     age: _Age = field(default_factory=_Age)
+    doubt: str = ""
 
 
 def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
@@ -290,36 +231,76 @@ def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_De
         refused=state.refused if state is not None else (),
         decided_ms=now_ms,
         looked_ms=state.looked_ms if state is not None else -1,
+        content=job.content,
+        ends=job.plan.text,
     )
     return _Decision(decided if job.winners else decided.done(), needs_writing=True)
 
 
-def _decided_before(job: Job, state: SinkState) -> Steps[_Decision]:
+def _decided_before(job: Job, settings: SinkSettings, state: SinkState) -> Steps[_Decision]:
     """Finish the winners of an earlier run; replace those that were lost.
 
+    What comes now is compared with what was decided only when all of that is committed that can be:
+    it was decided, whatever comes.
+
     Raises:
+        BatchDiffers: another batch comes under the number of the one that was decided.
         NotDecided, WinnersLost: the batch has to be run once more.
         NotRepairable: this run has other rows than those that were lost.
     """
-    if state.is_done:
-        return _Decision(state, needs_writing=False, is_finished=True)
-    fates = yield from finish(job.sink, job.batch, state.winners)
-    if not fates.lost:
-        return _Decision(state, needs_writing=False, is_finished=True)
-    if fates.is_void:
+    fates = Fates((), ())
+    if not state.is_done:
+        fates = yield from finish(job.sink, job.batch, state.winners)
+    if fates.is_void:  # nothing of what was decided is there: it is decided again
         if any(message.found_decided for message in job.messages):
             raise WinnersLost(job.sink, job.batch, fates.lost)
-        replacing = job.winners
-    else:
-        replacing = (*fates.committed, *_replacements(job, fates))
-    repaired = replace(
-        state,
-        run=job.run,
-        winners=replacing,
-        repairs=state.repairs + 1,
+        again = replace(
+            state,
+            run=job.run,
+            winners=job.winners,
+            repairs=state.repairs + 1,
+            content=job.content,
+            ends=job.plan.text,
+        )
+        again = again if job.winners else again.done()
+        return _Decision(again, needs_writing=True, repaired=len(fates.lost))
+    replacing = (*fates.committed, *_replacements(job, fates))
+    doubt = yield from compare(job, settings, state)
+    if not fates.lost:
+        return _Decision(state, needs_writing=False, is_finished=True, doubt=doubt)
+    repaired = replace(state, run=job.run, winners=replacing, repairs=state.repairs + 1)
+    return _Decision(repaired, needs_writing=True, repaired=len(fates.lost), doubt=doubt)
+
+
+def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
+    """What a person should know although the batch counts as the one that was decided.
+
+    It is the same if it has the same rows. It is also the same if it was repeated from the query's
+    journal: then its input is, and a query that is not deterministic may make other rows of it.
+
+    Raises:
+        BatchDiffers: it is another batch.
+    """
+    decided, came = state.content, job.content
+    if decided is None:
+        return (
+            "what it was is not known, as an earlier version of drumlin has decided it: nothing "
+            f"shows whether that was what comes now, {told(came, job.plan.text)}"
+        )
+    if decided.has_the_rows_of(came):
+        return ""
+    is_repeated = decided.is_of_one_plan_with(came)
+    if is_repeated or (is_repeated is None and settings.rows_may_differ):
+        why = "from the same input" if is_repeated else "as rowsMayDiffer allows"
+        return f"it comes again with other rows, {why}: what was decided stays, {told(decided)}"
+    ends = yield from recorded_ends(job.sink, settings, state)
+    raise BatchDiffers(
+        job.sink,
+        job.query,
+        job.batch,
+        decided=told(decided, ends, state.decided_ms),
+        came=told(came, job.plan.text),
     )
-    repaired = repaired if replacing else repaired.done()
-    return _Decision(repaired, needs_writing=True, repaired=len(fates.lost))
 
 
 def _replacements(job: Job, fates: Fates) -> list[Winner]:
@@ -424,7 +405,7 @@ def write(
     offset = yield Append(driver, topic, sink, value)
     place = {(topic, 0): (offset, state.note.encode())}
     yield SendOffsets(driver, names.group_of(sink), place)
-    if source is not None and source.offsets:
+    if source is not None and source.group and source.offsets:
         read = {place: (each, "") for place, each in source.offsets.items()}
         yield SendOffsets(driver, source.group, read)
     try:
@@ -468,6 +449,7 @@ def _complete(
         open_ms=decision.age.until(clock()),
         timeout_ms=decision.age.timeout_ms,
         office=office,
+        doubt=decision.doubt,
     )
 
 

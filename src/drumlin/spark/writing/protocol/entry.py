@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from drumlin.client.client import Client
@@ -29,9 +30,16 @@ _logger = logging.getLogger(__name__)
 
 
 class AlreadyDecided(NamedTuple):
-    """The batch is already decided: write nothing, and send this message to the driver."""
+    """The batch is already decided: write nothing, count the rows, and send this message.
+
+    `counted` completes it: the driver compares all rows with those that were decided.
+    """
 
     message: TaskMessage
+
+    def counted(self, rows: int, checksum: str) -> TaskMessage:
+        """The message for the driver."""
+        return replace(self.message, rows=rows, checksum=checksum)
 
 
 class TaskWrite:
@@ -140,7 +148,7 @@ def commit_batch(
     """
     performer = Performer(client)
     sink, topic = messages[0].identity.sink, settings.decision_topic
-    if source is not None:
+    if source is not None and source.group:
         _check_at_rest(client, sink, source.group)
     held = offices.take(client, sink, topic)
     if held is not None:
@@ -154,6 +162,10 @@ def commit_batch(
             offices.leave(client, sink, topic, offices.Held(report.office, transaction))
     finally:
         performer.close()
+    if report.doubt:
+        _logger.warning("sink %r: batch %d was decided before: %s", sink, batch_id, report.doubt)
+    elif report.was_decided:
+        _logger.info("sink %r: batch %d was decided before, with the same rows", sink, batch_id)
     if report.was_close:
         _logger.warning(
             "sink %r: batch %d has kept a transaction open for %.0f s, and brokers abort it after "

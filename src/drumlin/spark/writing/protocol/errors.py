@@ -70,6 +70,28 @@ class NotRepairable(SinkError):
         self.lost = tuple(lost)
 
 
+class BatchDiffers(SinkError):
+    """The batch is decided, and now another one comes under its number.
+
+    Its checkpoint is older than the sink, or a copy, or the query is not repeatable. Nothing of
+    what came is written: leaving it out would lose rows, and writing it would double others. The
+    query has to stop until an operator says which is right.
+    """
+
+    def __init__(self, sink: str, query: str, batch: int, *, decided: str, came: str) -> None:
+        whose = f"of query {query}" if query else "of a write"
+        super().__init__(
+            f"sink {sink!r}: batch {batch} {whose} was decided with {decided}, and comes now with "
+            f"{came}, which was not written. Either its checkpoint is older than its last batch (a "
+            "backup that was put back, a copy beside the original), or the same input gives other "
+            "rows each time. Put the newest checkpoint back, or begin with a new one where the "
+            "decided batch ends. If only the rows differ, and not the input, the option "
+            f"rowsMayDiffer=true keeps what was decided. `drumlin sinks forget {sink}` has all "
+            "that comes written, and what was decided is there besides"
+        )
+        self.batch = batch
+
+
 class StateLost(SinkError):
     """The sink's last decision cannot be read: the decision topic or the group is gone."""
 

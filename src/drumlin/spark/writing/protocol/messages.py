@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from drumlin.spark.portable import Portable
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.state import Office
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
@@ -28,6 +29,8 @@ class SinkSettings(Portable):
         speculation: look for losers with each batch, whatever Spark says about twins.
         is_for_once: the sink's name was made up for one write and is never used again: without an
             offset in its group nothing was decided, and a finished write leaves no record.
+        rows_may_differ: a batch of a plan that is not known stays as it was decided, even if it
+            comes with other rows now.
     """
 
     decision_topic: str = names.DECISION_TOPIC
@@ -35,6 +38,7 @@ class SinkSettings(Portable):
     may_begin_late: bool = False
     speculation: bool = False
     is_for_once: bool = False
+    rows_may_differ: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,10 @@ class TaskMessage(Portable):
 
     Attributes:
         found_decided: the batch was decided already, so the task has written nothing.
-        opened: its transaction, open and with all rows acknowledged; None: it had no rows.
-        rows: how many it has written.
-        checksum: of its rows, independent of their order.
+        opened: its transaction, open and with all rows acknowledged; None: it had no rows, or has
+            not written them.
+        rows: how many it had, written or not.
+        checksum: of its rows, independent of their order, in hexadecimal digits; "" of none.
     """
 
     identity: TaskIdentity
@@ -98,10 +103,14 @@ class TaskMessage(Portable):
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets(Portable):
-    """Offsets of the source, committed to a group together with the decision."""
+    """Offsets of the source, committed to a group together with the decision; "": to none.
 
-    group: str
+    `plan`: how far the batch goes in its sources, if anything but their rows tells.
+    """
+
+    group: str = ""
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    plan: Plan = NO_PLAN
 
 
 class CommitReport(NamedTuple):
@@ -115,6 +124,7 @@ class CommitReport(NamedTuple):
         open_ms: how long the oldest winner was open; 0: not known.
         timeout_ms: after how long it would have been aborted.
         office: saves the sink's next commit from fencing and reading.
+        doubt: what a person should know of a batch that was found decided; "": it is the same.
     """
 
     batch: int
@@ -127,6 +137,7 @@ class CommitReport(NamedTuple):
     open_ms: int = 0
     timeout_ms: int = 0
     office: Office | None = None
+    doubt: str = ""
 
     @property
     def was_close(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.content import Content
 from drumlin.spark.writing.protocol.errors import StateLost
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
@@ -28,14 +29,18 @@ class Anchor(NamedTuple):
 
 
 class Note(NamedTuple):
-    """The last decision in short. `batch` is None before the first one."""
+    """The last decision in short. `batch` is None before the first one.
+
+    `has_more`: the record holds more that counts. Its `ends` don't: they only explain.
+    """
 
     query: str
     batch: int | None
     run: str
     is_done: bool
-    has_more: bool  # whether the record holds more than this note
+    has_more: bool
     looked_ms: int = -1
+    content: Content | None = None
 
     def encode(self) -> str:
         return json.dumps(
@@ -47,6 +52,7 @@ class Note(NamedTuple):
                 "done": self.is_done,
                 "more": self.has_more,
                 "looked": self.looked_ms,
+                "content": self.content,
             }
         )
 
@@ -65,8 +71,9 @@ class Note(NamedTuple):
                 found["done"],
                 found["more"],
                 found["looked"],
+                _content(found),
             )
-        except KeyError as error:
+        except (KeyError, TypeError) as error:
             raise StateLost(f"sink {sink!r}: the metadata of its group lacks {error}") from error
 
 
@@ -83,6 +90,8 @@ class SinkState:
         repairs: how often winners of the batch were replaced.
         is_forgotten: an operator has declared the next batch, whichever it is, to be the first.
         looked_ms: when a driver last looked for transactions that no message names.
+        content: what the batch was; None: an earlier version of drumlin has decided it.
+        ends: how far it went in its sources, for people; "" where that is not known.
     """
 
     query: str
@@ -95,11 +104,15 @@ class SinkState:
     decided_ms: int = -1
     is_forgotten: bool = False
     looked_ms: int = -1
+    content: Content | None = None
+    ends: str = ""
 
     @property
     def note(self) -> Note:
         has_more = bool(self.winners or self.refused or self.is_forgotten)
-        return Note(self.query, self.batch, self.run, self.is_done, has_more, self.looked_ms)
+        return Note(
+            self.query, self.batch, self.run, self.is_done, has_more, self.looked_ms, self.content
+        )
 
     def is_settled(self, batch: int) -> bool:
         """Whether all winners of a batch are committed."""
@@ -139,6 +152,8 @@ class SinkState:
             "repairs": self.repairs,
             "forgotten": self.is_forgotten,
             "looked_ms": self.looked_ms,
+            "content": self.content,
+            "ends": self.ends,
             "refused": list(self.refused),
             "winners": winners,
         }
@@ -167,6 +182,8 @@ class SinkState:
                 found["decided_ms"],
                 found["forgotten"],
                 found["looked_ms"],
+                _content(found),
+                found.get("ends", ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StateLost(f"sink {sink!r}: its decision cannot be read: {error}") from error
@@ -174,7 +191,14 @@ class SinkState:
     @classmethod
     def from_note(cls, note: Note) -> SinkState:
         """The whole state, if the note says that the record holds no more."""
-        return cls(note.query, note.batch, note.run, note.is_done, looked_ms=note.looked_ms)
+        return cls(
+            note.query,
+            note.batch,
+            note.run,
+            note.is_done,
+            looked_ms=note.looked_ms,
+            content=note.content,
+        )
 
 
 class Office(NamedTuple):
@@ -186,6 +210,12 @@ class Office(NamedTuple):
 
     driver: Opened
     state: SinkState
+
+
+def _content(found: dict[str, Any]) -> Content | None:
+    """What the batch was; earlier versions did not write it down."""
+    told = found.get("content")
+    return None if told is None else Content(*told)
 
 
 def _batch_of(refused: str) -> int:

@@ -5,6 +5,8 @@ A task must never commit what it writes: the driver does so after the decision.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from drumlin.spark.writing.protocol import winners
 from drumlin.spark.writing.protocol.decisions import check_query, glance, superseded
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
@@ -16,6 +18,9 @@ from drumlin.spark.writing.protocol.transactions import Opened
 
 def begin(identity: TaskIdentity, settings: SinkSettings) -> Steps[SinkState | TaskMessage | None]:
     """The sink's state before writing; a message instead if there is nothing to write.
+
+    The message lacks the rows that the task has: they are counted all the same, so that the driver
+    can tell whether they are those that were decided.
 
     Raises:
         Superseded: a later batch is decided, or the sink belongs to another query.
@@ -61,6 +66,6 @@ def finish(
     is_decided = now is not None and now.batch is not None and now.batch >= identity.batch
     if is_decided and now != begun:
         yield AbortOwn(opened)
-        return TaskMessage(identity, found_decided=True)
+        return replace(message, found_decided=True, opened=None)
     ids.detached(identity.sink, identity.run, opened, identity.batch)
     return message

@@ -1,0 +1,81 @@
+"""What a batch was: its number may come again with other records, as numbers are only counted.
+
+A checkpoint that is put back from a backup, or started beside its copy, plans its next batch anew.
+So a decision says what it decided, and a batch that is found decided is compared with it. This
+module must never take two batches for one because their numbers are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from drumlin.records.row_hash import combined
+
+#: Longer ends are kept as a digest only.
+_TEXT_MAX: Final = 100_000
+
+
+class Plan(NamedTuple):
+    """How far a batch goes, as its query has journalled it before the batch began.
+
+    `ends`: the end offsets of all sources, as JSON; "" where nothing tells them. `planned_ms`: when
+    Spark planned it. A batch that is repeated from the journal has the same of both.
+    """
+
+    ends: str = ""
+    planned_ms: int = -1
+
+    @property
+    def digest(self) -> str:
+        if not self.ends:
+            return ""
+        return hashlib.sha256(json.dumps([self.ends, self.planned_ms]).encode()).hexdigest()[:32]
+
+    @property
+    def text(self) -> str:
+        return self.ends if len(self.ends) <= _TEXT_MAX else ""
+
+
+NO_PLAN: Final = Plan()
+
+
+class Content(NamedTuple):
+    """What a batch was, in short.
+
+    Attributes:
+        rows: of all its tasks.
+        checksum: of all its rows, whatever their order and partitions; 32 hexadecimal digits.
+        plan: the digest of its plan; "" where that is not known.
+    """
+
+    rows: int
+    checksum: str
+    plan: str = ""
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[int, str]], plan: Plan) -> Content:
+        """Of all tasks' rows and checksums."""
+        rows = total = 0
+        for count, checksum in parts:
+            rows += count
+            total = combined(total, int(checksum or "0", 16))
+        return cls(rows, f"{total:032x}", plan.digest)
+
+    def has_the_rows_of(self, other: Content) -> bool:
+        return (self.rows, self.checksum) == (other.rows, other.checksum)
+
+    def is_of_one_plan_with(self, other: Content) -> bool | None:
+        """None where that is not known of both."""
+        return self.plan == other.plan if self.plan and other.plan else None
+
+
+def told(content: Content, plan_text: str = "", decided_ms: int = -1) -> str:
+    """A batch in a sentence about it."""
+    rows = f"{content.rows} row{'' if content.rows == 1 else 's'}"
+    up_to = f" up to {plan_text}" if plan_text else ""
+    at = f" at {datetime.fromtimestamp(decided_ms / 1000, UTC):%F %T} UTC" if decided_ms > 0 else ""
+    return f"{rows} (checksum {content.checksum}){up_to}{at}"
