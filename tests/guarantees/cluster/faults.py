@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -16,10 +17,14 @@ from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from guarantees.cluster.members import NODES, Cluster, Member, States
 from guarantees.cluster.plans import Step
 from rig.network import ZOOKEEPER, Way, both_ways
+from rig.waiting import wait_until
 
 Undo = Callable[[], None]
 #: Of clocks that were set: two of them together are less than deletions are kept for.
 _SHIFTS_MS: Final = (-1_200_000, -30_000, 30_000, 1_200_000)
+#: For a cluster to be whole before a disk is lost, and to be led after a power cut.
+_WHOLE_S: Final = 20.0
+_LED_S: Final = 30.0
 
 
 class Faults(threading.Thread):
@@ -32,6 +37,7 @@ class Faults(threading.Thread):
         #: Faults that hit a broker which led something of the data.
         self.leaders_hit = 0
         self.done: list[str] = []
+        self.complaints: list[str] = []
         #: A client sets it when it asks for a commit: the moment at which a kill hurts most.
         self.commit_asked = threading.Event()
         self._cluster = cluster
@@ -69,7 +75,7 @@ class Faults(threading.Thread):
                 undo()
 
     def _do(self, step: Step, fault: str, victim: Member, undone: list[Undo]) -> None:
-        leads = {at for at, state in self._states().items() if state.leader == victim.node_id}
+        leads = {at for at, state in self.states().items() if state.leader == victim.node_id}
         self.done.append(f"{self._cluster.now()} {step}: {fault} broker {victim.node_id}")
         undone.append(getattr(self, f"_do_{fault}")(victim, step))
         self.counts[fault] += 1
@@ -81,12 +87,12 @@ class Faults(threading.Thread):
         if role == "controller":
             node_id = self._cluster.controller()
         elif role == "leader":
-            states = self._states()
+            states = self.states()
             led = [states[at].leader for at in self._partitions if at in states]
             node_id = next((each for each in led if each in members), None)
         return members[node_id if node_id in members else self._random.choice(NODES)]
 
-    def _states(self) -> States:
+    def states(self) -> States:
         try:
             return self._cluster.states()
         except (KazooException, ZooKeeperFailure):
@@ -110,6 +116,57 @@ class Faults(threading.Thread):
             self._stopping.wait(self._random.choice((0, 0, 0.5)))
         self._random.shuffle(victims)
         return _Start(victims)
+
+    def _do_power_cut(self, victim: Member, _: Step) -> Undo:
+        """All end at once; the victim comes back last, when the others need it no more."""
+        may_lose = self._random.random() < 0.5 and self._is_whole()
+        led = self.states()
+        members = list(self._cluster.members.values())
+        for each in members:
+            each.kill()
+        if may_lose:
+            victim.lose_disk()
+        first = [each for each in members if each is not victim]
+        self._random.shuffle(first)
+        return _PowerReturns(self, first, victim, led)
+
+    def _do_replace_disk(self, victim: Member, step: Step) -> Undo:
+        """Its disk is lost, and it comes back with an empty one: one at a time, as is promised."""
+        if not self._is_whole():
+            return self._do_kill(victim, step)
+        victim.kill()
+        victim.lose_disk()
+        return _Start([victim])
+
+    def _do_restore_copy(self, victim: Member, step: Step) -> Undo:
+        """The power fails, and on the victim comes back what was copied at a clean stop before."""
+        if not self._is_whole():
+            return self._do_kill(victim, step)
+        victim.stop()
+        copy = victim.copy_disk()
+        victim.start()
+        self._stopping.wait(step.lasts_s / 2)
+        may_lose = self._is_whole()
+        members = list(self._cluster.members.values())
+        for each in members:
+            each.kill()
+        if may_lose:
+            victim.restore_disk(copy)
+        return _Start([victim, *(each for each in members if each is not victim)])
+
+    def _is_whole(self) -> bool:
+        """Whether all replicas are in sync: only then a disk may be lost."""
+        try:
+            self._cluster.await_whole(_WHOLE_S)
+        except (AssertionError, KazooException, ZooKeeperFailure):
+            return False
+        return True
+
+    def _do_starve(self, victim: Member, _: Step) -> Undo:
+        """No descriptors are left to it."""
+        starving = contextlib.ExitStack()
+        starving.enter_context(victim.starved())
+        return starving.close
 
     def _do_stop(self, victim: Member, _: Step) -> Undo:
         victim.stop()
@@ -200,3 +257,29 @@ class _Start:
         for each in self._members:
             if not each.is_running:
                 each.start()
+
+
+class _PowerReturns(_Start):
+    """Starts those that come first, and the last when they lead whatever they both have."""
+
+    def __init__(self, faults: Faults, first: list[Member], last: Member, led: States) -> None:
+        super().__init__([*first, last])
+        self._faults = faults
+        self._first = first
+        node_ids = {each.node_id for each in first}
+        self._wanted = {at for at, state in led.items() if node_ids <= set(state.isr)}
+
+    def __call__(self) -> None:
+        for each in self._first:
+            each.start()
+        node_ids = {each.node_id for each in self._first}
+
+        def unled() -> set[tuple[str, int]]:
+            states = self._faults.states()
+            return {at for at in self._wanted & states.keys() if states[at].leader not in node_ids}
+
+        try:
+            wait_until(lambda: not unled(), "the first brokers to lead", _LED_S)
+        except AssertionError:
+            self._faults.complaints.append(f"not led after a power cut: {sorted(unled())}")
+        super().__call__()

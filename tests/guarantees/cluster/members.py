@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -133,6 +134,34 @@ class Member(DrumlinServer):
             while file.write(bytes(_FILLED_BYTES)):  # the broker may have removed something
                 pass
         return filler
+
+    def lose_disk(self) -> None:
+        """An empty disk takes the place of its own, while it is down."""
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def copy_disk(self) -> Path:
+        """What is on its disk now, for `restore_disk`, while it is down."""
+        copy = self.data.parents[1] / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.data, copy, ignore=shutil.ignore_patterns("*.sock"))
+        return copy
+
+    def restore_disk(self, copy: Path) -> None:
+        """What was copied once takes the place of what is on its disk."""
+        self.lose_disk()
+        shutil.copytree(copy, self.data)
+
+    @contextlib.contextmanager
+    def starved(self) -> Iterator[None]:
+        """Meanwhile it opens nothing, but in place of what it closes."""
+        pid = self.pid
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ProcessLookupError):
+            in_use = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (in_use, limits[1]))
+        yield
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
 
     @property
     def end(self) -> str:

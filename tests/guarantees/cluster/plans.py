@@ -28,6 +28,10 @@ FAULTS: Final = {
     "isolate": 2,
     "kill_zookeeper": 1,
     "kill_all": 1,
+    "power_cut": 1,
+    "replace_disk": 2,
+    "restore_copy": 1,
+    "starve": 1,
     "roll": 1,
     "fill_disk": 1,
     "shift_clock": 2,
@@ -76,7 +80,13 @@ def plan(
 
 
 #: Those that may happen at once: they concern one broker, or a network.
-TOGETHER: Final = {each for each in FAULTS if each not in ("kill_all", "roll", "kill_zookeeper")}
+TOGETHER: Final = FAULTS.keys() - {
+    "kill_all",
+    "power_cut",
+    "restore_copy",
+    "roll",
+    "kill_zookeeper",
+}
 
 #: For short runs: a leader dies, and another one is cut from ZooKeeper until its session has ended.
 FIRST: Final = (

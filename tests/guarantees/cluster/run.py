@@ -129,6 +129,7 @@ def _torture(
         result.leaders_hit = faults.leaders_hit
     if faults.failure is not None:
         raise faults.failure
+    result.complaints += faults.complaints
     try:
         result.healed_s = cluster.await_whole(_HEAL_S)
     except AssertionError as failure:
