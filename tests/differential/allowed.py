@@ -190,20 +190,6 @@ ALLOWED = (
         told="OFFSET_NOT_AVAILABLE for an offset that it does not have yet",
     ),
     Allowed(
-        r".*\.(high_watermark|last_stable_offset|records\[1\]|offset)",
-        "`min.insync.replicas` binds acks=all alone: what else is taken is read, too",
-        api="(fetch|list_offsets)",
-        about="two of two",
-        told="can be read once the remaining in-sync replicas have it",
-    ),
-    Allowed(
-        r".*\.eligible_leader_replicas\[0\]",
-        "KRaft's eligible leader replicas do not exist here: one that has left the ISR never leads",
-        api="describe_topic_partitions",
-        about="two of two",
-        told="names no eligible leader replicas beside an ISR",
-    ),
-    Allowed(
         r"topics\[.*\]",
         "a broker that is gone is not registered any more, and gets nothing new",
         api="create_topics",

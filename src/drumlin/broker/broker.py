@@ -225,7 +225,7 @@ class Broker:
         try:
             lacking = await self.hosting.lacking()
             await metadata.register_broker(self._state(), lacking=lacking)
-            if not self.logs.are_current:
+            if not all(each.is_current for each in self.logs.directories):
                 await metadata.advance_leader_epochs()
             if metadata.adoption is not None:
                 await adopt_logs(self, metadata.adoption)

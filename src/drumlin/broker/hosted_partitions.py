@@ -128,7 +128,10 @@ class HostedPartitions:
         """What there is of a partition's log; None: all that there was."""
         log = self._logs.get(topic.name, index)
         if log is None or log.topic_id not in (topic.topic_id, _NO_ID):
-            is_gone = self._logs.is_gone(topic.name, index)
+            is_gone = all(
+                each.is_online and (topic.name, index) not in each.not_loaded
+                for each in self._logs.directories
+            )
             return Returned(NO_LOG if is_gone else None)
         directory = log.log_directory
         if directory.is_current and log.epoch_due_at is None:

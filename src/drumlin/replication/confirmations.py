@@ -33,14 +33,14 @@ class Confirmations:
         waiting.append((end_offset, future))
         return future
 
-    def reached(self, high_watermark: int, error: KafkaError | None = None) -> None:
-        """All below `high_watermark` is on all in-sync replicas, which may be too few: `error`."""
+    def reached(self, high_watermark: int) -> None:
+        """All below `high_watermark` is on all in-sync replicas, which are enough."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            _settle(waiting.popleft()[1], error)
+            _settle(waiting.popleft()[1], None)
 
     def give_up(self, code: ErrorCode) -> None:
-        """Another broker decides what becomes of what was appended."""
+        """Others decide what becomes of what was appended, or there are too few of them."""
         while self._waiting:
             _settle(self._waiting.popleft()[1], KafkaError(code))
 

@@ -184,8 +184,14 @@ class Partition(Replica):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether it takes nothing with `acks=all` now."""
-        return self.isr_size < self._needed_replicas()
+        """Whether nothing is committed now, and nothing taken with `acks=all`.
+
+        Where others are remembered as those who have all, the controller takes it to be so.
+        """
+        isr = self.isr
+        return isr is not None and (
+            isr.size < self._needed_replicas() or bool(isr.state.elr) or bool(isr.state.last_known)
+        )
 
     @property
     def isr_size(self) -> int:
@@ -269,6 +275,11 @@ class Partition(Replica):
     def _move_high_watermark(self, isr: InSyncReplicas) -> None:
         log = self.log
         before, end_offset = log.high_watermark, log.log_end_offset
+        if self.is_under_min_isr:
+            # Nothing is committed, so that all who were in sync may lead (KIP-966); and nobody
+            # is told that it is. Who waits may have it sent again, when there are enough.
+            self._confirmations.give_up(ErrorCode.not_enough_replicas_after_append)
+            return
         reached = isr.high_watermark(before, end_offset, self._now_ms())
         if reached > before:
             log.high_watermark = reached
@@ -277,12 +288,7 @@ class Partition(Replica):
             if reached == end_offset:
                 self._unread_bytes = 0
             self.replicas_waiting.note()
-        self._confirmations.reached(reached, self._too_few_replicas(isr))
-
-    def _too_few_replicas(self, isr: InSyncReplicas) -> KafkaError | None:
-        if isr.size >= self._needed_replicas():
-            return None
-        return KafkaError(ErrorCode.not_enough_replicas_after_append)
+        self._confirmations.reached(reached)
 
     def _needed_replicas(self) -> int:
         # No more than the number of replicas can be required, as in Apache Kafka.
@@ -425,11 +431,11 @@ class Partition(Replica):
         return withheld_bytes
 
     def _check_enough_replicas(self) -> None:
-        if self.isr is not None and self.isr.size < (needed := self._needed_replicas()):
+        if self.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.not_enough_replicas,
-                f"{self.name} has {self.isr.size} in-sync replicas, "
-                f"and min.insync.replicas asks for {needed}",
+                f"{self.name} has {self.isr_size} in-sync replicas, "
+                f"and min.insync.replicas asks for {self._needed_replicas()}",
             )
 
     def delete_records_before(self, offset: int) -> None:

@@ -150,11 +150,6 @@ class LogDirectories:
         """Whether all dirs were new, or closed by a clean stop."""
         return all(directory.was_clean for directory in self.directories)
 
-    @property
-    def are_current(self) -> bool:
-        """Whether all dirs that can be read are as a clean stop of this very broker left them."""
-        return all(directory.is_current for directory in self.directories)
-
     # -- logs --------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[PartitionLog]:
@@ -165,13 +160,6 @@ class LogDirectories:
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
-
-    def is_gone(self, topic: str, partition: int) -> bool:
-        """Whether a log that is not there is in no log dir, also in none that is offline."""
-        return all(
-            each.is_online and (topic, partition) not in each.not_loaded
-            for each in self.directories
-        )
 
     def with_second_logs(self) -> list[PartitionLog]:
         """All logs, those too whose partition has another one."""
@@ -493,10 +481,7 @@ class LogDirectories:
     # -- stopping ----------------------------------------------------------------------
 
     def close(self, broker_epoch: int = NO_EPOCH) -> None:
-        """A clean stop in this broker epoch: all is made durable, and the next start knows it.
-
-        Blocks.
-        """
+        """A clean stop, in this broker epoch: all is durable, and the next start knows. Blocks."""
         with ThreadPoolExecutor(self._threads * len(self.directories), "close") as pool:
             # The checkpoints will show which could not be.
             list(pool.map(PartitionLog.close_or_note, self))

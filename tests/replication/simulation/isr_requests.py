@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from drumlin.broker import isr_changes
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.isr_wishes import check_wish, is_granted
+from drumlin.metadata.isr_wishes import granted
 from drumlin.metadata.store import IsrWish
 from drumlin.replication.partition import Partition
 from drumlin.wire.errors import ErrorCode, KafkaError
 
+from .process import MIN_ISR
 from .rewriting import rewrite
 from .znodes import Fenced, Lost
 
@@ -46,10 +46,7 @@ class IsrRequests:
         membership = process.membership
 
         def decide(state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-            if is_granted(wish, state, node_id):
-                return state
-            check_wish(wish, state, node_id, alive)
-            return replace(state, isr=tuple(each for each, _ in wish.isr))
+            return granted(wish, state, node_id, alive, MIN_ISR)
 
         def done(outcome: PartitionState | KafkaError | Fenced | Lost) -> None:
             if isinstance(outcome, Fenced):

@@ -37,7 +37,7 @@ class Ledger:
         #: DeleteRecords was asked for up to here.
         self.deleted_to = 0
         #: The power failed under them and took records along, and they may be in the ISR still, or
-        #: get there for what they had before.
+        #: be eligible, or get there for what they had before.
         self.tainted: list[int] = []
         self._values = 0
         #: The last batch of each key that was committed, by its offset.
@@ -132,15 +132,14 @@ class Ledger:
         self._schedule.note("state {} by {}: leader B{}, epoch {}, ISR {}", state.partition_epoch,
                             who, state.leader, state.leader_epoch, state.isr)  # fmt: skip
         self.look_for_taint()
-        for member in state.isr:
+        for member in (*state.isr, *state.elr):
             if member not in self.tainted:
-                self._check_has(member, self.committed, "in sync")
+                self._check_has(member, self.committed, "in sync, or eligible")
 
     def look_for_taint(self) -> None:
-        """Who is another process by now, and out of the ISR, is as good as any other replica."""
-        self.tainted = [
-            each for each in self.tainted if self.is_dead(each) or each in self.state().isr
-        ]
+        """Who is another process by now, and in no list, is as good as any other replica."""
+        members = {*self.state().isr, *self.state().elr}
+        self.tainted = [each for each in self.tainted if self.is_dead(each) or each in members]
 
     # -- comparing -------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from drumlin.metadata.sqlite import SqliteMetadata
 from .log import TOPIC, TOPIC_ID
 from .loops import Loop
 from .pipes import End, connect
+from .process import CONFIG
 from .schedule import Schedule
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Machine:
     def _begin(self) -> None:
         store = SqliteMetadata.open(Path("store"), None, ImmediateListeners())
         paths = {each: [f"/{each}"] for each in self._node_ids}
-        self.authority = authority = _Seen(store, paths, lambda _: False, self._drop)
+        self.authority = authority = _Seen(store, paths, lambda _: CONFIG, self._drop)
         authority.on_state, authority.on_brokers = self._on_state, self._on_brokers
         self._on_state(store.image.topics[TOPIC].partitions[0])
         self._stop = asyncio.Event()

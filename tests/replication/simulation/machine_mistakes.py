@@ -9,12 +9,13 @@ failures, and for log dirs that fail (`tests/metadata/test_conformance_of_broker
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from drumlin.metadata import isr_wishes
 from drumlin.metadata.image import PartitionId
-from drumlin.metadata.leadership import settled
+from drumlin.metadata.leadership import Returned, settled
 from drumlin.metadata.shared import authority
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.states import PartitionStates
@@ -23,11 +24,11 @@ from drumlin.metadata.sqlite import SqliteMetadata
 from .mistakes import Replacement, check_no_process
 
 
-async def _same_epoch(_: SqliteMetadata) -> int:
+async def _same_epoch(_: SqliteMetadata, __: int) -> int:
     return 1
 
 
-async def _do_not_leave(_: Authority, __: int, ___: Collection[PartitionId] | None) -> None:
+async def _do_not_leave(_: Authority, __: int, ___: Mapping[PartitionId, Returned]) -> None:
     return None
 
 
@@ -55,8 +56,8 @@ async def _commit_later(self: SqliteMetadata, statements: Iterable[Any]) -> None
 
 
 MACHINE_MISTAKES: dict[str, tuple[Replacement, ...]] = {
-    "a wish is not compared with the state": ((authority, "check_wish", lambda *_: None),),
-    "the ISR grows by any process": ((authority, "check_wish", check_no_process),),
+    "a wish is not compared with the state": ((isr_wishes, "check_wish", lambda *_: None),),
+    "the ISR grows by any process": ((isr_wishes, "check_wish", check_no_process),),
     "a reborn broker keeps its broker epoch": ((SqliteMetadata, "next_broker_epoch", _same_epoch),),
     "a reborn broker stays in the ISR": ((Authority, "_leave", _do_not_leave),),
     "anybody is elected": ((authority, "settled", partial(settled, may_be_unclean=True)),),

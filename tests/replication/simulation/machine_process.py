@@ -83,9 +83,10 @@ class MachineProcess(BrokerProcess):
             self.store, self._isr_changes = store, IsrChanges(store)
             self.world.at_moment("start", self, ())
             broker = BrokerState(self.node_id, None, ())
-            lacking = [PartitionId(TOPIC_ID, 0)] if self.disk.is_lost else []
-            await store.register_broker(broker, lacking=lacking if self.was_clean else None)
-            if not self.was_clean or self.disk.is_lost:
+            is_whole = self.was_clean and not self.disk.is_lost
+            lacking = {} if is_whole else {PartitionId(TOPIC_ID, 0): self.found}
+            await store.register_broker(broker, lacking=lacking)
+            if not is_whole:
                 await store.advance_leader_epochs()
         except (KafkaError, ChannelEnded) as error:
             self.note("cannot start: {}", error)

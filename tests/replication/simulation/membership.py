@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.metadata.leadership import in_next_epoch, settled, without_unclean
+from drumlin.metadata.leadership import in_next_epoch, returned, settled
 
+from .process import MIN_ISR
 from .rewriting import rewrite
 from .znodes import Fenced, Lost
 
@@ -100,7 +101,7 @@ class Membership:
             self._register(is_clean)
             return
 
-        session = process.session
+        session, found = process.session, process.found
 
         def done(outcome: Any) -> None:
             if process.session is not session:
@@ -114,7 +115,7 @@ class Membership:
 
         rewrite(
             process,
-            lambda state, alive: without_unclean(state, node_id, alive),
+            lambda state, alive: returned(state, node_id, found, alive, MIN_ISR),
             lambda: self._znodes.check_epoch(node_id, self.broker_epoch),
             f"{process}, unclean",
             done,
@@ -194,7 +195,7 @@ class Membership:
         process, office_epoch, state = self._process, self.office_epoch, self._process.state
         if office_epoch is None or state is None or self.settling:
             return
-        if settled(state, process.live.epochs) == state:
+        if settled(state, process.live.epochs, MIN_ISR) == state:
             return
         self.settling += 1
 
@@ -205,7 +206,7 @@ class Membership:
 
         rewrite(
             process,
-            settled,
+            lambda state, alive: settled(state, alive, MIN_ISR),
             lambda: self._znodes.check_controller(office_epoch),
             f"{process}, controller in epoch {office_epoch}",
             done,

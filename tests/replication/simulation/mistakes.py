@@ -15,6 +15,7 @@ from unittest.mock import patch
 from drumlin.broker import isr_changes
 from drumlin.broker.fetching import partition_read
 from drumlin.broker.fetching.partition_read import PartitionRead
+from drumlin.metadata import isr_wishes
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.isr_wishes import check_wish
 from drumlin.metadata.leadership import settled
@@ -27,7 +28,7 @@ from drumlin.replication.partition import Partition
 from drumlin.replication.replica import Replica
 from drumlin.wire.errors import KafkaError
 
-from . import isr_requests, membership, zookeeper_process
+from . import membership, zookeeper_process
 from .isr_requests import IsrRequests
 from .membership import Membership
 from .znodes import Znodes
@@ -39,6 +40,10 @@ Replacement = tuple[object, str, Any]
 
 def _nothing(*_: object, **__: object) -> None:
     return None
+
+
+def _no(*_: object) -> bool:
+    return False
 
 
 def _yes(*_: object, **__: object) -> bool:
@@ -165,18 +170,15 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "fetches count whatever the follower has": ((PartitionRead, "follow", _follow_unseen),),
     "a leader takes unknown epochs for its own": ((Replica, "knows_epochs_from", _yes),),
     "a leader fences nobody": ((Replica, "check_leader_epoch", _nothing),),
-    "acknowledged without enough replicas": (
-        (Partition, "_too_few_replicas", _nothing),
-        (Partition, "_check_enough_replicas", _nothing),
-    ),
+    "acknowledged without enough replicas": ((Partition, "is_under_min_isr", property(_no)),),
     "the leader alone commits": ((InSyncReplicas, "high_watermark", _leader_alone),),
     "the ISR grows by the high watermark alone": ((InSyncReplicas, "__init__", _begin_anywhere),),
     "a wish counts at once": ((InSyncReplicas, "asked", _count_at_once),),
     "members to be do not count": ((InSyncReplicas, "asked", _forget_members_to_be),),
     "silence is taken for a refusal": ((IsrRequests, "_take", _take_silence_for_refusal),),
-    "a wish is not compared with the state": ((isr_requests, "check_wish", _nothing),),
+    "a wish is not compared with the state": ((isr_wishes, "check_wish", _nothing),),
     "the ISR grows by any process": (
-        (isr_requests, "check_wish", check_no_process),
+        (isr_wishes, "check_wish", check_no_process),
         (Znodes, "check_member", _nothing),
     ),
     "a late predecessor begins a broker epoch": ((Znodes, "begin_broker_epoch", _begin_blindly),),

@@ -225,7 +225,7 @@ class MachineCluster(Cluster[MachineProcess]):
     def _lose_disk(self, fault: Fault) -> None:
         """While all are down, and have stopped cleanly: those that have not leave the ISR, too."""
         isr = self.state.isr
-        victim = isr[int(fault.victim * len(isr))]
+        victim = isr[int(fault.victim * len(isr))] if isr else self.replicas[0]
         if (
             len(isr) > 1
             and not self.ledger.tainted

@@ -13,7 +13,8 @@ from typing import Any
 
 from drumlin.broker.followers import Followers
 from drumlin.config.topic import LogConfig
-from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.image import NO_LOG, LogEnd, PartitionState, TopicState
+from drumlin.metadata.leadership import Returned
 from drumlin.metadata.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
@@ -98,6 +99,13 @@ class BrokerProcess(ABC):
         )
 
     # -- its life ------------------------------------------------------------------------------
+
+    @property
+    def found(self) -> Returned:
+        """What it has come back with."""
+        end_offset = self.log.log_end_offset
+        end = LogEnd(self.log.leader_epochs.epoch_for(end_offset - 1), end_offset)
+        return Returned(NO_LOG if self.disk.is_lost else end)
 
     @property
     def leader(self) -> Partition | None:

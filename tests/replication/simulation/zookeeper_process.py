@@ -14,7 +14,7 @@ from drumlin.replication.partition import Partition
 from .disk import Disk
 from .isr_requests import IsrRequests
 from .membership import BACKOFF_MS, Membership
-from .process import TICK_MS, BrokerProcess, World
+from .process import MIN_ISR, TICK_MS, BrokerProcess, World
 from .rewriting import rewrite
 from .znodes import Expired, Live, Lost, Session, ZooKeeper
 
@@ -105,7 +105,7 @@ class ZooKeeperProcess(BrokerProcess):
             if has_begun:
                 rewrite(
                     self,
-                    lambda state, alive: handed_over(state, self.node_id, alive),
+                    lambda state, alive: handed_over(state, self.node_id, alive, MIN_ISR),
                     self.membership.check,
                     f"{self}, stopping",
                     lambda _: end(),

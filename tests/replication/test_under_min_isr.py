@@ -1,0 +1,81 @@
+"""While too few are in sync nothing is committed, so whoever was in sync may lead (KIP-966)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drumlin.config.topic import LogConfig
+from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
+from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.wire.errors import ErrorCode, KafkaError
+from storage.samples import append, create, open_logs
+
+_STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)
+
+
+def led(path: Path, state: PartitionState) -> Partition:
+    """By broker 1: of three records both followers have two."""
+    log = create(open_logs(path), config=LogConfig(min_insync_replicas=2))
+    context = LeaderContext(
+        1,
+        lambda *_: True,
+        lambda _: None,
+        lambda: 30_000.0,
+        lambda *_: None,
+        lambda _: True,
+    )
+    partition = Partition(log, state, context)
+    append(log, 3)
+    for follower in (2, 3):
+        partition.follower_fetched(follower, 5, 2, 0)
+    return partition
+
+
+def grown(state: PartitionState, *isr: int) -> PartitionState:
+    return replace(state, isr=isr, partition_epoch=state.partition_epoch + 1)
+
+
+def test_the_high_watermark_stands_still(tmp_path: Path) -> None:
+    partition = led(tmp_path, _STATE)
+    assert partition.high_watermark == 2
+    alone = replace(grown(_STATE, 1), elr=(2,))
+    partition.agreed(alone)
+    assert partition.is_under_min_isr
+    partition.follower_fetched(2, 5, 3, 0)
+    partition.follower_fetched(3, 5, 3, 0)
+    assert partition.high_watermark == 2
+    partition.agreed(replace(grown(alone, 1, 3), elr=()))
+    assert partition.high_watermark == 3
+
+
+@pytest.mark.parametrize(
+    "others", [{"elr": (2,)}, {"last_known": (LastKnown(2, LogEnd(4, 2), was_complete=True),)}]
+)
+def test_nor_does_it_move_as_long_as_others_are_remembered(
+    tmp_path: Path, others: dict[str, tuple[int, ...]]
+) -> None:
+    """The controller asks for more than this broker knows of; or it will not for long."""
+    partition = led(tmp_path, replace(_STATE, isr=(1, 3), **others))
+    partition.follower_fetched(3, 5, 3, 0)
+    assert partition.high_watermark == 0
+    with pytest.raises(KafkaError) as refused:
+        partition._check_enough_replicas()
+    assert refused.value.code is ErrorCode.not_enough_replicas
+    partition.agreed(grown(_STATE, 1, 3))
+    assert partition.high_watermark == 3
+
+
+def test_who_waits_is_told_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        partition = led(tmp_path, _STATE)
+        waiting = partition.replicated()
+        partition.agreed(replace(grown(_STATE, 1), elr=(2,)))
+        with pytest.raises(KafkaError) as refused:
+            await waiting
+        assert refused.value.code is ErrorCode.not_enough_replicas_after_append
+
+    asyncio.run(run())
