@@ -183,7 +183,8 @@ class Completion:
             except KafkaError as error:
                 self._epoch(shard)
                 name = transaction.transactional_id
-                _log.warning("%r is complete, which is yet to be noted: %s", name, error)
+                level = logging.WARNING if pause_s == _FIRST_PAUSE_S else logging.DEBUG
+                _log.log(level, "%r is complete, which is yet to be noted: %s", name, error)
             else:
                 return
             await asyncio.sleep(pause_s)

@@ -236,6 +236,7 @@ class Follower:
         await self.settle()
         if self._is_away and not is_first and self._session.is_connected:
             self._is_away, self._parts.image.is_current = False, True
+            self._parts.say_again()
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:
