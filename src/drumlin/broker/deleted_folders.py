@@ -31,6 +31,8 @@ class DeletedFolders:
         self._metadata = metadata
         self._logs = logs
         self._partitions = partitions
+        #: Of which that could not be noted.
+        self._to_note: set[UUID] = set()
 
     async def finish(self) -> None:
         """Delete what is left of deleted topics."""
@@ -48,15 +50,21 @@ class DeletedFolders:
         await self.note(deleted)
 
     async def note(self, topic_ids: Iterable[UUID]) -> None:
-        """Note that only offline log dirs can still have a folder of these topics."""
+        """Note that only offline log dirs can still have a folder of these topics.
+
+        And of those of which it could not be noted before.
+        """
+        self._to_note.update(topic_ids)
+        noting = list(self._to_note)
         offline = [each.path for each in self._logs.directories if not each.is_online]
         deleted = self._metadata.deleted_topics
         left: dict[UUID, Sequence[str]] = {}
-        for topic_id in topic_ids:
+        for topic_id in noting:
             known = deleted.get(topic_id, ())
             log_dirs = [path for path in offline if known is None or path in known]
             if known is None or len(log_dirs) < len(known):
                 left[topic_id] = log_dirs
-        if left:
-            with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+        with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+            if left:
                 await self._metadata.note_folders_left(left)
+            self._to_note.difference_update(noting)

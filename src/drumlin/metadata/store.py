@@ -160,7 +160,8 @@ class MetadataStore(Protocol):
         An id that no topic has may be that of a topic which is only missing here: the metadata
         was lost while a log dir was offline, or is an older copy. So nothing else is a reason to
         remove what is known of it. Deletions are forgotten with the end of a process that found
-        no folder left of the topic when it began.
+        no folder left of the topic when it began; in ZooKeeper, of a process that began some time
+        after every broker had said so.
         """
 
     def was_any_deleted(self) -> bool:
