@@ -91,6 +91,17 @@ def test_a_deletion_is_known_to_one_more_process_than_has_folders_of_the_topic(
         stores.run(scenario)
 
 
+def test_how_many_partitions_there_are_is_told_as_it_is_stored(stores: Stores) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        assert await store.partition_count("t") == 0
+        topic = await store.create_topic("t", [ONE_REPLICA] * 2, {})
+        assert await store.partition_count("t") == 2
+        await store.delete_topic(topic.topic_id)
+        assert await store.partition_count("t") == 0
+
+    stores.run(scenario)
+
+
 def test_changes_are_reported_once_the_image_shows_them(stores: Stores) -> None:
     async def scenario(store: MetadataStore) -> None:
         changes: list[Change] = []

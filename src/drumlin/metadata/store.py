@@ -140,6 +140,13 @@ class MetadataStore(Protocol):
             KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR.
         """
 
+    def partition_count(self, name: str) -> Awaitable[int]:
+        """How many partitions a topic has that is stored, of which the image may lack news.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
     def delete_topic(self, topic_id: UUID) -> Awaitable[None]:
         """Delete a topic and its configuration.
 

@@ -233,6 +233,9 @@ class ZooKeeperMetadata:
             return await self._own.complete(topic, left) if left else topic
         raise AssertionError("the second attempt returns or raises")
 
+    async def partition_count(self, name: str) -> int:
+        return await asked(self._commits.run(_stored_count, name))
+
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = topic_with_id(self.image, topic_id)
@@ -439,3 +442,14 @@ def _cluster_of(session: Session, cluster_id: str | None) -> str:
 
 def _read_all(session: Session, paths: Sequence[str]) -> list[Node | None]:
     return session.read(paths)
+
+
+def _stored_count(session: Session, name: str) -> int:
+    session.sync()
+    path = layout.topic_path(name)
+    (node,) = session.read([path])
+    if node is not None:
+        return len(layout.decode_topic(path, node.data).replicas)
+    if session.read([layout.TOPICS]) == [None]:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")
+    return 0
