@@ -118,6 +118,10 @@ class Member:
         await self._store.tell(show, TopicCreated(topic, configs))
         return topic
 
+    async def partition_count(self, name: str) -> int:
+        topic = self.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = topic_with_id(self.image, topic_id)
         self._deleted.add(topic_id)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.conftest import Ask
+from broker.in_process import running
 from rig.drumlin_server import DrumlinServer
+from rig.messages import render
+from rig.raw import RawClient
 
 Create = Callable[..., str]
 UNKNOWN = "there is no topic of this name"
@@ -118,3 +123,32 @@ def test_deletion_can_be_switched_off(tmp_path: Any) -> None:
             assert [each["error_code"] for each in answer["responses"]] == ["invalid_request"]
     finally:
         server.close()
+
+
+def test_who_deletes_by_name_what_another_has_just_deleted(tmp_path: Path) -> None:
+    """Both find the topics, and one of them deletes each."""
+    names = [f"t-{each}" for each in range(50)]
+
+    def delete_all(port: int) -> list[tuple[str, str, bool]]:
+        with RawClient(port) as client:
+            topics = [{"name": each, "topic_id": None} for each in names]
+            answer = render(client.ask("delete_topics", 6, topics=topics, timeout=10_000))
+        return [
+            (each["name"], each["error_code"], each["topic_id"] is None)
+            for each in answer["responses"]
+        ]
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            for name in names:
+                await broker.metadata.create_topic(name, [[broker.node_id]], {})
+            (port,) = (each.port for each in broker.metadata.image.brokers[1].endpoints)
+            both = [asyncio.to_thread(delete_all, port) for _ in range(2)]
+            answers = [answer for each in await asyncio.gather(*both) for answer in each]
+        assert sorted(answers) == sorted(
+            each
+            for name in names
+            for each in ((name, "none", False), (name, "unknown_topic_or_partition", True))
+        )
+
+    asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -128,8 +129,11 @@ def test_who_was_away_sees_a_topic_that_was_made_anew(zookeeper: ZooKeeper) -> N
             await other.delete_topic(old.topic_id)
             new = await other.create_topic("t", [[2], [2]], {})
             operator.client.delete(layout.deleted_path(old.topic_id))
+            counting = asyncio.ensure_future(store.partition_count("t"))
             network.heal(ways)
-            await eventually(lambda: store.image.topics["t"] == new)
+            await asyncio.gather(counting, return_exceptions=True)
+            assert counting.exception() is not None or counting.result() == 2
+            await eventually(lambda: store.image.topics.get("t") == new)
             assert old.topic_id not in store.image.topics_by_id
             await brokers.close()
 

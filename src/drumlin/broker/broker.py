@@ -116,6 +116,7 @@ class Broker:
             self.producer_ids,
             self._marker_routes.write,
             metadata.image.has_partition_of,
+            metadata.partition_count,
             self.turns,
         )
         self.topic_pieces, self.shares = TopicPieces(self), ShareDelivery(self)

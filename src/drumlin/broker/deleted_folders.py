@@ -31,6 +31,8 @@ class DeletedFolders:
         self._metadata = metadata
         self._logs = logs
         self._partitions = partitions
+        #: Of which that could not be noted.
+        self._to_note: set[UUID] = set()
 
     async def finish(self) -> None:
         """Delete what is left of deleted topics."""
@@ -50,17 +52,21 @@ class DeletedFolders:
     async def note(self, topic_ids: Iterable[UUID]) -> None:
         """Note that only some log dirs can still have a folder of these topics.
 
-        Those that are offline, or have a folder that could not be loaded.
+        Those that are offline, or have a folder that could not be loaded. And of those of which it
+        could not be noted before.
         """
+        self._to_note.update(topic_ids)
+        noting = list(self._to_note)
         dirs = self._logs.directories
         offline = [each.path for each in dirs if not each.is_online or each.not_loaded]
         deleted = self._metadata.deleted_topics
         left: dict[UUID, Sequence[str]] = {}
-        for topic_id in topic_ids:
+        for topic_id in noting:
             known = deleted.get(topic_id, ())
             log_dirs = [path for path in offline if known is None or path in known]
             if known is None or len(log_dirs) < len(known):
                 left[topic_id] = log_dirs
-        if left:
-            with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+        with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+            if left:
                 await self._metadata.note_folders_left(left)
+            self._to_note.difference_update(noting)

@@ -1,7 +1,8 @@
 """Changes of in-sync replicas, from the leaders that ask for them to the metadata and back.
 
 What several partitions ask for meanwhile goes together: when a follower comes back, it joins
-thousands of ISRs at once. Decides nothing: see `replication/isr.py`.
+thousands of ISRs at once. What cannot be told to the metadata is asked for again ever more slowly,
+and holds up no others. Decides nothing: see `replication/isr.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.image import PartitionId
+from drumlin.replication.repeated_lines import RepeatedLines
 from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -26,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 #: After a refusal: the reason for it is mostly news that has not come yet.
 _AGAIN_S: Final = 0.2
+#: While nobody can be asked: doubled from the former to this.
+_AGAIN_MAX_S: Final = 2.0
 #: The metadata has a later state of the partition than its leader.
 _OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
 #: An attempt may have been made whose answer was lost.
@@ -39,16 +43,26 @@ class IsrChanges:
         self._metadata = metadata
         self._wishes: dict[Partition, IsrWish] = {}
         self._task: asyncio.Task[None] | None = None
+        #: Those of which it is not known whether they were made, and what was said of them.
+        self._unknown: dict[Partition, tuple[IsrWish, str]] = {}
+        self._pause_s = _AGAIN_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._lines = RepeatedLines(_log)
         #: Since the start: by how many members ISRs have grown and shrunk, for the metrics.
         self.grown = self.shrunk = 0
 
     def ask_for(self, partition: Partition, wish: IsrWish) -> None:
         self._wishes[partition] = wish
+        self._begin()
+
+    def _begin(self) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -83,7 +97,28 @@ class IsrChanges:
                 self._count(before[key], len(answer.isr))
             is_refused |= self._take(ids[key], wishes[key], answer)
             await pace.give_way()
+        self._wait_if_unknown()
         return is_refused
+
+    def _wait_if_unknown(self) -> None:
+        """Ask again for what is not known, later; or say that it is known now."""
+        if self._unknown and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._pause_s, self._ask_again)
+            self._pause_s = min(2 * self._pause_s, _AGAIN_MAX_S)
+        elif not self._unknown and self._pause_s > _AGAIN_S:
+            self._pause_s = _AGAIN_S
+            _log.warning("in-sync replicas can be changed again, or need not be")
+
+    def _ask_again(self) -> None:
+        self._timer = None
+        self._unknown = {each: known for each, known in self._unknown.items() if each.is_led}
+        for partition, (wish, _) in self._unknown.items():
+            self._wishes.setdefault(partition, wish)
+        if self._unknown:
+            self._begin()
+        else:
+            self._wait_if_unknown()
 
     def _count(self, before: int, now: int) -> None:
         """The partition knows of the change already: it was told before the answer came."""
@@ -94,6 +129,7 @@ class IsrChanges:
         self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
     ) -> bool:
         """Whether it was refused."""
+        said = self._unknown.pop(partition, (wish, ""))[1]
         if not isinstance(answer, KafkaError):
             if answer.leader_epoch == partition.leader_epoch:
                 partition.agreed(answer)
@@ -102,13 +138,18 @@ class IsrChanges:
             return False
         if answer.code in _OUTDATED:
             # There is news of the partition. Until that has come to it, both ISRs count.
-            _log.info("%s: in-sync replicas have changed otherwise: %s", partition.name, answer)
+            text = f"in-sync replicas have changed otherwise: {answer}"
+            self._lines.say(logging.INFO, partition.name, text)
         elif answer.code in _UNKNOWN:
             # It may have been made, now or before: both ISRs count until that is known.
-            _log.warning("%s: in-sync replicas are not changed yet: %s", partition.name, answer)
+            text = f"in-sync replicas are not changed yet: {answer}"
+            if text != said:
+                self._lines.say(logging.WARNING, partition.name, text)
             if partition.is_led and partition not in self._wishes:
-                self._wishes[partition] = wish
+                self._unknown[partition] = wish, text
+            return False
         else:
-            _log.info("%s: in-sync replicas stay, %s", partition.name, answer)
+            text = f"in-sync replicas stay, {answer}"
+            self._lines.say(logging.INFO, partition.name, text)
             partition.refused(wish)
         return True

@@ -337,6 +337,10 @@ class SqliteMetadata:
             await self._listeners.report(TopicCreated(topic, configs))
             return topic
 
+    async def partition_count(self, name: str) -> int:
+        topic = self.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = topic_with_id(self.image, topic_id)

@@ -146,6 +146,13 @@ class MetadataStore(Protocol):
             KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR.
         """
 
+    def partition_count(self, name: str) -> Awaitable[int]:
+        """How many partitions a topic has that is stored, of which the image may lack news.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+
     def delete_topic(self, topic_id: UUID) -> Awaitable[None]:
         """Delete a topic and its configuration.
 
@@ -166,7 +173,8 @@ class MetadataStore(Protocol):
         An id that no topic has may be that of a topic which is only missing here: the metadata
         was lost while a log dir was offline, or is an older copy. So nothing else is a reason to
         remove what is known of it. Deletions are forgotten with the end of a process that found
-        no folder left of the topic when it began.
+        no folder left of the topic when it began; in ZooKeeper, of a process that began some time
+        after every broker had said so.
         """
 
     def was_any_deleted(self) -> bool:

@@ -56,6 +56,7 @@ class LeaderFetcher:
         self._connection: BrokerConnection | None = None
         self._in_flight: deque[tuple[Request, asyncio.Future[FetchResponse]]] = deque()
         self._failures = 0  # in a row, of connections and whole requests
+        self._unforeseen = ""  # the last failure that is a fault of ours
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -95,8 +96,11 @@ class LeaderFetcher:
             except (PeerError, KafkaError) as error:
                 level = logging.DEBUG if self._failures else logging.WARNING  # once
                 _logger.log(level, "fetching from broker %d has failed: %s", self.leader_id, error)
-            except Exception:  # its partitions would not be followed any more
-                _logger.exception("fetching from broker %d has failed", self.leader_id)
+            except Exception as error:  # its partitions would not be followed any more
+                is_known = self._failures > 0 and self._unforeseen == repr(error)
+                self._unforeseen = repr(error)
+                if not is_known:
+                    _logger.exception("fetching from broker %d has failed", self.leader_id)
             self._session.restart()
             self._failures += 1
             await asyncio.sleep(self._around.backoff_s(self._failures))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.replication.follower_session import FollowerSession
+from drumlin.replication.repeated_lines import RepeatedLines
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class FollowedPartitions:
         self._on_news = on_news
         self._followed: dict[Key, Followed] = {}
         self._truncating: set[asyncio.Task[None]] = set()
+        self._lines = RepeatedLines(_logger)
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -249,11 +251,12 @@ class FollowedPartitions:
         """Try it again later; meanwhile the leader must not send it."""
         partition = followed.partition
         code = error.code if isinstance(error, KafkaError) else None
-        if code is None:
+        if code is None and not followed.failures:  # once
             _logger.error("%s cannot be followed", partition.name, exc_info=error)
-        elif not followed.failures:  # once
+        elif not followed.failures:
             level = logging.INFO if code in _USUAL else logging.WARNING
-            _logger.log(level, "%s pauses: %s", partition, error)
+            text = f"following broker {partition.leader_id} pauses: {error}"
+            self._lines.say(level, partition.name, text)
         if not self._is_ours(followed):
             return
         followed.failures += 1

@@ -12,6 +12,7 @@ A scenario file is a list of blocks. A block is a command, a line of dashes, and
     markers fail t-0=<error>        partitions do not take markers
     markers hold, markers work      nor do they answer; all is well again
     gone t-0                        the partition is deleted
+    unheard t-0, heard t-0          there is no news of the partition yet; there is
     advance <ms>, abort timed out, expire
     restart                         another coordinator reads the log, one leader epoch later
 
@@ -52,6 +53,7 @@ class Scenario:
         self.settings = TransactionSettings()
         self.log = MemoryLog(1)
         self.gone: set[TopicPartition] = set()
+        self.unheard: set[TopicPartition] = set()
         self.refusals: dict[TopicPartition, ErrorCode] = {}
         self.held: asyncio.Event | None = None
         self.block = iter([ProducerIdBlock(0, 1_000_000)])
@@ -191,6 +193,19 @@ class Scenario:
         self.gone.update(map(_partition, names))
         return self._completed() if not self.refusals.keys() - self.gone else _nothing()
 
+    def do_unheard(self, names: list[str], _: dict[str, Any]) -> None:
+        self.unheard.update(map(_partition, names))
+        self.refusals.update(dict.fromkeys(self.unheard, ErrorCode.unknown_topic_or_partition))
+
+    def do_heard(self, names: list[str], _: dict[str, Any]) -> Coroutine[Any, Any, None]:
+        for each in map(_partition, names):
+            self.unheard.remove(each)
+            del self.refusals[each]
+        return self._completed()
+
+    async def partition_count(self, topic: str) -> int:
+        return min((index for name, index in self.gone if name == topic), default=100)
+
     async def write_markers(self, marker: Marker) -> dict[TopicPartition, ErrorCode]:
         if self.held is not None:
             await self.held.wait()
@@ -251,7 +266,8 @@ class Scenario:
             topic,
             self.ids,
             self.write_markers,
-            lambda topic, index: (topic, index) not in self.gone,
+            lambda *partition: partition not in self.gone | self.unheard,
+            self.partition_count,
             Turns(),
         )
 

@@ -87,9 +87,14 @@ class Cluster:
             ProducerIds(next_block),
             self.write_markers,
             lambda topic, index: True,
+            nothing_is_gone,
             Turns(),
         )
         return made
+
+
+async def nothing_is_gone(_: str) -> int:
+    return 100
 
 
 def lead(coordinator: TransactionCoordinator, leader_epoch: int = 0) -> None:

@@ -37,6 +37,7 @@ class _Target(NamedTuple):
     name: str | None
     topic_id: UUID | None
     failure: _Failure | None = None
+    is_named: bool = False
 
 
 def _invalid(message: str) -> _Failure:
@@ -128,7 +129,7 @@ def _those_there(
             refused.append(_Target(name, topic.topic_id, _NAMED_BY_ID))
             taken_by_name.add(topic.topic_id)
         else:
-            targets.append(_Target(name, topic.topic_id))
+            targets.append(_Target(name, topic.topic_id, is_named=True))
     for topic_id in by_id:
         yield
         if by_id.times(topic_id) > 1:
@@ -154,6 +155,8 @@ async def _delete(context: RequestContext, shape: Shape, target: _Target) -> Del
         await context.broker.metadata.delete_topic(target.topic_id)
     except KafkaError as error:
         failure = _Failure(error.code, error.message)
+        if target.is_named and error.code is ErrorCode.unknown_topic_id:  # another was faster
+            target, failure = _Target(target.name, None), _UNKNOWN
     return _result(shape, target, failure)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from drumlin.clock import Clock
@@ -47,7 +47,9 @@ class Completion:
         writer: of states.
         clock: wall time.
         write_markers: tells partitions.
-        has_partition(topic, partition): whether there is such a partition now.
+        has_partition(topic, partition): whether there is such a partition, as far as we have heard.
+        partition_count(topic): how many a topic has by now, 0 for one that is gone; asked where we
+            may not have heard of it. Raises `KafkaError` if nobody can tell.
         leader_epoch(shard): in which the shard's partition is led: the coordinator's epoch.
             Raises `KafkaError` if it is led elsewhere.
         spawn: runs a coroutine in the background.
@@ -59,6 +61,7 @@ class Completion:
         clock: Clock,
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
+        partition_count: Callable[[str], Awaitable[int]],
         leader_epoch: Callable[[TransactionShard], int],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -66,6 +69,7 @@ class Completion:
         self._clock = clock
         self._write_markers = write_markers
         self._has_partition = has_partition
+        self._partition_count = partition_count
         self._leader_epoch = leader_epoch
         self._spawn = spawn
 
@@ -126,12 +130,17 @@ class Completion:
             raise Superseded from None
 
     async def _drop_deleted(self, transaction: Transaction) -> None:
-        """Leave out partitions that were deleted: nothing is to be ended there."""
-        gone, pace = list[TopicPartition](), Pace()
+        """Leave out partitions that were deleted: nothing is to be ended there.
+
+        One of which we have not heard may be there all the same: we may have been away, or another
+        coordinator was ahead of us. Without its marker readers would wait there for ever.
+        """
+        unheard, pace = list[TopicPartition](), Pace()
         for each in transaction.metadata.partitions:
             if not self._has_partition(*each):
-                gone.append(each)
+                unheard.append(each)
             await pace.give_way()
+        gone = await self._gone(unheard) if unheard else []
         if gone:
             _log.info(
                 "%r: no marker for %d partitions that are gone: %s",
@@ -140,6 +149,21 @@ class Completion:
                 gone[:_NAMED_MAX],
             )
             await _leave_out(transaction, gone)
+
+    async def _gone(self, unheard: Sequence[TopicPartition]) -> list[TopicPartition]:
+        counts: dict[str, int | None] = {}
+        gone, pace = list[TopicPartition](), Pace()
+        for topic, index in unheard:
+            if topic not in counts:
+                try:
+                    counts[topic] = await self._partition_count(topic)
+                except KafkaError:
+                    counts[topic] = None  # it is tried again
+            count = counts[topic]
+            if count is not None and index >= count:
+                gone.append((topic, index))
+            await pace.give_way()
+        return gone
 
     async def _take_over(
         self,
@@ -183,7 +207,8 @@ class Completion:
             except KafkaError as error:
                 self._epoch(shard)
                 name = transaction.transactional_id
-                _log.warning("%r is complete, which is yet to be noted: %s", name, error)
+                level = logging.WARNING if pause_s == _FIRST_PAUSE_S else logging.DEBUG
+                _log.log(level, "%r is complete, which is yet to be noted: %s", name, error)
             else:
                 return
             await asyncio.sleep(pause_s)

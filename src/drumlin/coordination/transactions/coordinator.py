@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -75,7 +75,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         topic: `__transaction_state`.
         producer_ids: ids for new producers.
         write_markers: tells partitions how a transaction has ended.
-        has_partition(topic, partition): whether there is such a partition now.
+        has_partition, partition_count: see `Completion`.
         turns: of the loop.
     """
 
@@ -87,6 +87,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         producer_ids: ProducerIds,
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
+        partition_count: Callable[[str], Awaitable[int]],
         turns: Turns,
     ) -> None:
         form = StateForm(
@@ -113,6 +114,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             clock,
             write_markers,
             has_partition,
+            partition_count,
             self._leader_epoch,
             self._background.spawn,
         )

@@ -271,6 +271,10 @@ class SharedMetadata:
             raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
         return topic
 
+    async def partition_count(self, name: str) -> int:
+        topic = self.image.topics.get(name)
+        return 0 if topic is None else len(topic.partitions)
+
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
         await self._change(messages.DELETE_TOPIC, topic_id.hex)

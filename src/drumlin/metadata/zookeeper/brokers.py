@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,6 +44,30 @@ def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
         if not found:
             return seen
     raise ZooKeeperFailure(f"brokers {found} register in ZooKeeper again and again")
+
+
+class KnownBrokers(NamedTuple):
+    """All that have ever registered: those that may come back, and those that were forgotten."""
+
+    known: list[int]
+    unregistered: list[int]
+
+
+def known_brokers(session: Session) -> KnownBrokers:
+    """
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    names = session.children(own_layout.BROKER_EPOCHS)
+    node_ids = [number for name in names if (number := layout.parse_partition(name)) is not None]
+    paths = [own_layout.broker_epoch_path(each) for each in node_ids]
+    found = KnownBrokers([], [])
+    for node_id, path, node in zip(node_ids, paths, session.read(paths), strict=True):
+        is_unregistered = False
+        with contextlib.suppress(UnreadableNode):
+            is_unregistered = node is not None and own_layout.is_unregistered(path, node.data)
+        (found.unregistered if is_unregistered else found.known).append(node_id)
+    return found
 
 
 def _read(session: Session, node_ids: Sequence[int], seen: SeenBrokers) -> list[int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.brokers import known_brokers
 from drumlin.metadata.zookeeper.operations import (
     Create,
     Delete,
@@ -42,9 +43,10 @@ def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int)
         Conflict: we are fenced, or others keep changing it.
         ZooKeeperFailure: ZooKeeper is away, or does not let us; it may be deleted later.
     """
+    tombstone = mark_deleted(topic, {own_id, *known_brokers(session).known})
     for attempt in range(_ATTEMPTS):
         try:
-            _try_to_delete(session, topic, fence, own_id)
+            _try_to_delete(session, topic, fence, tombstone)
         except Conflict as conflict:
             if conflict.operation in fence.checks or attempt == _ATTEMPTS - 1:
                 raise
@@ -52,11 +54,10 @@ def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int)
             return
 
 
-def _try_to_delete(session: Session, topic: TopicState, fence: Fence, own_id: int) -> None:
+def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone: Create) -> None:
     path = layout.topic_path(topic.name)
     config = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
     marker = layout.deletion_path(topic.name)
-    tombstone = mark_deleted(topic, own_id)
     # What is read first is what the transactions replace.
     dead, node, *others = session.read([tombstone.path, path, config, marker])
     has_config, has_marker = (each is not None for each in others)

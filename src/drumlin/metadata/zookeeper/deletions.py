@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from drumlin.metadata.zookeeper.layout import Folders
+
+#: Of those that were deleted before, no coordinator has anything any more.
+_KNOWN_MAX: Final = 100_000
 
 
 class Deletions:
@@ -13,14 +17,17 @@ class Deletions:
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
-        self.ids: set[UUID] = set()
+        #: Oldest first.
+        self.ids: dict[UUID, None] = {}
         #: Where this broker may have folders of them.
         self.left: dict[UUID, tuple[str, ...] | None] = {}
 
     def add(self, topic_id: UUID, folders: Folders) -> None:
         """Know of a deletion; one that is known already stays as it is."""
         if topic_id not in self.ids:
-            self.ids.add(topic_id)
+            self.ids[topic_id] = None
+            if len(self.ids) > _KNOWN_MAX:
+                del self.ids[next(iter(self.ids))]
             self.note(topic_id, folders.get(self._node_id, ()))
 
     def note(self, topic_id: UUID, log_dirs: Sequence[str] | None) -> None:

@@ -18,6 +18,7 @@ from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.broker_news import BrokerNews
 from drumlin.metadata.zookeeper.config_news import ConfigNews
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.metadata.zookeeper.forgetting import forget_deletions
 from drumlin.metadata.zookeeper.leaders import Leaders
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.reading import read_cluster_id, read_deleted
@@ -41,6 +42,8 @@ _OFFICE: Final = "/controller/duties"
 #: Before what failed is tried again, at first and at most.
 _RETRY_S: Final = 1.0
 _RETRY_MAX_S: Final = 30.0
+#: How often the controller looks for deletions that can be forgotten.
+_FORGET_S: Final = 30.0
 
 
 class Follower:
@@ -63,6 +66,7 @@ class Follower:
         self._is_away = False
         self._retry_s = _RETRY_S
         self._task: asyncio.Task[None] | None = None
+        self._forgetting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Read everything, and follow it from now on.
@@ -83,11 +87,13 @@ class Follower:
         self._session.tell(on_state, on_change)
         await self._catch_up(is_first=True)
         self._task = asyncio.create_task(self._follow())
+        self._forgetting = asyncio.create_task(self._forget())
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [each for each in (self._task, self._forgetting) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def notice(self, path: str = _EVERYTHING) -> None:
         """Look at a node soon."""
@@ -124,6 +130,25 @@ class Follower:
                 self._retry_s = _RETRY_S
             except Exception as error:  # noqa: BLE001  else nothing would be followed any more
                 await self._try_again(error)
+
+    async def _forget(self) -> None:
+        """As the controller, forget deletions of which every broker has heard."""
+        while True:
+            await asyncio.sleep(_FORGET_S)
+            try:
+                await self._forget_what_may_be()
+            except ZooKeeperFailure:
+                pass  # which is said, and tried again
+            except Exception:  # noqa: BLE001  else none would be forgotten any more
+                _log.exception("deleted topics were not forgotten")
+
+    async def _forget_what_may_be(self) -> None:
+        fence = self._parts.controllership.fence
+        if fence is not None:
+            run, now_ms = self._parts.commits.run, self._clock.wall_ms()
+            problem = await run(forget_deletions, fence, now_ms)
+            if problem is not None:
+                self._parts.say(problem)
 
     async def _try_again(self, error: Exception) -> None:
         """What was not seen is not known: all is looked at, once there is a connection."""
@@ -236,6 +261,7 @@ class Follower:
         await self.settle()
         if self._is_away and not is_first and self._session.is_connected:
             self._is_away, self._parts.image.is_current = False, True
+            self._parts.say_again()
             _log.warning("ZooKeeper on %s answers again", self._session.hosts)
 
     async def begin(self) -> None:

@@ -52,7 +52,8 @@ CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE_PREFIX: Final = f"{CONFIG_CHANGES}/config_change_"
 TO_DELETE: Final = "/admin/delete_topics"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
-#: Ours: a node for each deleted topic of which folders may be left, or were until this start.
+#: Ours: a node for each deleted topic of which folders may be left, or of which a broker has not
+#: heard.
 DELETED: Final = "/drumlin/deleted_topics"
 
 #: What Kafka makes in an empty chroot, and what is ours.

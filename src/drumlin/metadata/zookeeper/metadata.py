@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID, uuid4
 
 from drumlin.metadata.changes import ConfigsChanged, PartitionsAdded, TopicCreated
@@ -58,11 +58,11 @@ from drumlin.metadata.zookeeper.elections import elect_leaders
 from drumlin.metadata.zookeeper.errors import as_kafka_error, asked, told
 from drumlin.metadata.zookeeper.following import Follower
 from drumlin.metadata.zookeeper.nodes import UnreadableNode
-from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Operation, Replace
+from drumlin.metadata.zookeeper.operations import Check, Create, Operation, Replace
 from drumlin.metadata.zookeeper.own_states import OwnStates
 from drumlin.metadata.zookeeper.partition_states import with_newer
 from drumlin.metadata.zookeeper.parts import Parts
-from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id
 from drumlin.metadata.zookeeper.registering import last_epoch
 from drumlin.metadata.zookeeper.registration import Registration
 from drumlin.metadata.zookeeper.session import Conflict, Session
@@ -73,11 +73,12 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.zookeeper.operations import BrokerFence
     from drumlin.metadata.zookeeper.session import Node
 
 
 T = TypeVar("T")
+#: As many brokers may say at once that they have no folder left of a topic.
+_NOTING_ATTEMPTS: Final = 200
 
 
 class ZooKeeperMetadata:
@@ -138,7 +139,6 @@ class ZooKeeperMetadata:
         try:
             await self._registration.take(broker, prepare)
             await self._follower.begin()
-            await self._commits.run(_forget_deletions, self._registration.held())
         except (ZooKeeperFailure, UnreadableNode, Conflict) as error:
             raise UnusableMetadata(str(error)) from error
 
@@ -243,6 +243,9 @@ class ZooKeeperMetadata:
             return await self._own.complete(topic, left) if left else topic
         raise AssertionError("the second attempt returns or raises")
 
+    async def partition_count(self, name: str) -> int:
+        return await asked(self._commits.run(_stored_count, name))
+
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:
         topic = topic_with_id(self.image, topic_id)
@@ -278,7 +281,8 @@ class ZooKeeperMetadata:
                 folders = layout.encode_folders({**known, self._node_id: tuple(log_dirs)})
                 return [Replace(path, folders, node.version)], None
 
-            await self._compare_and_set(path, write)
+            # Each of those that lose to another broker is one in which that has said so.
+            await self._compare_and_set(path, write, _NOTING_ATTEMPTS)
             self._deletions.note(topic_id, log_dirs)
 
     @uncancelled
@@ -364,7 +368,10 @@ class ZooKeeperMetadata:
             return await self._compare_and_set(layout.PRODUCER_IDS, write)
 
     async def _compare_and_set(
-        self, path: str, write: Callable[[Node | None], tuple[Iterable[Operation], T]]
+        self,
+        path: str,
+        write: Callable[[Node | None], tuple[Iterable[Operation], T]],
+        attempts: int = ATTEMPTS,
     ) -> T:
         """Have done what `write` decides on a node as it is; what it says comes of that.
 
@@ -372,7 +379,7 @@ class ZooKeeperMetadata:
             Conflict: of what it has checked besides.
         """
         fence = self._registration.held()
-        for attempt in range(ATTEMPTS):
+        for attempt in range(attempts):
             node = await self._read(path)
             try:
                 wanted, outcome = write(node)
@@ -383,7 +390,7 @@ class ZooKeeperMetadata:
             except Conflict as conflict:
                 if isinstance(conflict.operation, Check):
                     raise
-                if attempt == ATTEMPTS - 1:
+                if attempt == attempts - 1:
                     raise as_kafka_error(conflict) from conflict
             else:
                 return outcome
@@ -447,16 +454,12 @@ def _read_all(session: Session, paths: Sequence[str]) -> list[Node | None]:
     return session.read(paths)
 
 
-def _forget_deletions(session: Session, fence: BrokerFence) -> None:
-    """Forget deleted topics of which no folder is left.
-
-    Coordinators have as long as this process runs to forget what they know of those topics.
-    """
-    found, _ = read_deleted(session)
-    gone = [topic_id for topic_id, folders in found.items() if not any(_may_have(folders))]
-    forgotten = [Delete(layout.deleted_path(each)) for each in gone]
-    session.commit_all([[*fence.checks, each] for each in forgotten])
-
-
-def _may_have(folders: layout.Folders) -> Iterable[bool]:
-    return (left != () for left in folders.values())
+def _stored_count(session: Session, name: str) -> int:
+    session.sync()
+    path = layout.topic_path(name)
+    (node,) = session.read([path])
+    if node is not None:
+        return len(layout.decode_topic(path, node.data).replicas)
+    if session.read([layout.TOPICS]) == [None]:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")
+    return 0

@@ -166,9 +166,13 @@ def state_data(state: PartitionState, controller_epoch: int) -> bytes:
     return layout.encode_state(node)
 
 
-def mark_deleted(topic: TopicState, own_id: int) -> Create:
-    """What stays of a topic: folders of it may be in any log dir of these brokers."""
-    brokers = {own_id, *(each for state in topic.partitions for each in state.replicas)}
+def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
+    """What stays of a topic: folders of it may be in any log dir of these brokers.
+
+    Those that are known have to hear of it, too, though they may have no replica: it is forgotten
+    once all of them have said that they have no folder.
+    """
+    brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
     folders: Folders = dict.fromkeys(sorted(brokers))
     return Create(layout.deleted_path(topic.topic_id), layout.encode_folders(folders))
 

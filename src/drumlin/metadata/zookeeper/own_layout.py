@@ -37,6 +37,8 @@ STATE_NEWS_PREFIX: Final = f"{STATE_NEWS}/states_"
 ADOPTION: Final = "/drumlin/adoption"
 
 PERSISTENT: Final = (BROKER_EPOCHS, STATE_NEWS)
+#: What the epoch of a broker names that was forgotten.
+NO_SESSION: Final = 0
 #: Without the assignment of replicas, with it, and with those who may lead besides the ISR.
 _FIELDS: Final = (5, 8, 9)
 
@@ -74,6 +76,11 @@ def broker_epoch_path(node_id: int) -> str:
 def encode_broker_epoch(session_id: int) -> bytes:
     """A broker of Apache Kafka leaves no such node: its session is not the one that is named."""
     return encode({"version": 1, "session": f"{session_id:x}"})
+
+
+def is_unregistered(path: str, data: bytes) -> bool:
+    """Whether the broker was forgotten, as it does not come back."""
+    return decode_broker_epoch(path, data) == NO_SESSION
 
 
 def decode_broker_epoch(path: str, data: bytes) -> int:

@@ -73,3 +73,7 @@ class Parts:
         if problem not in self._problems:
             self._problems.add(problem)
             _log.error("%s", problem)
+
+    def say_again(self) -> None:
+        """What is wrong after an outage is told, though it may have been so before."""
+        self._problems.clear()

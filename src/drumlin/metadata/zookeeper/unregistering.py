@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session import Session
 
 _ATTEMPTS: Final = 10
-_NO_SESSION: Final = 0
 
 
 def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
@@ -36,11 +35,11 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
         if broker is not None:
             message = f"broker {node_id} is alive: stop it first"
             raise KafkaError(ErrorCode.invalid_request, message)
-        if epoch is None or own_layout.decode_broker_epoch(epoch_path, epoch.data) == _NO_SESSION:
+        if epoch is None or own_layout.is_unregistered(epoch_path, epoch.data):
             message = f"broker {node_id} is not registered"
             raise KafkaError(ErrorCode.broker_id_not_registered, message)
         _forget_folders(session, node_id, fence)
-        data = own_layout.encode_broker_epoch(_NO_SESSION)
+        data = own_layout.encode_broker_epoch(own_layout.NO_SESSION)
         gone = [*none_at(path), Replace(epoch_path, data, epoch.version)]
         try:
             session.commit([*fence.checks, *gone])

@@ -1,0 +1,73 @@
+"""Lines of the log that many partitions would write, or one of them again and again.
+
+The first one is written at once, others that say the same are counted and written as one: after a
+second, and ever more seldom while they keep coming. So whatever an outage does to however many
+partitions, and however often that is tried again, it takes few lines. Lives in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import logging
+
+_FIRST_S: Final = 1.0
+_LAST_S: Final = 600.0
+#: Of those that say the same, in one line.
+_NAMED_MAX: Final = 3
+
+
+class _Line(NamedTuple):
+    level: int
+    text: str
+
+
+class _Held:
+    """What else would have said the same since that was written last."""
+
+    __slots__ = ("count", "names", "pause_s")
+
+    def __init__(self, pause_s: float) -> None:
+        self.pause_s = pause_s
+        self.count = 0
+        self.names: list[str] = []
+
+    def add(self, name: str) -> None:
+        self.count += 1
+        if len(self.names) < _NAMED_MAX and name not in self.names:
+            self.names.append(name)
+
+    @property
+    def who(self) -> str:
+        names = ", ".join(self.names)
+        return names if self.count == len(self.names) else f"{names}, … ({self.count} times)"
+
+
+class RepeatedLines:
+    """Writes to one logger."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._held: dict[_Line, _Held] = {}
+
+    def say(self, level: int, name: str, text: str) -> None:
+        """Write `name: text`, now or with others that say the same."""
+        line = _Line(level, text)
+        held = self._held.get(line)
+        if held is not None:
+            held.add(name)
+        else:
+            self._logger.log(level, "%s: %s", name, text)
+            self._wait(line, _FIRST_S)
+
+    def _wait(self, line: _Line, pause_s: float) -> None:
+        self._held[line] = _Held(pause_s)
+        asyncio.get_running_loop().call_later(pause_s, self._go_on, line)
+
+    def _go_on(self, line: _Line) -> None:
+        held = self._held.pop(line)
+        if held.count:
+            self._logger.log(line.level, "%s: %s", held.who, line.text)
+            self._wait(line, min(2 * held.pause_s, _LAST_S))
