@@ -38,9 +38,10 @@ _BACKOFF_MIN_MS: Final = 5
 _BUSY_S: Final = 0.005
 #: The rate of a throttle may have been changed after so long.
 _HELD_BACK_S: Final = 1.0
-#: Usual for a moment whenever a leader changes: not worth a warning.
+#: Usual for a moment whenever a leader changes, or said by the leader: not worth a warning.
 _USUAL: Final = frozenset(
     {
+        ErrorCode.kafka_storage_error,
         ErrorCode.fenced_leader_epoch,
         ErrorCode.unknown_leader_epoch,
         ErrorCode.not_leader_or_follower,
@@ -252,8 +253,7 @@ class FollowedPartitions:
         if code is None:
             _logger.error("%s cannot be followed", partition.name, exc_info=error)
         elif not followed.failures:  # once
-            level = logging.INFO if code in _USUAL else logging.WARNING
-            _logger.log(level, "%s pauses: %s", partition, error)
+            _logger.log(_level(partition, code), "%s pauses: %s", partition, error)
         if not self._is_ours(followed):
             return
         followed.failures += 1
@@ -274,6 +274,13 @@ class FollowedPartitions:
             self._pause(followed, error)
         else:
             self._go_on(followed)
+
+
+def _level(partition: FollowedPartition, code: ErrorCode) -> int:
+    """How loudly to say that a partition pauses: all of a log dir do so when that fails."""
+    if not partition.log.log_directory.is_online:
+        return logging.DEBUG  # which was said
+    return logging.INFO if code in _USUAL else logging.WARNING
 
 
 def _refusal(answer: PartitionFetch) -> str:
