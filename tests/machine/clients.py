@@ -32,11 +32,12 @@ def leaders(server: MachineServer, name: str) -> list[int]:
     return [partitions[index].leader for index in sorted(partitions)]
 
 
-def produce(server: MachineServer, topic: str, values: Iterable[str]) -> list[str]:
+def produce(
+    server: MachineServer, topic: str, values: Iterable[str], *, is_idempotent: bool = True
+) -> list[str]:
     """Write values, each as its own key, and return those that were acknowledged."""
-    producer = Producer(
-        {"bootstrap.servers": server.addresses, "enable.idempotence": True, "acks": "all", **_QUIET}
-    )
+    settings = {"enable.idempotence": is_idempotent, "acks": "all"}
+    producer = Producer({"bootstrap.servers": server.addresses, **settings, **_QUIET})
     acknowledged: list[str] = []
     for value in values:
         producer.produce(

@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psutil
 import pytest
+from confluent_kafka import KafkaException
 
 from machine.clients import create, leaders, produce, read
 from machine.conftest import MakeServer
@@ -74,6 +77,49 @@ def test_a_signal_stops_all_cleanly(make_server: MakeServer, number: signal.Sign
     assert server.said().count("stopped cleanly") == 3
     for folder in (server.data, server.data / ".brokers" / "2"):
         assert (folder / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
+    """Others lead what it has led, though its process has not ended by itself."""
+    server = make_server({"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"})
+    server.start_brokers(3)
+    create(server, "t", 3, replicas=3)
+    acknowledged = produce(server, "t", VALUES)
+    hanging = server.workers()[leaders(server, "t")[0]]
+    hanging.suspend()
+    acknowledged += produce(server, "t", [f"again-{each}" for each in VALUES])
+    assert len(acknowledged) == 2 * len(VALUES)
+    assert "hangs: it was not heard for 6 s, and is killed" in server.said()
+    await_end({0: hanging})
+    wait_until(lambda: "is ready again" in server.said(), "the broker to be back", 60.0)
+    assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
+    server.stop()
+
+
+def test_a_server_that_hangs_is_waited_for(make_server: MakeServer) -> None:
+    """Its brokers serve on, as nobody else can lead what they lead, and say what is not done."""
+    server = make_server({"zookeeper.session.timeout.ms": "4000"})
+    server.start_brokers(2)
+    create(server, "t", 2, replicas=2)
+    workers = server.workers()
+    with stopped(psutil.Process(server.pid)):
+        with pytest.raises(KafkaException, match="does not answer"):
+            create(server, "refused", 1)
+        acknowledged = produce(server, "t", VALUES, is_idempotent=False)
+    wait_until(lambda: "answers again" in server.said(), "the server to be heard", 30.0)
+    create(server, "u", 1)
+    assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
+    assert server.workers() == workers
+    server.stop()
+
+
+@contextmanager
+def stopped(process: psutil.Process) -> Iterator[None]:
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
 
 
 def test_a_server_may_be_stopped_before_it_is_ready(make_server: MakeServer) -> None:

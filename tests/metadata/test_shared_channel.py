@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
@@ -26,7 +27,13 @@ from drumlin.metadata.image import (
 )
 from drumlin.metadata.leadership import Returned
 from drumlin.metadata.shared import codec
-from drumlin.metadata.shared.channel import Channel, ChannelEnded, encode, encode_tale
+from drumlin.metadata.shared.channel import (
+    Channel,
+    ChannelEnded,
+    ChannelSilent,
+    encode,
+    encode_tale,
+)
 from drumlin.metadata.store import IsrWish
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.waiting import eventually
@@ -237,3 +244,94 @@ def test_outcomes_arrive_as_they_are(state: PartitionState) -> None:
     assert granted == state
     assert isinstance(refused, KafkaError)
     assert (refused.code, refused.message) == (error.code, error.message)
+
+
+# -- a process that hangs ----------------------------------------------------------------------
+
+
+class Watched:
+    """Two ends, of which one is watched by the other; and what is told of it."""
+
+    LIMIT_S = 0.06
+
+    def __init__(self, one: Channel, other: Channel) -> None:
+        self.one, self.other = one, other
+        self.told: list[bool] = []
+        one.watch(self.LIMIT_S, self.told.append)
+
+    def stop_other(self) -> None:
+        """As SIGSTOP does: it sends nothing, and takes nothing."""
+        self.other._writer.transport.pause_reading()  # type: ignore[attr-defined]
+        assert self.other._watching is not None
+        self.other._watching.cancel()
+
+    def continue_other(self) -> None:
+        self.other._writer.transport.resume_reading()  # type: ignore[attr-defined]
+        self.other.watch(self.LIMIT_S, lambda _: None)
+
+
+def test_what_hangs_is_noticed_and_so_is_its_return() -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        watched = Watched(one, other)
+        other.watch(watched.LIMIT_S, lambda _: None)
+        await eventually(lambda: one._unheard == 0)
+        watched.stop_other()
+        asked = asyncio.ensure_future(one.ask("anything"))
+        await eventually(lambda: watched.told == [True])
+        with pytest.raises(ChannelSilent):  # what is under way
+            await asked
+        with pytest.raises(ChannelSilent):  # and what is to come
+            await one.ask("anything")
+        watched.continue_other()
+        await eventually(lambda: watched.told == [True, False])
+
+        async def answer(_: Any) -> str:
+            return "here"
+
+        other.handle({"anything": answer})
+        assert await one.ask("anything") == "here"
+
+    assert run(scenario) == []
+
+
+def test_one_that_has_not_begun_does_not_hang() -> None:
+    """Its process may be starting, on a machine that is slow."""
+
+    async def scenario(one: Channel, other: Channel) -> None:
+        watched = Watched(one, other)
+        sent: list[bytes] = []
+        one.send = sent.append  # type: ignore[method-assign]
+        await eventually(lambda: len(sent) > 10)
+        assert watched.told == []
+
+    run(scenario)
+
+
+def test_two_that_are_stopped_together_do_not_hang() -> None:
+    """The time in which a process does not run itself is not counted."""
+
+    async def scenario(one: Channel, other: Channel) -> None:
+        watched = Watched(one, other)
+        other.watch(watched.LIMIT_S, lambda _: None)
+        await eventually(lambda: one._unheard == 0)
+        for _ in range(5):
+            time.sleep(2 * watched.LIMIT_S)  # noqa: ASYNC251  nothing runs meanwhile
+            await asyncio.sleep(0)
+        await eventually(lambda: one._unheard == 0)
+        assert watched.told == []
+
+    run(scenario)
+
+
+def test_a_channel_to_one_that_hangs_is_closed_at_once() -> None:
+    async def scenario(one: Channel, other: Channel) -> None:
+        watched = Watched(one, other)
+        other.watch(watched.LIMIT_S, lambda _: None)
+        await eventually(lambda: one._unheard == 0)
+        watched.stop_other()
+        one.tell("much", "x" * (16 << 20))
+        assert one.waiting_bytes
+        await eventually(lambda: watched.told == [True])
+        await asyncio.wait_for(one.close(), 20)
+
+    run(scenario)

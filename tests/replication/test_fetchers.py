@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from pathlib import Path
 from uuid import UUID
 
@@ -129,8 +130,10 @@ def test_a_partition_with_an_error_holds_up_no_other(cluster: Cluster, code: Err
 
 
 @pytest.mark.parametrize("has_news", [True, False])
-def test_nothing_is_fetched_for_a_disk_that_is_full(cluster: Cluster, *, has_news: bool) -> None:
-    """Its leader would take it for a follower that has caught up."""
+def test_nothing_is_fetched_for_a_disk_that_is_full(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, *, has_news: bool
+) -> None:
+    """Its leader would take it for a follower that has caught up. The log dir says it, and once."""
     led = cluster.create("t")
     partition = cluster.follow(led)
     directory = partition.log.log_directory
@@ -152,6 +155,8 @@ def test_nothing_is_fetched_for_a_disk_that_is_full(cluster: Cluster, *, has_new
         await eventually(lambda: are_equal(led.log, partition.log))
 
     cluster.run(use)
+    said = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert [each.name for each in said] == ["drumlin.storage.log_directory"]
 
 
 # -- sessions ----------------------------------------------------------------------------------

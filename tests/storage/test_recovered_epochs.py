@@ -51,3 +51,18 @@ def test_an_epoch_after_a_segment_without_batches(tmp_path: Path) -> None:
     logs, log = reopened(logs, tmp_path, COMPACTED)
     assert log.leader_epochs.entries == ((1, 0), (3, 2))
     logs.abandon()
+
+
+def test_an_empty_checkpoint_of_kafkas_is_usual(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It makes the file before there is anything to be in it; what the log has counts."""
+    logs, log = cleaned(tmp_path, (0, 1), (1, 3))
+    known = log.leader_epochs.entries
+    logs.close()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(b"")
+    logs = open_logs(tmp_path, config=COMPACTED)
+    (log,) = logs
+    assert log.leader_epochs.entries == known
+    assert not caplog.records
+    logs.abandon()

@@ -124,6 +124,7 @@ _topics = st.text("abc.-_09", min_size=1, max_size=8)
 def test_checkpoints(offsets: dict[tuple[str, int], int]) -> None:
     content = encode_checkpoint(offsets)
     assert decode_checkpoint(content) == offsets
+    assert decode_checkpoint(b"") == {}  # Kafka makes the file first
     if offsets:
         with pytest.raises(ValueError):
             decode_checkpoint(content.rstrip(b"\n").rpartition(b"\n")[0])

@@ -39,9 +39,10 @@ _BACKOFF_MIN_MS: Final = 5
 _BUSY_S: Final = 0.005
 #: The rate of a throttle may have been changed after so long.
 _HELD_BACK_S: Final = 1.0
-#: Usual for a moment whenever a leader changes: not worth a warning.
+#: Usual for a moment whenever a leader changes, or said by the leader: not worth a warning.
 _USUAL: Final = frozenset(
     {
+        ErrorCode.kafka_storage_error,
         ErrorCode.fenced_leader_epoch,
         ErrorCode.unknown_leader_epoch,
         ErrorCode.not_leader_or_follower,
@@ -254,9 +255,8 @@ class FollowedPartitions:
         if code is None and not followed.failures:  # once
             _logger.error("%s cannot be followed", partition.name, exc_info=error)
         elif not followed.failures:
-            level = logging.INFO if code in _USUAL else logging.WARNING
             text = f"following broker {partition.leader_id} pauses: {error}"
-            self._lines.say(level, partition.name, text)
+            self._lines.say(_level(partition, code), partition.name, text)
         if not self._is_ours(followed):
             return
         followed.failures += 1
@@ -277,6 +277,13 @@ class FollowedPartitions:
             self._pause(followed, error)
         else:
             self._go_on(followed)
+
+
+def _level(partition: FollowedPartition, code: ErrorCode) -> int:
+    """How loudly to say that a partition pauses: all of a log dir do so when that fails."""
+    if not partition.log.log_directory.is_online:
+        return logging.DEBUG  # which was said
+    return logging.INFO if code in _USUAL else logging.WARNING
 
 
 def _refusal(answer: PartitionFetch) -> str:

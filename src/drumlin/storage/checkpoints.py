@@ -38,11 +38,13 @@ def encode_checkpoint(offsets: PartitionOffsets) -> bytes:
 
 
 def decode_checkpoint(content: bytes) -> dict[tuple[str, int], int]:
-    """Read what `encode_checkpoint` wrote.
+    """Read what `encode_checkpoint` wrote, or Kafka: its file is empty before its first entry.
 
     Raises:
         ValueError: the file is no checkpoint, or is cut off.
     """
+    if not content:
+        return {}
     lines = content.decode("ascii").split("\n")
     if len(lines) < 2 or int(lines[0]) != _VERSION:
         raise ValueError("not a checkpoint of version 0")

@@ -221,7 +221,9 @@ def _open_segments(
 
 def _read_leader_epochs(directory: LogDirectory, path: str) -> LeaderEpochs | None:
     try:
-        return LeaderEpochs.decode(directory.files.read_file(f"{path}/{leader_epochs.FILE_NAME}"))
+        content = directory.files.read_file(f"{path}/{leader_epochs.FILE_NAME}")
+        # Kafka's is empty as long as it has no entry.
+        return LeaderEpochs.decode(content) if content else None
     except FileNotFoundError:
         return None
     except ValueError as error:

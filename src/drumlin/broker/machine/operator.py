@@ -28,7 +28,7 @@ from drumlin.broker.machine.merging import (
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
 from drumlin.broker.startup import bind_metrics, cannot_listen
-from drumlin.metadata.shared.channel import Channel, ChannelEnded
+from drumlin.metadata.shared.channel import Channel, Unanswered
 from drumlin.wire.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Operator:
             said = await asyncio.gather(
                 *(channel.ask(INSPECT, body) for channel in channels.values())
             )
-        except (ChannelEnded, KafkaError):
+        except (Unanswered, KafkaError):
             message = "a broker has ended meanwhile; the log says why"
             raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, message) from None
         return {

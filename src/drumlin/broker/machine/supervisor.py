@@ -106,10 +106,17 @@ class _Server:
     async def _run(self, authority: Authority, locks: Locks, stop: asyncio.Event) -> int:
         """Start all, serve until the end, stop all."""
         brokers = len(self._configs)
+        session_s = self._config.zookeeper_session_timeout_ms / 1000
         for config, properties in zip(self._configs, self._properties, strict=True):
             node_id = config.node_id
             self._workers[node_id] = Worker(
-                node_id, properties, brokers, self._log_level, locks.of(node_id), authority
+                node_id,
+                properties,
+                brokers,
+                self._log_level,
+                locks.of(node_id),
+                authority,
+                session_s,
             )
         workers = list(self._workers.values())
         runs = [asyncio.create_task(each.run()) for each in workers]

@@ -88,9 +88,11 @@ class _Member:
     async def _open_metadata(self) -> SharedMetadata:
         self._channel = await Channel.open(self._sock)
         try:
-            return await SharedMetadata.open(self._channel, self._config.node_id, _end)
+            store = await SharedMetadata.open(self._channel, self._config.node_id, _end)
         except ChannelEnded as error:
             raise UnusableMetadata("the server is gone") from error
+        store.watch(self._config.zookeeper_session_timeout_ms / 1000)
+        return store
 
     def tell_ready(self, broker: Broker) -> None:
         assert self._channel is not None

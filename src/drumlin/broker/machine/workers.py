@@ -1,6 +1,8 @@
 """The process of one broker, seen by the process that starts it: watched, and started again.
 
 Owns the process and the channel to it. Decides nothing about the others.
+
+A broker is never replaced while its process may still do something: one that hangs is killed first.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,10 +53,13 @@ class Worker:
         log_level: str,
         locks: Mapping[str, int],
         authority: Authority,
+        silent_after_s: float,
     ) -> None:
+        """`silent_after_s`: a broker that is not heard for so long is taken for dead."""
         self.node_id = node_id
         self._greeting = Greeting(dict(properties), brokers, log_level, os.getpid(), dict(locks))
         self._authority = authority
+        self._silent_after_s = silent_after_s
         self._process: asyncio.subprocess.Process | None = None
         self._stop = asyncio.Event()
         #: Where it is reached; there is no result before it is ready for the first time.
@@ -117,6 +123,7 @@ class Worker:
         self._authority.connect(self.node_id, channel)
         has_ended = asyncio.Event()
         channel.start(has_ended.set)
+        channel.watch(self._silent_after_s, partial(self._hangs, has_ended))
         return await self._attend(process, has_ended)
 
     async def _attend(self, process: asyncio.subprocess.Process, has_ended: asyncio.Event) -> int:
@@ -136,6 +143,16 @@ class Worker:
         finally:
             ended.cancel()
             self._process = None
+
+    def _hangs(self, has_ended: asyncio.Event, is_silent: bool) -> None:
+        if is_silent:
+            _log.error(
+                "broker %d hangs: it was not heard for %g s, and is killed",
+                self.node_id,
+                self._silent_after_s,
+            )
+            self.kill()  # from here on it acknowledges nothing, whoever leads
+            has_ended.set()
 
     def _is_ready(self, channel: Channel, addresses: Any) -> None:
         self.channel = channel

@@ -384,4 +384,8 @@ class SharePartitionLeader:
 
 
 def _told(error: KafkaError) -> KafkaError:
-    return KafkaError(_TOLD.get(error.code, ErrorCode.unknown_server_error), error.message)
+    code = _TOLD.get(error.code)
+    if code is None:
+        _log.warning("a member is told of an unknown error, as a state is refused: %s", error)
+        code = ErrorCode.unknown_server_error
+    return KafkaError(code, error.message)

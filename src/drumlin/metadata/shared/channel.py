@@ -3,6 +3,8 @@
 A message is a frame of JSON: it asks for something, answers, or tells. They are taken in the order
 in which they were sent. Knows no kind of message by itself; when the other process ends, or is
 unreadable, the channel has ended, and `on_end` is called once.
+
+A process may hang, and not end: a side that `watch`es sends beats, and finds out when none come.
 """
 
 from __future__ import annotations
@@ -34,13 +36,24 @@ _ASK: Final = 0
 _ANSWER: Final = 1
 _REFUSE: Final = 2
 _TELL: Final = 3
+_BEAT: Final = 4
+#: So many are sent in the time after which the other side counts as silent.
+_BEATS: Final = 6
 #: A larger frame is read in a thread, so that clients are served meanwhile.
 _LARGE_BYTES: Final = 16 << 10
 _BUFFER_BYTES: Final = 1 << 20
 
 
-class ChannelEnded(Exception):
+class Unanswered(Exception):
+    """A question has no answer, and will get none."""
+
+
+class ChannelEnded(Unanswered):
     """The other process is gone."""
+
+
+class ChannelSilent(Unanswered):
+    """The other process hangs; it may come back."""
 
 
 class Channel:
@@ -57,6 +70,11 @@ class Channel:
         self._reading: asyncio.Task[None] | None = None
         self._has_ended = False
         self._on_end: Callable[[], None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._on_silence: Callable[[bool], None] = _ignore
+        #: Beats that we have sent since the other side was heard; None: it never was.
+        self._unheard: int | None = None
+        self._is_silent = False
 
     @classmethod
     async def open(cls, sock: socket.socket) -> Channel:
@@ -80,6 +98,36 @@ class Channel:
         self._on_end = on_end
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
+    def watch(self, limit_s: float, on_silence: Callable[[bool], None]) -> None:
+        """Show that we are alive, and find out when the other side has not shown it for so long.
+
+        Only the time counts in which this process runs itself: of two that are stopped together
+        neither is silent. Nor is one that has not begun to send.
+
+        `on_silence(True)` is called then; with False when it is heard again.
+        """
+        self._on_silence = on_silence
+        self._watching = asyncio.get_running_loop().create_task(self._beat(limit_s / _BEATS))
+
+    async def _beat(self, pause_s: float) -> None:
+        while not self._has_ended:
+            if not self.waiting_bytes:  # else it has not taken the last one
+                self.send(encode([_BEAT]))
+            await asyncio.sleep(pause_s)
+            if self._unheard is None:
+                continue
+            self._unheard += 1
+            if self._unheard > _BEATS and not self._is_silent:
+                self._is_silent = True
+                self._give_up(ChannelSilent())
+                self._on_silence(True)
+
+    def _hear(self) -> None:
+        self._unheard = 0
+        if self._is_silent:
+            self._is_silent = False
+            self._on_silence(False)
+
     @property
     def waiting_bytes(self) -> int:
         """What the other side has not taken yet."""
@@ -91,9 +139,12 @@ class Channel:
         Raises:
             KafkaError: it refuses.
             ChannelEnded: it is gone.
+            ChannelSilent: it hangs, as far as is known.
         """
         if self._has_ended:
             raise ChannelEnded
+        if self._is_silent:
+            raise ChannelSilent
         number = next(self._numbers)
         future = self._asked[number] = asyncio.get_running_loop().create_future()
         self.send(encode([_ASK, number, kind, body]))
@@ -120,19 +171,27 @@ class Channel:
         for task in list(self._at_work):
             task.cancel()
         await asyncio.gather(*self._at_work, return_exceptions=True)
+        if self._is_silent:
+            self._writer.transport.abort()  # what is not sent would never be taken
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
     def _end(self) -> None:
         self._has_ended = True
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(ChannelEnded())
-                future.exception()  # whoever asked may have been cancelled
+        if self._watching is not None:
+            self._watching.cancel()
+        self._give_up(ChannelEnded())
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
+
+    def _give_up(self, reason: Unanswered) -> None:
+        """Nothing that was asked is answered."""
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(reason)
+                future.exception()  # whoever asked may have been cancelled
 
     async def _read(self) -> None:
         pace = Pace()
@@ -140,6 +199,7 @@ class Channel:
             while True:
                 await pace.give_way()  # reading does not, as long as there is something to read
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+                self._hear()
                 frame = await self._reader.readexactly(length)
                 if length > _LARGE_BYTES:
                     message = await asyncio.to_thread(self._decode, frame)
@@ -175,6 +235,8 @@ class Channel:
                     future.set_exception(KafkaError(ErrorCode(code), said))
             case [3, kind, body]:
                 self._takers[kind](body)
+            case [4]:
+                pass
             case _:
                 raise ValueError("no kind of message")
 
@@ -187,6 +249,10 @@ class Channel:
             _log.exception("%s failed", kind)
             answer = [_REFUSE, number, int(ErrorCode.unknown_server_error), "failed"]
         self.send(encode(answer))
+
+
+def _ignore(_: bool) -> None:
+    pass
 
 
 def encode(message: list[Any]) -> bytes:

@@ -7,6 +7,7 @@ in the image, in its order; the answer to a mutation comes after the changes tha
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -33,7 +34,7 @@ from drumlin.metadata.image import (
 from drumlin.metadata.leadership import Returned
 from drumlin.metadata.mutations import Listeners, Locks, uncancelled
 from drumlin.metadata.shared import codec, messages
-from drumlin.metadata.shared.channel import Channel, ChannelEnded
+from drumlin.metadata.shared.channel import Channel, ChannelEnded, Unanswered
 from drumlin.metadata.store import (
     NOTHING_LACKING,
     Adoption,
@@ -45,6 +46,8 @@ from drumlin.metadata.store import (
     Target,
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
 
 #: Partitions that are asked for at once: other requests have their turn in between.
 _TOGETHER: Final = 500
@@ -92,6 +95,23 @@ class SharedMetadata:
         channel.take(messages.SNAPSHOT, begin, codec.read_snapshot)
         channel.start(end)
         return await begun
+
+    def watch(self, limit_s: float) -> None:
+        """Notice when the owner of the store hangs for so long.
+
+        What is led here is led on: before another broker leads it, this process is killed.
+        """
+        self._channel.watch(limit_s, self._heard)
+
+    def _heard(self, is_silent: bool) -> None:
+        self.image.is_current = not is_silent
+        if is_silent:
+            _log.warning(
+                "the process that owns the metadata does not answer: what is there is served on, "
+                "and topics and configurations cannot be changed until it does"
+            )
+        else:
+            _log.warning("the process that owns the metadata answers again")
 
     # -- what is told ------------------------------------------------------------------
 
@@ -155,8 +175,9 @@ class SharedMetadata:
         """
         try:
             return await self._channel.ask(kind, body)
-        except ChannelEnded:
-            message = "the process that owns the metadata is gone"
+        except Unanswered as error:
+            what = "is gone" if isinstance(error, ChannelEnded) else "does not answer"
+            message = f"the process that owns the metadata {what}"
             raise KafkaError(ErrorCode.kafka_storage_error, message) from None
 
     async def _change(self, kind: str, body: Any = None) -> Any:
