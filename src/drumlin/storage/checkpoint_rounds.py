@@ -69,6 +69,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     directory.unclean_logs.write(current_unclean)
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
+    directory.delete_horizons.keep(lambda: logs().keys() | not_loaded)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
     directory.kept_deletions.write(current_kept_deletions)
     directory.exact_states.write(current_exact_states)
