@@ -94,7 +94,7 @@ def clean(
             break
     written += output.view[:filled]
     last = (stop.reason, position, stop.batch_size, stop.fault, stop.room_needed)
-    progress = (a_pass.largest_timestamp, a_pass.unindexed_bytes)
+    progress = (a_pass.largest_timestamp, a_pass.unindexed_bytes, a_pass.earliest_horizon_ms)
     return (last, entries, progress, a_pass.facts), bytes(written)
 
 
@@ -156,7 +156,8 @@ def test_bodies_the_same_as_the_twin(
         except CorruptRecord as corrupt:
             outcomes.append((str(corrupt), a_pass.facts))
         else:
-            outcomes.append((left._replace(body=bytes(left.body)), a_pass.facts))
+            seen = (a_pass.facts, a_pass.earliest_horizon_ms)
+            outcomes.append((left._replace(body=bytes(left.body)), seen))
     assert outcomes[0] == outcomes[1]
 
 

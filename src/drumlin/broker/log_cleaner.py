@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.compaction.active_segment import active_segment, why_nothing
+from drumlin.compaction.active_segment import active_segment
 from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.errors import CleaningFailed, CleaningStopped
 from drumlin.compaction.pool import CleanerPool
@@ -28,6 +28,7 @@ from drumlin.compaction.report import (
 )
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
+from drumlin.compaction.waits import why_nothing
 from drumlin.metadata.changes import Change, ConfigsChanged, TopicDeleted
 from drumlin.metadata.image import ResourceType
 from drumlin.ready_threads import ready_threads
@@ -256,8 +257,9 @@ class Cleaning:
             return describe_result(
                 log.topic, log.partition, None, status.uncleanable_because, is_failed=True
             )
-        if status.cleanable.cleanable_bytes:
-            reason = f"it could not be cleaned now, and is tried again: {status.waits_because}"
+        if status.cleanable.cleanable_bytes or status.waits_because:
+            why = status.waits_because or "the broker's log may say why"
+            reason = f"it could not be cleaned now, and is tried again: {why}"
             return describe_result(log.topic, log.partition, None, reason, is_failed=True)
         return self._nothing_done(log)
 

@@ -6,6 +6,7 @@ and change nothing; a cleaning needs a broker.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -250,11 +251,11 @@ def _status_of_files(path: Path, topic: str | None) -> Row:
 def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> list[Row]:
     from drumlin.broker.log_cleaner import cleaner_settings
     from drumlin.cli.data_directory import DataDirectory as Files
-    from drumlin.compaction.active_segment import why_nothing
     from drumlin.compaction.cleaner import Cleaner
     from drumlin.compaction.errors import CleaningFailed
     from drumlin.compaction.report import describe_result
     from drumlin.compaction.throttle import Throttle
+    from drumlin.compaction.waits import why_nothing
 
     files = Files(path)
     results: list[Row] = []
@@ -331,6 +332,8 @@ def _state(row: Row) -> str:
         return f"uncleanable: {row['uncleanable_because']}"
     if row["is_being_cleaned"]:
         return "being cleaned"
+    if row["waits_because"]:
+        return f"waits: {row['waits_because']}"
     return "overdue" if row["overdue_ms"] else ("dirty" if row["head_bytes"] else "clean")
 
 
@@ -342,9 +345,19 @@ def _show(
     else:
         shown = _with_broker(columns, rows)
         output.show_rows(rows, shown, as_json=False, empty="no compacted partitions")
+        if rows and not sys.stdout.isatty():  # there is no heading then
+            output.note(_in_all(rows))
     failed = [f"{each['topic']}-{each['partition']}" for each in results if each["is_failed"]]
     if failed:
         raise output.Failure(f"failed: {', '.join(failed)}")
+
+
+def _in_all(rows: Sequence[Row]) -> str:
+    freed, removed = (
+        sum(row[column] or 0 for row in rows) for column in ("freed_bytes", "removed_records")
+    )
+    partitions = "1 partition" if len(rows) == 1 else f"{len(rows)} partitions"
+    return f"{partitions}: {removed} records removed, {freed} bytes freed"
 
 
 def _run_row(result: Row) -> Row:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drumlin.compaction.cleanable import Cleanable
-from drumlin.compaction.outline import find_cleanable, outline
 from drumlin.config.topic import LogConfig
 from drumlin.storage.partition_log import PartitionLog
 
@@ -36,20 +34,3 @@ def _closes(config: LogConfig) -> str:
     if 0 < lag_ms < config.segment_ms:
         return f"{full}, or {lag_ms} ms after its first record (max.compaction.lag.ms)"
     return f"{full}, or with a record {config.segment_ms} ms after its first (segment.ms)"
-
-
-def why_nothing(log: PartitionLog, now_ms: int) -> str:
-    """Why a cleaning has nothing to do. Reads the log's files.
-
-    Raises:
-        OSError, KafkaError: they can't be read.
-    """
-    found: Cleanable = find_cleanable(log, outline(log), now_ms)
-    active = active_segment(log)
-    if found.first_uncleanable_offset < active.base_offset:
-        return "what is dirty must wait for min.compaction.lag.ms, or for a transaction to end"
-    if not active.records:
-        return "all of it is clean" if found.clean_bytes else "it has no records"
-    rest = "all else is clean; " if found.clean_bytes else ""
-    records = "1 record is" if active.records == 1 else f"{active.records} records are"
-    return f"{rest}{records} in the active segment, which closes {active.closes}, or by --roll"

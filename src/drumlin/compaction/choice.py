@@ -15,6 +15,8 @@ class Candidate(NamedTuple):
 
     cleanable: Cleanable
     min_cleanable_dirty_ratio: float
+    #: Tombstones or markers of what is clean may go.
+    has_deletions_to_drop: bool = False
 
     @property
     def is_overdue(self) -> bool:
@@ -23,7 +25,7 @@ class Candidate(NamedTuple):
 
     @property
     def is_worth_it(self) -> bool:
-        return self.is_overdue or self.is_dirty_enough
+        return self.is_overdue or self.is_dirty_enough or self.has_deletions_to_drop
 
     @property
     def rank(self) -> tuple[int, float]:

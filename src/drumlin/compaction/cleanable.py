@@ -36,6 +36,8 @@ class LogFacts(NamedTuple):
     #: Where the last cleaning ended; None if there was none.
     checkpoint_offset: int | None
     segments: Sequence[SegmentFacts]
+    #: When the first tombstone or marker below it may go; None if that is not known.
+    delete_horizon_ms: int | None = None
 
 
 class Cleanable(NamedTuple):
@@ -49,6 +51,17 @@ class Cleanable(NamedTuple):
     overdue_ms: int
     #: The checkpoint does not fit the log (truncated, or another log): clean from its start.
     is_checkpoint_invalid: bool
+    #: Of the clean part: when its first tombstone or marker may go; None if that is not known.
+    delete_horizon_ms: int | None = None
+
+    def has_deletions_to_drop(self, now_ms: int, *, if_unknown: bool = False) -> bool:
+        """Whether tombstones or markers of the clean part may go now.
+
+        It is not known of what another program, or an earlier version, has cleaned.
+        """
+        if not self.clean_bytes or self.is_checkpoint_invalid:
+            return False
+        return if_unknown if self.delete_horizon_ms is None else self.delete_horizon_ms <= now_ms
 
     @property
     def dirty_ratio(self) -> float:
@@ -86,7 +99,15 @@ def cleanable(
             waiting_since = min(waiting_since, segment.begun_ms)
     lag_ms = max(max_compaction_lag_ms, min_compaction_lag_ms)
     overdue_ms = max(0, now_ms - lag_ms - waiting_since) if dirty else 0
-    return Cleanable(first_dirty, first_uncleanable, clean, dirty, overdue_ms, is_invalid)
+    return Cleanable(
+        first_dirty,
+        first_uncleanable,
+        clean,
+        dirty,
+        overdue_ms,
+        is_invalid,
+        facts.delete_horizon_ms,
+    )
 
 
 def _first_dirty_offset(facts: LogFacts, active_base_offset: int) -> tuple[int, bool]:

@@ -70,11 +70,14 @@ class Cleaner:
         log: PartitionLog,
         swap_segments: Callable[[SegmentSwap], None],
         begun: RoundProgress | None = None,
+        *,
+        is_asked_for: bool = False,
     ) -> CleaningStatistics | None:
         """Clean what of a log can be cleaned; None if there is nothing.
 
         `swap_segments` swaps them in the log, and is called where logs may be changed.
         `begun`: how far an earlier cleaning came. `progress` is how far this one did.
+        `is_asked_for`: see `Round`.
 
         Raises:
             CleaningFailed: something in it cannot be read as records.
@@ -86,7 +89,8 @@ class Cleaner:
         view = self._call(lambda: cleaning_view(log))
         self.progress = begun
         ours: set[Segment] = set()
-        told, cleaning = _changes_told(log, view, ours), self._round(log, view, begun)
+        told = _changes_told(log, view, ours)
+        cleaning = self._round(log, view, begun, is_asked_for=is_asked_for)
         with told, contextlib.closing(cleaning):
             if not view.config.is_compacted or not cleaning.begin():
                 return None
@@ -122,7 +126,7 @@ class Cleaner:
             done = cleaning.done()
             self.progress = None
             try:
-                note_cleaned(log, view, done.round_end_offset)
+                note_cleaned(log, view, done.round_end_offset, done.delete_horizon_ms)
             except OSError as error:
                 # Known in memory, and written with the next checkpoint; after a crash before
                 # that, all of it is read once more.
@@ -172,11 +176,18 @@ class Cleaner:
             return cleaning.done()
 
     def _round(
-        self, log: PartitionLog, view: CleaningView, begun: RoundProgress | None = None
+        self,
+        log: PartitionLog,
+        view: CleaningView,
+        begun: RoundProgress | None = None,
+        *,
+        is_asked_for: bool = True,
     ) -> Round:
         files = log.log_directory.files
         reader = PieceReader(files, self._throttle, self._stopping)
-        return Round(log, view, self._settings, reader, self._clock, begun)
+        return Round(
+            log, view, self._settings, reader, self._clock, begun, is_asked_for=is_asked_for
+        )
 
 
 def _is_gone(log: PartitionLog, group: Sequence[Segment]) -> bool:

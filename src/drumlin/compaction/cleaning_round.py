@@ -51,8 +51,14 @@ class Round:
         reader: PieceReader,
         clock: Clock,
         begun: RoundProgress | None = None,
+        *,
+        is_asked_for: bool = False,
     ) -> None:
-        """`begun`: how far an earlier one came; it counts if it fits the view."""
+        """`begun`: how far an earlier one came; it counts if it fits the view.
+
+        `is_asked_for`: tombstones are looked for as well if nobody knows whether there are any.
+        """
+        self._is_asked_for = is_asked_for
         self.view = view
         self._log = log
         self._settings = settings
@@ -86,17 +92,33 @@ class Round:
     # -- the first pass ------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Build the map; False if nothing is dirty.
+        """Build the map; False if there is nothing to clean.
+
+        Where nothing is dirty, but tombstones or markers of what is clean may go, it is empty.
 
         Raises:
             KernelsAwaited: nothing was read.
             CleaningFailed, CleaningStopped, CleaningPostponed, OSError, KafkaError
         """
-        found, done = self._found, self.statistics
-        if not found.cleanable_bytes:
+        found = self._found
+        is_dirty = found.cleanable_bytes and self._end_offset > found.first_dirty_offset
+        if not is_dirty and not self._may_drop_deletions():
             return False
-        start_s = time.perf_counter()
         self._kernels = kernels_for(found.clean_bytes + found.cleanable_bytes)
+        if is_dirty:
+            return self._build_map(found)
+        self._end_offset = self.statistics.round_end_offset = found.first_dirty_offset
+        self._map = self._new_map(found)
+        self._map.latest_offset = found.first_dirty_offset - 1
+        self._rewriting = self._begin_rewriting(self._map, all_have_keys=True)
+        return True
+
+    def _may_drop_deletions(self) -> bool:
+        is_due = self._found.has_deletions_to_drop(self._now_ms, if_unknown=self._is_asked_for)
+        return is_due and not self.view.keeps_deletions
+
+    def _build_map(self, found: Cleanable) -> bool:
+        start_s, done = time.perf_counter(), self.statistics
         offset_map = self._map = self._new_map(found)
         first_pass = map_pass(
             self._kernels,

@@ -106,7 +106,7 @@ class KernelFilterPass:
         state[at.FILTER_NEW_HORIZON_MS] = new_horizon_ms(rules)
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
-        state[at.FILTER_END_OFFSET] = INT64_MAX
+        state[at.FILTER_END_OFFSET] = state[at.FILTER_EARLIEST_HORIZON] = INT64_MAX
         # Everything whose address the kernels get is kept alive as long as the pass.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
@@ -217,6 +217,10 @@ class KernelFilterPass:
             state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP],
             state[at.FILTER_NEW_HORIZON_MS] if state[at.FILTER_HORIZON_IS_DUE] else None,
         )
+
+    @property
+    def earliest_horizon_ms(self) -> int:
+        return self._state[at.FILTER_EARLIEST_HORIZON]
 
     @property
     def facts(self) -> FilterFacts:

@@ -28,12 +28,12 @@ class Outline(NamedTuple):
 
 def outline(log: PartitionLog) -> Outline:
     """A log as it is about now: a cleaning begins with a view that is true."""
-    end_offset = log.log_end_offset  # first: what is undecided below is noted by then
+    stable = log.high_watermark  # first: what is undecided below is noted by then
     first_undecided = log.producer_state.first_undecided_offset
     return Outline(
         log.segments.snapshot(),
         log.log_start_offset,
-        end_offset if first_undecided is None else first_undecided,
+        stable if first_undecided is None else min(stable, first_undecided),
         log.config,
     )
 
@@ -57,8 +57,9 @@ def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int)
         for previous, segment in zip((None, *view.segments), view.segments, strict=False)
     ]
     checkpoint = checkpoint_of(log)
+    horizon_ms = log.log_directory.delete_horizons.get((log.topic, log.partition))
     return cleanable(
-        LogFacts(view.log_start_offset, view.last_stable_offset, checkpoint, facts),
+        LogFacts(view.log_start_offset, view.last_stable_offset, checkpoint, facts, horizon_ms),
         now_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,

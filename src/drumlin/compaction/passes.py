@@ -20,8 +20,10 @@ from typing import NamedTuple, Protocol
 from drumlin.records.batch import BatchHeader, Buffer
 from drumlin.records.scan import IndexEntry
 from drumlin.records.varint import INT64_MIN
+from drumlin.storage.cleaning_view import NO_HORIZON
 
 __all__ = [
+    "NO_HORIZON",
     "Chunk",
     "FilterFacts",
     "FilterPass",
@@ -181,6 +183,14 @@ class FilterPass(Protocol):
     unindexed_bytes: int
     #: Largest timestamp of the file so far, and the last offset of the first batch that has it.
     largest_timestamp: tuple[int, int]
+
+    @property
+    def earliest_horizon_ms(self) -> int:
+        """The earliest delete horizon of tombstones that were kept; `NO_HORIZON` for none.
+
+        One that has passed counts only where the rules keep such tombstones: else nothing that
+        is left has it.
+        """
 
     def run(
         self,

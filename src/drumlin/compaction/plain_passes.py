@@ -15,6 +15,7 @@ from drumlin.compaction.pass_outcomes import (
     pass_over,
 )
 from drumlin.compaction.passes import (
+    NO_HORIZON,
     Chunk,
     FilteredBody,
     FilterFacts,
@@ -157,6 +158,7 @@ class PlainFilterPass:
         self.largest_timestamp = (NO_TIMESTAMP, NO_TIMESTAMP)
         self.next_offset = 0
         self.end_offset = INT64_MAX
+        self.earliest_horizon_ms = NO_HORIZON
         self._map = offset_map
         self._rules = rules
         self._new_horizon_ms = new_horizon_ms(rules)
@@ -196,7 +198,9 @@ class PlainFilterPass:
             self._add(facts)
             self._add(FilterFacts(1, batch_size, 0, bool(written), len(written), *[0] * 5))
             if written:
-                self._index(parse_header(written), file_position + output_size)
+                left = parse_header(written)
+                self._note_horizon(left, facts)
+                self._index(left, file_position + output_size)
             output[output_size : output_size + len(written)] = written
             output_size += len(written)
             position += batch_size
@@ -209,6 +213,7 @@ class PlainFilterPass:
     def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
         check_header(header)
         filtered, facts = self._filter_body(body, header)
+        self._note_horizon(filtered, facts)
         self._add(facts)
         return filtered
 
@@ -288,6 +293,12 @@ class PlainFilterPass:
             tombstones_kept=sum(not record.has_value for record in kept),
         )
         return left, facts
+
+    def _note_horizon(self, left: BatchHeader | FilteredBody, facts: FilterFacts) -> None:
+        horizon_ms = left.base_timestamp
+        is_to_come = left.has_delete_horizon and horizon_ms > self._rules.passed_until_ms
+        if is_to_come and facts.tombstones_kept:
+            self.earliest_horizon_ms = min(self.earliest_horizon_ms, horizon_ms)
 
     def _fate(self, record: _Record, header: BatchHeader) -> int:
         is_looked_at = record.offset <= self._map.latest_offset

@@ -196,11 +196,12 @@ class CleanerPool:
 
     def _clean_next(self, worker: _Worker) -> bool:
         """Clean one log; False if there is nothing to clean, or it failed."""
-        log = self._take_forced() or self._take_next()
+        asked_for = self._take_forced()
+        log = asked_for or self._take_next()
         if log is None:
             return False
         try:
-            return self._clean(log, worker)
+            return self._clean(log, worker, is_asked_for=log is asked_for)
         finally:
             with self._wake:
                 self._in_progress.discard(_key(log))
@@ -250,14 +251,16 @@ class CleanerPool:
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
-            found = self._find_cleanable(log)
+            now_ms = self._clock.wall_ms()
+            found = self._find_cleanable(log, now_ms)
         except KafkaError:
             return None  # its dir has failed, or the log is deleted
-        return Candidate(found, log.config.min_cleanable_dirty_ratio)
+        may_drop = found.has_deletions_to_drop(now_ms)
+        return Candidate(found, log.config.min_cleanable_dirty_ratio, may_drop)
 
-    def _find_cleanable(self, log: PartitionLog) -> Cleanable:
+    def _find_cleanable(self, log: PartitionLog, now_ms: int) -> Cleanable:
         """What of a log can be cleaned, by its files. A device that fails takes its dir offline."""
-        return log.look(lambda: find_cleanable(log, outline(log), self._clock.wall_ms()))
+        return log.look(lambda: find_cleanable(log, outline(log), now_ms))
 
     def _is_still_worth_it(self, log: PartitionLog) -> bool:
         candidate = self._candidate(log) if log.config.is_compacted else None
@@ -273,14 +276,16 @@ class CleanerPool:
 
     # -- cleaning ----------------------------------------------------------------------
 
-    def _clean(self, log: PartitionLog, worker: _Worker) -> bool:
+    def _clean(self, log: PartitionLog, worker: _Worker, *, is_asked_for: bool) -> bool:
         """Clean a log; False if that failed, and the thread should back off."""
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         before = self._unfinished.get(_key(log), NOT_BEGUN)
         try:
             if before.needed_bytes > log.log_directory.files.free_bytes(log.path):
                 return self._rest_on(log, before)
-            done = cleaner.clean(log, self._logs.swap_segments, before.progress)
+            done = cleaner.clean(
+                log, self._logs.swap_segments, before.progress, is_asked_for=is_asked_for
+            )
         except CleaningStopped:
             self._note_unfinished(log, Unfinished(progress=cleaner.progress))
             return False

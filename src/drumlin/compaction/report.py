@@ -11,6 +11,7 @@ from typing import Any
 from drumlin.compaction.active_segment import ActiveSegment
 from drumlin.compaction.pool import LogStatus, Totals
 from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.storage.cleaning_view import NO_HORIZON
 
 Fields = dict[str, Any]
 
@@ -19,6 +20,7 @@ def describe_cleaning(done: CleaningStatistics) -> Fields:
     """One cleaning, made or simulated."""
     fields = dataclasses.asdict(done)
     fields |= {
+        "delete_horizon_ms": _known_horizon(done.delete_horizon_ms),
         "took_ms": done.ended_ms - done.started_ms,
         "bytes_freed": done.bytes_freed,
         "records_removed": done.records_read - done.records_written,
@@ -48,8 +50,14 @@ def describe_status(
         "active_closes": active.closes,
         "is_being_cleaned": status.is_being_cleaned,
         "uncleanable_because": status.uncleanable_because,
+        "waits_because": status.waits_because,
+        "delete_horizon_ms": _known_horizon(cleanable.delete_horizon_ms),
         "last_cleaning": None if status.last is None else describe_cleaning(status.last),
     }
+
+
+def _known_horizon(horizon_ms: int | None) -> int | None:
+    return None if horizon_ms == NO_HORIZON else horizon_ms
 
 
 def describe_error(topic: str, partition: int, log_dir: str, error: Exception) -> Fields:

@@ -23,7 +23,7 @@ from drumlin.compaction.batches import (
 from drumlin.compaction.crew import Crew, InOrder
 from drumlin.compaction.errors import CleaningFailed
 from drumlin.compaction.pass_outcomes import FAULTS, new_horizon_ms
-from drumlin.compaction.passes import FilterPass, FilterRules, IndexEntry, Reason
+from drumlin.compaction.passes import NO_HORIZON, FilterPass, FilterRules, IndexEntry, Reason
 from drumlin.compaction.pieces import Piece, PieceReader
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.stretch_filter import Filtered, StretchFilters
@@ -103,6 +103,11 @@ class SpecialFacts:
         self.superseded_records = 0
         self.markers_read = 0
         self.markers_removed = 0
+        #: Of the markers that were kept.
+        self.earliest_horizon_ms = NO_HORIZON
+
+    def note_horizon(self, horizon_ms: int) -> None:
+        self.earliest_horizon_ms = min(self.earliest_horizon_ms, horizon_ms)
 
 
 class Rewriter:
@@ -144,6 +149,7 @@ class Rewriter:
     def count(self, done: CleaningStatistics) -> None:
         """Add up the counts into `done`."""
         own, special = self._pass.facts, self.special
+        own_horizon_ms = self._pass.earliest_horizon_ms
         done.bytes_read += own.bytes_read + special.bytes_read
         done.bytes_written += own.bytes_written + special.bytes_written
         done.records_read += special.aborted_records + special.markers_read
@@ -159,6 +165,9 @@ class Rewriter:
             done.without_key += facts.keyless
         done.aborted += special.aborted_records
         done.markers_removed += special.markers_removed
+        done.delete_horizon_ms = min(
+            own_horizon_ms, self._filters.earliest_horizon_ms, special.earliest_horizon_ms
+        )
 
     @property
     def deletions_dropped(self) -> int:
@@ -299,8 +308,11 @@ class Rewriter:
         if marker is None:
             return self._emptied(header)
         if not header.has_delete_horizon:
-            return with_delete_horizon(batch, header, new_horizon_ms(self._rules))
+            horizon_ms = new_horizon_ms(self._rules)
+            self.special.note_horizon(horizon_ms)
+            return with_delete_horizon(batch, header, horizon_ms)
         if header.base_timestamp > self._rules.passed_until_ms:
+            self.special.note_horizon(header.base_timestamp)
             return batch
         self.special.markers_removed += 1
         return self._emptied(header)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from drumlin.storage.cleaning_view import NO_HORIZON
+
 _SUMMED: Final = (
     "map_bytes_read",
     "map_seconds",
@@ -50,6 +52,9 @@ class CleaningStatistics:
     aborted: int = 0
     markers_removed: int = 0
     tombstones_kept: int = 0
+    #: When the first of the tombstones and markers that were kept may go; `NO_HORIZON`: there
+    #: are none, or none that this round has looked at.
+    delete_horizon_ms: int = NO_HORIZON
     segments_before: int = 0
     segments_after: int = 0
     rewrite_seconds: float = 0.0
@@ -58,7 +63,8 @@ class CleaningStatistics:
     def after(self, earlier: CleaningStatistics) -> CleaningStatistics:
         """Of a round in two parts: this is what came after the earlier one."""
         summed = {name: getattr(self, name) + getattr(earlier, name) for name in _SUMMED}
-        return replace(self, started_ms=earlier.started_ms, **summed)
+        horizon_ms = min(self.delete_horizon_ms, earlier.delete_horizon_ms)
+        return replace(self, started_ms=earlier.started_ms, delete_horizon_ms=horizon_ms, **summed)
 
     @property
     def bytes_freed(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.compaction.batches import with_records, without_records
-from drumlin.compaction.passes import FilterFacts, FilterPass, Reason
+from drumlin.compaction.passes import NO_HORIZON, FilterFacts, FilterPass, Reason
 from drumlin.compaction.stretches import UNFOLDED_BYTES_MAX, Stretch, Taken, Unfolded
 from drumlin.records.batch import HEADER_SIZE, BatchHeader, Buffer, iterate_headers
 
@@ -37,6 +37,10 @@ class StretchFilter:
     def facts(self) -> FilterFacts:
         """Counts of records; batches and bytes are those after unfolding."""
         return self._pass.facts
+
+    @property
+    def earliest_horizon_ms(self) -> int:
+        return self._pass.earliest_horizon_ms
 
     def filter(self, stretch: Stretch[Buffer]) -> Filtered:
         """Filter a stretch.
@@ -108,3 +112,8 @@ class StretchFilters:
     def facts(self) -> list[FilterFacts]:
         """The counts of all filters; none may be at work."""
         return [each.facts for each in self._all]
+
+    @property
+    def earliest_horizon_ms(self) -> int:
+        """See `FilterPass.earliest_horizon_ms`; none may be at work."""
+        return min((each.earliest_horizon_ms for each in self._all), default=NO_HORIZON)

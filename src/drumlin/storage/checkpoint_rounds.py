@@ -72,6 +72,7 @@ def write_checkpoints(directory: LogDirectory, logs: Callable[[], Logs]) -> None
     directory.unclean_logs.write(current_unclean)
     directory.recovery_points.write(current_recovery_points)
     directory.log_start_offsets.write(current_log_start_offsets)
+    directory.delete_horizons.keep(lambda: logs().keys() | not_loaded)
     directory.cleaner_offsets.keep(lambda: logs().keys() | not_loaded)
     directory.exact_states.write(current_exact_states)
     directory.high_watermarks.write(current_high_watermarks)

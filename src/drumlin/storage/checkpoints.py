@@ -20,6 +20,8 @@ RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+#: Drumlin's own. Times in ms, of logs that are cleaned.
+DELETE_HORIZON: Final = "delete-horizon-checkpoint"
 #: Drumlin's own. It is never behind the recovery points, and written before deletions go.
 KEPT_DELETIONS: Final = "kept-deletions-checkpoint"
 #: Drumlin's own; only what a clean stop has written counts.

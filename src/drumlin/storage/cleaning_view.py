@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drumlin.config.topic import LogConfig
+from drumlin.records.varint import INT64_MAX
 from drumlin.storage.log_state import LogState
 from drumlin.storage.producer_table import FrozenProducers
 from drumlin.storage.segment import Segment
+
+#: A delete horizon that never comes.
+NO_HORIZON: Final = INT64_MAX
 
 
 class CleaningView(NamedTuple):
@@ -40,19 +44,27 @@ class CleaningView(NamedTuple):
         return self.producers.epochs_without_data
 
 
-def note_cleaned(log: LogState, view: CleaningView, end_offset: int) -> None:
+def note_cleaned(
+    log: LogState, view: CleaningView, end_offset: int, delete_horizon_ms: int = NO_HORIZON
+) -> None:
     """Store in the cleaner checkpoint that the log is clean up to `end_offset`.
 
-    Does nothing if the log was truncated since `view` was taken.
+    Before that, in another, that its first tombstones or markers may go at `delete_horizon_ms`:
+    after a crash between the two it is cleaned once more. Does nothing if the log was truncated
+    since `view` was taken.
 
     Raises:
         OSError: it could not be written.
     """
     with log.swaps.lock:  # a truncation lowers it under the same lock
         if log.truncations == view.truncations and not log.is_deleted:
-            log.log_directory.cleaner_offsets.set(
-                (log.topic, log.partition), end_offset, only_if=lambda: not log.is_deleted
-            )
+            directory, key = log.log_directory, (log.topic, log.partition)
+            try:
+                directory.delete_horizons.set(
+                    key, delete_horizon_ms, only_if=lambda: not log.is_deleted
+                )
+            finally:  # what is not written is known in memory
+                directory.cleaner_offsets.set(key, end_offset, only_if=lambda: not log.is_deleted)
 
 
 def cleaning_view(log: LogState) -> CleaningView:

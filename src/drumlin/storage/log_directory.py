@@ -60,6 +60,8 @@ class LogDirectory:
         self.log_start_offsets = Checkpoint(path, checkpoints.LOG_START_OFFSET, self.files)
         #: Up to where logs are clean; a log that is not in it is cleaned from its start.
         self.cleaner_offsets = Checkpoint(path, checkpoints.CLEANER_OFFSET, self.files)
+        #: When the first tombstone or marker of what is clean may go. It may be too early.
+        self.delete_horizons = Checkpoint(path, checkpoints.DELETE_HORIZON, self.files)
         #: Of compacted logs: see `LogState.deletions_kept_from`.
         self.kept_deletions = Checkpoint(path, checkpoints.KEPT_DELETIONS, self.files)
         #: See `LogState.exact_from`.

@@ -194,11 +194,13 @@ class LogMove:
         log, directory, key = self.log, self.directory, (self.log.topic, self.log.partition)
         directory.not_loaded.add(key)  # so that they are kept although the log is not there yet
         clean_up_to = self._source.cleaner_offsets.get(key)
+        horizon_ms = self._source.delete_horizons.get(key)
         for checkpoint, offset in (
             (directory.kept_deletions, log.deletions_kept_after_crash),
             (directory.recovery_points, log.recovery_point),
             (directory.log_start_offsets, log.log_start_offset),
             (directory.high_watermarks, log.high_watermark),
+            (directory.delete_horizons, horizon_ms or 0),  # at once, if it is not known
             (directory.cleaner_offsets, clean_up_to or 0),
         ):
             checkpoint.set(key, offset, only_if=lambda: True)

@@ -115,7 +115,9 @@ FILTER_ROW_WIDTH: Final = 10
 #: Batches lie between these two: what was read ends at the first, the segment at the second.
 FILTER_NEXT_OFFSET: Final = FILTER_BLOCK + FILTER_BLOCK_ROWS * FILTER_ROW_WIDTH
 FILTER_END_OFFSET: Final = FILTER_NEXT_OFFSET + 1
-FILTER_STATE_WIDTH: Final = FILTER_END_OFFSET + 1
+#: The earliest delete horizon to come of a batch that keeps tombstones; 2^63 - 1 for none.
+FILTER_EARLIEST_HORIZON: Final = FILTER_END_OFFSET + 1
+FILTER_STATE_WIDTH: Final = FILTER_EARLIEST_HORIZON + 1
 
 #: Bytes that a record may take more when its timestamp delta is rewritten; it has seven at
 #: least, so that a body becomes less than three times as large.

@@ -11,7 +11,7 @@ from drumlin.records.kernels.code.batch_header import (
 )
 from drumlin.records.kernels.code.crc32c import crc32c
 from drumlin.records.kernels.code.dialect import Pointer, copy_bytes, helper, int64s_at
-from drumlin.records.kernels.code.filter_records import filter_body
+from drumlin.records.kernels.code.filter_records import filter_body, note_horizon
 from drumlin.records.kernels.code.integers import read_integer, write_integer
 from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX, SCAN_ENTRY_WIDTH
 
@@ -144,6 +144,7 @@ def _account(state: Pointer, entries: Pointer) -> None:
     """Count what was done with a batch; index it as a segment does that is appended to."""
     for fact in range(at.BATCH_FACTS_WIDTH):
         state[at.FILTER_FACTS + fact] += state[at.FILTER_BATCH + fact]
+    note_horizon(state)
     size = state[at.HEAD_SIZE]
     if size == 0:
         return

@@ -46,8 +46,22 @@ def filter_records(
         return status
     for fact in range(at.BATCH_FACTS_WIDTH):
         state[at.FILTER_FACTS + fact] += state[at.FILTER_BATCH + fact]
+    note_horizon(state)
     state[at.FILTER_OUTPUT_SIZE] = written
     return at.STOP_END
+
+
+@helper
+def note_horizon(state: Pointer) -> None:
+    """Note the delete horizon of the batch that was filtered, if it keeps tombstones."""
+    horizon = state[at.HEAD_BASE_TIMESTAMP]
+    if state[at.FILTER_HORIZON_IS_DUE]:
+        horizon = state[at.FILTER_NEW_HORIZON_MS]
+    elif not state[at.HEAD_ATTRIBUTES] & _DELETE_HORIZON:
+        return
+    is_to_come = horizon > state[at.FILTER_NOW_MS]
+    if is_to_come and state[at.FILTER_BATCH + at.BATCH_TOMBSTONES_KEPT]:
+        state[at.FILTER_EARLIEST_HORIZON] = min(state[at.FILTER_EARLIEST_HORIZON], horizon)
 
 
 @helper
