@@ -48,7 +48,8 @@ _SETTINGS: Final = {
     "log.segment.delete.delay.ms": "500",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-KINDS: Final = ("once", "for a time")
+KINDS: Final = ("once", "for a time", "at a start")
+_STARTS: Final = 4
 #: Single failures of a kind, in place of one that lasts.
 _SINGLE: Final = 15
 _WARM_UP_S: Final = 90.0
@@ -117,14 +118,17 @@ def _torture(
         for name in plan.faults:
             for kind in plan.kinds:
                 described = f"{name}, {kind}"
-                hits = _have(injector, FAULTS[name], kind, plan, chance)
-                ended = time.monotonic()
-                late = wait_for_all(workers, ended, plan.heals_s)
-                result.healed[described] = hits, time.monotonic() - ended
-                server.fail_if_ended()
-                result.complaints += [f"after {described}: {each}" for each in late]
-                if late:
-                    return
+                hits, took_s = 0, 0.0
+                for _ in range(_STARTS if kind == "at a start" else 1):
+                    hits += _have(injector, FAULTS[name], kind, plan, chance, server)
+                    ended = time.monotonic()
+                    late = wait_for_all(workers, ended, plan.heals_s)
+                    took_s = max(took_s, time.monotonic() - ended)
+                    server.fail_if_ended()
+                    result.complaints += [f"after {described}: {each}" for each in late]
+                    if late:
+                        return
+                result.healed[described] = hits, took_s
         more = psutil.Process(server.pid).num_fds() - descriptors
         if more > _DESCRIPTORS_MORE_MAX:
             result.complaints.append(f"{more} descriptors more are open")
@@ -141,8 +145,17 @@ def _torture(
     server.stop()
 
 
-def _have(injector: Injector, rule: Rule, kind: str, plan: Plan, chance: random.Random) -> int:
+def _have(
+    injector: Injector,
+    rule: Rule,
+    kind: str,
+    plan: Plan,
+    chance: random.Random,
+    server: DrumlinServer,
+) -> int:
     """Have calls fail; how many have."""
+    if kind == "at a start":
+        return _start(injector, rule, chance, server)
     if kind == "for a time":
         with injector.injected(rule):
             time.sleep(plan.lasts_s)
@@ -155,6 +168,24 @@ def _have(injector: Injector, rule: Rule, kind: str, plan: Plan, chance: random.
                 time.sleep(0.005)
         hits += injector.hits
     return hits
+
+
+def _start(injector: Injector, rule: Rule, chance: random.Random, server: DrumlinServer) -> int:
+    """Start the broker, and have one call of its start fail; a start may be refused for it."""
+    if chance.random() < 0.5:
+        server.kill()
+    else:
+        server.stop()
+    with injector.injected(rule._replace(after=int(10 ** chance.uniform(0, 3)), times=1)):
+        try:
+            server.start()
+        except AssertionError:
+            if server.process is not None and server.process.poll() is None:
+                raise
+            server.process = None
+    if server.process is None:
+        server.start()
+    return injector.hits
 
 
 def _join(workers: Iterable[Worker]) -> Iterator[str]:
