@@ -10,6 +10,7 @@ import pytest
 from broker.fetches import TOPIC, Fetches
 from broker.in_process import running
 from drumlin.broker import chores
+from drumlin.broker import cycles as cycles_module
 from drumlin.broker.broker import Broker
 from drumlin.broker.cycles import Cycles
 from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
@@ -178,6 +179,30 @@ def test_a_cycle_without_an_interval_runs_once() -> None:
         assert calls == [1]
 
     asyncio.run(run())
+
+
+def test_a_cycle_that_fails_is_tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its interval is, and if it is to run once."""
+    monkeypatch.setattr(cycles_module, "_AGAIN_S", 0.001)
+
+    async def run(interval_ms: int) -> None:
+        calls: list[int] = []
+
+        def work() -> None:
+            calls.append(1)
+            if len(calls) < 4:
+                raise MemoryError
+
+        cycles = Cycles()
+        cycles.every(interval_ms, "failing", work, first_after_ms=0)
+        await eventually(lambda: len(calls) == 4)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await cycles.stop()
+        assert len(calls) == 4
+
+    for interval_ms in (0, 3_600_000):
+        asyncio.run(run(interval_ms))
 
 
 def test_retention_is_told_to_those_who_watch(tmp_path: Path) -> None:

@@ -108,6 +108,25 @@ def test_no_threads_before_there_is_anything_to_do(crew: Crew) -> None:
     assert not helpers()
 
 
+def test_where_no_thread_can_be_started_the_cleaner_does_all_of_it(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def results(count: int) -> list[int]:
+        with InOrder[int](crew) as line:
+            taken = [each for number in range(count) for each in line.add_task(lambda: number)]  # noqa: B023
+            return [*taken, *line.finish()]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert len(results(20)) == 20
+        assert not helpers()
+    assert len(results(20)) == 20
+    assert len(helpers()) == 2
+
+
 def test_all_cleaners_together_need_no_more_than_the_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -95,6 +95,7 @@ def test_other_synonyms() -> None:
         ("queued.max.request.bytes", "5", 'queued.max.request.bytes = "5": must be at least socket.request.max.bytes, or -1'),
         ("max.connections.per.ip", "0", 'max.connections.per.ip = "0": can be 0 only where max.connections.per.ip.overrides lets some client in'),
         ("max.connections.per.ip.overrides", "x", 'max.connections.per.ip.overrides = "x": must be a list of HOST:NUMBER'),
+        ("max.connections.per.ip.overrides", "h:²", 'max.connections.per.ip.overrides = "h:²": must be a list of HOST:NUMBER'),
         ("listeners", "SSL://:9093", 'listeners = "SSL://:9093": SSL is SSL, but only PLAINTEXT is served'),
         ("listeners", "X://:9093", 'listeners = "X://:9093": listener.security.protocol.map has no protocol for X'),
         ("listeners", "localhost", 'listeners = "localhost": must be NAME://HOST:PORT, which localhost is not'),

@@ -1,6 +1,7 @@
 """Periodic background work of a broker.
 
-A cycle that fails is logged and tried again at its next turn; it never ends the broker.
+A cycle that fails is logged and tried again soon: mostly something was short for a moment. It
+never ends the broker.
 """
 
 from __future__ import annotations
@@ -8,8 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 _log = logging.getLogger(__name__)
+
+#: After a failure; sooner where the interval is shorter.
+_AGAIN_S: Final = 5.0
 
 Work = Callable[[], Awaitable[None] | None]
 
@@ -40,12 +45,14 @@ class Cycles:
 async def _repeat(first_s: float, interval_s: float, name: str, work: Work) -> None:
     await asyncio.sleep(first_s)
     while True:
+        pause_s = interval_s
         try:
             pending = work()
             if pending is not None:
                 await pending
         except Exception:  # noqa: BLE001  a broker outlives the failures of its chores
-            _log.exception("%s failed; trying again in %g s", name, interval_s)
-        if interval_s <= 0:
+            pause_s = min(interval_s, _AGAIN_S) if interval_s > 0 else _AGAIN_S
+            _log.exception("%s failed; trying again in %g s", name, pause_s)
+        if pause_s <= 0:
             return
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(pause_s)

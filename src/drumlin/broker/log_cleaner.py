@@ -49,6 +49,7 @@ _REQUESTS_AT_ONCE: Final = 2
 #: A requested cleaning may take as long as it takes.
 _RUN_S: Final = 7 * 24 * 3600.0
 _LOOK_S: Final = 1.0
+_AGAIN_S: Final = 1.0
 #: Kafka sets no limits to these; a cleaner needs some.
 _LOAD_FACTOR_LEAST: Final = 0.01
 _LOAD_FACTOR_MOST: Final = 0.99
@@ -173,9 +174,15 @@ class Cleaning:
 
     async def _reconfigure(self) -> None:
         async with self._turn:
-            if self._is_running:
-                _log.info("cleaner reconfigured: %s", self._settings)
-                await asyncio.to_thread(self.pool.reconfigure, self._settings)
+            while self._is_running:
+                try:
+                    await asyncio.to_thread(self.pool.reconfigure, self._settings)
+                except (RuntimeError, MemoryError) as error:  # it may have no threads now
+                    _log.warning("the cleaner is reconfigured again: %s", error)
+                    await asyncio.sleep(_AGAIN_S)
+                else:
+                    _log.info("cleaner reconfigured: %s", self._settings)
+                    return
 
     def begin_to_stop(self) -> None:
         """Have the cleaners stop; unfinished cleanings are undone."""

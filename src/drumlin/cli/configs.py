@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,6 +26,7 @@ from drumlin.wire.messages import Shape
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _DEFAULT: Final = 5
+_BROKER_ID: Final = re.compile(r"[0-9]{1,10}")
 _SOURCES: Final = {
     1: "topic",
     2: "broker",
@@ -215,7 +217,7 @@ def _resource_name(kind: Kind, name: str) -> str:
 def _ask(cluster: Cluster, kind: Kind, name: str, api_name: str, build: Any) -> Any:
     """A broker answers for itself and its loggers; anyone answers for the rest."""
     if kind is Kind.BROKER_LOGGER or (kind is Kind.BROKER and name):
-        if not name.isdigit():
+        if not _BROKER_ID.fullmatch(name):
             raise click.BadParameter(f"{name!r} is no broker id")
         return cluster.ask_broker(int(name), api_name, build)
     return cluster.ask_any(api_name, build)

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from drumlin.records.varint import INT64_MAX
+
 if TYPE_CHECKING:
     from drumlin.client.client import Client
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_AGO: Final = re.compile(r"(\d+)([smhd])")
+_AGO: Final = re.compile(r"([0-9]{1,19})([smhd])")
+_OFFSET: Final = re.compile(r"[0-9]{1,19}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 HELP: Final = (
     "beginning, end, an offset, -N (N before the end), a time as 2013-07-04T12:00 "
@@ -57,18 +61,34 @@ def parse_place(text: str) -> Place:
     """
     if text in _NAMES:
         return _NAMES[text]
-    if text.isdigit():
-        return Place(offset=int(text))
-    if text[:1] == "-" and text[1:].isdigit():
-        return Place(before_end=int(text[1:]))
-    if text[:1] == "@" and text[1:].isdigit():
-        return Place(time=datetime.fromtimestamp(int(text[1:]) / 1000, UTC))
+    offset = parse_offset(text)
+    if offset is not None:
+        return Place(offset=offset)
+    before_end = parse_offset(text[1:]) if text[:1] == "-" else None
+    if before_end is not None:
+        return Place(before_end=before_end)
+    try:
+        return Place(time=_parse_time(text))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no place in a log: {HELP}") from None
+
+
+def parse_offset(text: str) -> int | None:
+    """The offset; None if it is none."""
+    offset = int(text) if _OFFSET.fullmatch(text) else INT64_MAX + 1
+    return offset if offset <= INT64_MAX else None
+
+
+def _parse_time(text: str) -> datetime:
+    """
+    Raises:
+        ValueError, OverflowError: it is no time, or none that can be reckoned with.
+    """
+    since_epoch = parse_offset(text[1:]) if text[:1] == "@" else None
+    if since_epoch is not None:
+        return _EPOCH + timedelta(milliseconds=since_epoch)
     ago = _AGO.fullmatch(text)
     if ago:
-        seconds = int(ago[1]) * _SECONDS[ago[2]]
-        return Place(time=datetime.now(UTC) - timedelta(seconds=seconds))
-    try:
-        # A time without a zone is the clock on the user's wall.
-        return Place(time=datetime.fromisoformat(text).astimezone())
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is no place in a log: {HELP}") from None
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+    # A time without a zone is the clock on the user's wall.
+    return datetime.fromisoformat(text).astimezone()

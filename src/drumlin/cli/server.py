@@ -127,7 +127,7 @@ def _properties(
         properties["log.dirs"] = str(Path(data).absolute())
     if listen:
         _, colon, port = listen.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > _PORT_MAX:
+        if not colon or not port.isdecimal() or len(port) > 5 or int(port) > _PORT_MAX:
             raise ConfigError("--listen", listen, "must be HOST:PORT, as 127.0.0.1:9092")
         properties["listeners"] = f"PLAINTEXT://{listen}"
     return properties | read_assignments([*assignments, *others])

@@ -28,7 +28,7 @@ from drumlin.cli.options import (
 )
 from drumlin.cli.outcomes import fail, for_each, sentence
 from drumlin.cli.places import HELP as PLACE_HELP
-from drumlin.cli.places import parse_place
+from drumlin.cli.places import parse_offset, parse_place
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
@@ -435,9 +435,9 @@ def delete_records(
     as_json: AsJson = False,
 ) -> None:
     """Delete the records before an offset."""
-    if before != "end" and not before.isdigit():
+    offset = _END if before == "end" else parse_offset(before)
+    if offset is None:
         raise click.BadParameter(f"{before!r} is neither an offset nor 'end'")
-    offset = _END if before == "end" else int(before)
     rows, refusals = [], []
     columns = ("topic", "partition", "start_offset")
     with connect(bootstrap, command_config) as cluster:

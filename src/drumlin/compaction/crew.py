@@ -7,6 +7,7 @@ Tasks know nothing of each other, and a crew nothing of what they do.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -71,8 +72,10 @@ class Crew:
             self._is_wanted.notify()
         if len(self._threads) < self._helpers:
             thread = threading.Thread(target=self._work, name="cleaner-helper", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            # Where there can be no more threads, the cleaner's own does all of it.
+            with contextlib.suppress(RuntimeError, MemoryError):
+                thread.start()
+                self._threads.append(thread)
         return task
 
     def result(self, task: _Task) -> Any:

@@ -17,6 +17,7 @@ What happens to a log whose cleaning fails:
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
 import threading
@@ -144,8 +145,8 @@ class CleanerPool:
             thread = threading.Thread(
                 target=self._work, args=(worker,), name=f"cleaner-{number}", daemon=True
             )
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def begin_to_stop(self) -> None:
         """Have all cleanings end at their next step; unfinished ones are undone."""
@@ -168,8 +169,11 @@ class CleanerPool:
         """Apply new settings; cleanings under way keep their memory.
 
         Another number of threads ends all threads and starts new ones; it blocks until then.
+
+        Raises:
+            RuntimeError: the system allows no more threads now; call it again.
         """
-        is_same_crew = settings.threads == self._settings.threads
+        is_same_crew = settings.threads == len(self._threads)
         self._settings = settings
         if is_same_crew:
             self._throttle.bytes_per_second = settings.io_max_bytes_per_second
@@ -347,7 +351,8 @@ class CleanerPool:
             self._uncleanable[_key(log)] = reason
 
     def _failed(self, log: PartitionLog, error: OSError, progress: RoundProgress | None) -> bool:
-        if error.errno not in DEVICE_FULL and not log.is_deleted:
+        # Memory is the process's, and not the device's.
+        if error.errno not in DEVICE_FULL | {errno.ENOMEM} and not log.is_deleted:
             log.log_directory.fail_log(error, f"clean {log.name}")
         return self._rest(log, error, progress)
 
@@ -374,7 +379,7 @@ class CleanerPool:
         Raises:
             KafkaError: the files can't be read.
         """
-        found = self._find_cleanable(log)
+        found = self._find_cleanable(log, self._clock.wall_ms())
         key = _key(log)
         with self._lock:
             return LogStatus(

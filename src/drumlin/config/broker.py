@@ -32,7 +32,7 @@ from drumlin.config.listeners import (
 from drumlin.config.machine_folders import log_dir_of
 from drumlin.config.shares import part, shares
 from drumlin.config.synonyms import topic_default
-from drumlin.config.values import Value
+from drumlin.config.values import Refused, Value, ValueType, parse
 
 #: Lets consumers read from a replica in their rack.
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -322,9 +322,12 @@ def _derive(values: dict[str, Any]) -> dict[str, Any]:
 def _parse_overrides(text: str) -> dict[str, int]:
     overrides = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
-        host, colon, limit = entry.rpartition(":")
-        if not colon or not host or not limit.strip().removeprefix("-").isdigit():
+        host, _, limit = entry.rpartition(":")
+        try:
+            if not host:
+                raise Refused
+            overrides[host.strip()] = int(parse(ValueType.INT, limit))
+        except Refused:
             name, allowed = "max.connections.per.ip.overrides", "must be a list of HOST:NUMBER"
-            raise ConfigError(name, text, allowed)
-        overrides[host.strip()] = int(limit)
+            raise ConfigError(name, text, allowed) from None
     return overrides

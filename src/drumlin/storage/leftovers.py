@@ -12,6 +12,7 @@ segment-swap     a swap of segments that counts as done: completed (`swap_plan.p
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -27,6 +28,7 @@ from drumlin.storage.transaction_index import TransactionIndex
 _logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES: Final = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
+_BASE_OFFSET: Final = re.compile(r"[0-9]{20}\.")
 _DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
@@ -77,8 +79,8 @@ def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
         first = min(_base_offset(name) for name in logs)
         end = max(_end_offset(f"{path}/{name}", files) for name in logs)
         for name in files.list_directory(path):
-            is_segment_file = name[:20].isdigit() and not name.endswith((SWAP_SUFFIX, ".snapshot"))
-            if is_segment_file and first <= _base_offset(name) < end:
+            is_replaced = _BASE_OFFSET.match(name) and not name.endswith((SWAP_SUFFIX, ".snapshot"))
+            if is_replaced and first <= _base_offset(name) < end:
                 files.remove(f"{path}/{name}")
         files.sync_directory(path)  # replaced segments must not come back after a crash
     # Logs first: an index renamed before its log would be removed as an orphan by the next start.

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.records.batch import Buffer
+
+_BASE_OFFSET: Final = re.compile(r"[0-9]{1,20}")
 
 
 class Problem(NamedTuple):
@@ -47,4 +50,4 @@ def mapped(path: Path) -> Iterator[Buffer]:
 def base_offset_of(path: Path) -> int:
     """The offset that a file of a segment is named by; 0 for a file with a name of its own."""
     stem = path.name.split(".")[0]
-    return int(stem) if stem.isdigit() else 0
+    return int(stem) if _BASE_OFFSET.fullmatch(stem) else 0

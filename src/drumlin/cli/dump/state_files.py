@@ -3,6 +3,7 @@ leader epochs."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from drumlin.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _ABORTED: Final = struct.Struct(">hqqqq")
 
 
@@ -71,7 +73,7 @@ def read_leader_epochs(path: Path, *, deep: bool) -> Iterator[Item]:
     position, previous = sum(map(len, lines[:2])), (-1, -1)
     for line in lines[2:]:
         fields = line.split()
-        if len(fields) == 2 and all(field.isdigit() for field in fields):
+        if len(fields) == 2 and all(map(_NUMBER.fullmatch, fields)):
             epoch, start_offset = int(fields[0]), int(fields[1])
             yield {"kind": "leader-epoch", "epoch": epoch, "start_offset": start_offset}
             if epoch <= previous[0] or start_offset < previous[1]:

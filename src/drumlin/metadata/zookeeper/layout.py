@@ -383,7 +383,11 @@ def decode_producer_ids(data: bytes) -> int:
     if not data:
         return -1
     text = versioned(PRODUCER_IDS, data, (1,)).get("block_end")
-    if not isinstance(text, str) or not text.isdigit() or len(text) > DIGITS_MAX:
+    if (
+        not isinstance(text, str)
+        or not (text.isascii() and text.isdigit())
+        or len(text) > DIGITS_MAX
+    ):
         raise UnreadableNode(PRODUCER_IDS, f"{text!r} is no producer id")
     if int(text) > _PRODUCER_ID_MAX:
         raise UnreadableNode(PRODUCER_IDS, f"there is no block of producer ids after {text}")
