@@ -144,7 +144,11 @@ def test_no_descriptor_is_left_for_another_connection(tmp_path: Path) -> None:
             for _ in range(40):
                 stack.enter_context(server.connect())
             wait_until(lambda: "cannot accept" in server.said(), "the shortage to be said", 10)
-            assert early.ask("metadata", 9, topics=[]).brokers
+            # Some are kept for what the broker itself has to open.
+            topic = {"name": "t", "num_partitions": 5, "replication_factor": 1}
+            early.ask("create_topics", 7, topics=[topic], timeout=10_000)
+            (created,) = early.ask("metadata", 9, topics=[{"name": "t"}]).topics
+            assert [each.leader_id for each in created.partitions] == [1] * 5
         with server.connect() as late:
             assert late.ask("metadata", 9, topics=[]).brokers
         assert server.said().count("cannot accept") == 1

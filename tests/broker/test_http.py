@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import stat
@@ -24,6 +25,7 @@ from drumlin.broker.http.admin_socket import (
 from drumlin.broker.http.message import HttpError, Request, Response, body_length, parse_head
 from drumlin.broker.http.server import HttpServer
 from rig.depth import so_many
+from rig.waiting import eventually
 
 LIMIT_S = 20.0
 
@@ -226,6 +228,36 @@ def test_who_does_not_send_its_request_gives_way(monkeypatch: pytest.MonkeyPatch
                 writer.close()
 
     asyncio.run(run())
+
+
+def test_a_burst_leaves_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of connections that come together, some are dropped before their tasks have begun."""
+    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", 4)
+
+    def open_count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def run() -> None:
+        before = open_count()
+        async with serving() as port, asyncio.timeout(LIMIT_S):
+            busy = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            for _, writer in busy:
+                writer.write(b"GET /wait HTTP/1.1\r\n\r\n")
+                await writer.drain()
+            burst = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+            assert _status(await _send(port, b"GET /echo HTTP/1.1\r\n\r\n")) == 200
+            for sock in burst:
+                sock.close()
+            for _, writer in busy:
+                writer.close()
+        await eventually(lambda: open_count() <= before)
+
+    gc.collect()
+    gc.disable()  # what it would find lives long in a broker
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()
 
 
 def test_a_stop_waits_for_nobody() -> None:

@@ -1,9 +1,14 @@
-"""Pools whose threads are all there from the beginning, in processes of their own."""
+"""Pools whose threads are all there from the beginning, mostly in processes of their own."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+
+import pytest
+
+from drumlin.broker.threads import Threads
 
 _START = """
 import resource, sys, threading
@@ -49,3 +54,22 @@ except RuntimeError:
     print("no more")
 """)
     assert said.split() == ["no", "more"]
+
+
+def _exhausted() -> None:
+    next(iter(()))
+
+
+@pytest.mark.parametrize("kind", ["reading", "computing", "making", "syncing", "administering"])
+def test_whoever_awaits_a_thread_hears_of_every_error(kind: str) -> None:
+    """asyncio refuses a StopIteration, and would leave who waits for it alone."""
+
+    async def run() -> None:
+        threads = Threads()
+        try:
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await asyncio.wait_for(getattr(threads, kind)(_exhausted), 20)
+        finally:
+            threads.close()
+
+    asyncio.run(run())

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Iterator
 
 import pytest
 
+from drumlin.coordination import state_partitions
 from drumlin.coordination.state_partitions import IsCancelled, StatePartitions
+from drumlin.records.errors import CorruptRecord
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.waiting import eventually
 
 _COUNT = 20
 
@@ -24,6 +29,8 @@ class World:
         self._reading = 0
         self._lock = threading.Lock()
         self.gate = threading.Event()
+        self.failures: dict[int, list[Exception]] = {}
+        """What the next attempts to read a partition raise."""
         self.partitions: StatePartitions[list[int], int] = StatePartitions(
             "topic", lambda _: [], self._read, self._take_over, self.loaded.append
         )
@@ -36,6 +43,8 @@ class World:
         self.gate.wait(10)
         with self._lock:
             self._reading -= 1
+        if failures := self.failures.get(partition):
+            raise failures.pop(0)
         return partition
 
     def _take_over(self, shard: list[int], loaded: int) -> Iterator[None]:
@@ -115,5 +124,86 @@ def test_what_comes_while_the_broker_stops_is_not_loaded() -> None:
             world.partitions.shard(3)
         assert refusal.value.code is ErrorCode.not_coordinator
         assert not world.begun
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_partitions, "_PAUSE_S", 0.001)
+
+
+def _short() -> list[Exception]:
+    return [
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        MemoryError(),
+        KafkaError(ErrorCode.kafka_storage_error),
+        CorruptRecord("half of it"),
+        RuntimeError("can't start new thread"),
+    ]
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_what_could_not_be_loaded_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        world = World()
+        world.gate.set()
+        world.failures = {3: _short()}
+        for partition in range(_COUNT):
+            world.partitions.begin(partition, 7)
+        assert await world.partitions.when_ready(3) is None
+        with pytest.raises(KafkaError):
+            world.partitions.shard(3)
+        await eventually(lambda: world.loaded.count(3) == 7)
+        assert world.partitions.shard(3) == [3], "what an attempt has left does not count"
+        assert world.partitions.leader_epoch(3) == 7
+        assert sorted(set(world.loaded)) == list(range(_COUNT))
+        await world.partitions.close()
+
+    asyncio.run(run())
+    said = [each for each in caplog.messages if "cannot be loaded" in each]
+    assert len(said) == 5, "the same again is not said again"
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize("is_led_again", [False, True])
+def test_it_is_not_tried_again_when_it_is_led_elsewhere(is_led_again: bool) -> None:
+    async def run() -> None:
+        world = World()
+        world.gate.set()
+        world.failures = {3: _short()[:1], 4: _short()[:1]}
+        world.partitions.begin(3, 7)
+        assert await world.partitions.when_ready(3) is None
+        world.partitions.end(3)
+        if is_led_again:
+            world.partitions.begin(3, 9)
+        world.partitions.begin(4, 7)  # it fails later, and is tried again later
+        await eventually(lambda: world.begun.count(4) == 2)
+        assert world.begun.count(3) == (2 if is_led_again else 1)
+        await world.partitions.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("short_pauses")
+def test_what_is_taken_over_halfway_is_loaded_anew() -> None:
+    async def run() -> None:
+        world = World()
+        world.gate.set()
+        take_over = world._take_over
+        attempts = []
+
+        def failing(shard: list[int], loaded: int) -> Iterator[None]:
+            yield from take_over(shard, loaded)
+            attempts.append(loaded)
+            if len(attempts) < 3:
+                raise MemoryError
+
+        world.partitions._take_over = failing
+        world.partitions.begin(3, 7)
+        await eventually(lambda: len(attempts) == 3 and not world.partitions.is_loading(3))
+        assert world.partitions.shard(3) == [3]
+        await world.partitions.close()
 
     asyncio.run(run())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rig.waiting import wait_until
@@ -15,13 +16,20 @@ class BrokerProcess:
 
     def __init__(self, output: Path) -> None:
         self.output = output
+        #: What it has in its environment besides.
+        self.environment: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def launch(self, command: Sequence[str], cwd: Path | None = None) -> None:
         assert self.process is None, "already running"
         with self.output.open("ab") as sink:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, cwd=cwd
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                cwd=cwd,
+                env={**os.environ, **self.environment},
             )
 
     @property

@@ -193,6 +193,35 @@ def test_closes_others_when_the_process_is_short(tmp_path: Path) -> None:
     assert open_files.open_count < 10
 
 
+@pytest.mark.parametrize("open_count", [0, 1, 7, 8, 20])
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_shortage_is_an_error_as_long_as_it_lasts(
+    tmp_path: Path, open_count: int, code: int
+) -> None:
+    """However few files there are that could be closed instead."""
+
+    class Short(Files):
+        is_short = False
+
+        def open(self, path: str, *, create: bool = False) -> int:
+            if self.is_short:
+                raise OSError(code, os.strerror(code), path)
+            return super().open(path, create=create)
+
+    door = Short()
+    open_files = OpenFiles(door)
+    *others, wanted = _files(tmp_path, open_count + 1, open_files)
+    for file in others:
+        _content(file)
+    door.is_short = True
+    for _ in range(3):
+        with pytest.raises(OSError, match=os.strerror(code)):
+            _content(wanted)
+    door.is_short = False
+    assert _content(wanted) == b"%03d" % open_count
+    assert [_content(file) for file in others] == [b"%03d" % each for each in range(open_count)]
+
+
 def test_threads_never_read_a_wrong_file(tmp_path: Path) -> None:
     open_files = OpenFiles(Files(), budget=3)
     files = _files(tmp_path, 12, open_files)

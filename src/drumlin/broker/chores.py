@@ -6,7 +6,6 @@ What changes a log runs on the event loop; what waits for a disk runs in a threa
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -120,15 +119,24 @@ async def _give_up_failed(broker: Kept) -> None:
     """Have other brokers lead what this one cannot append to, or read."""
     for directory in broker.logs.directories:
         if not directory.is_online:
-            with contextlib.suppress(KafkaError):  # the metadata says so; it is tried again
+            try:
                 await broker.hosting.give_up(directory)
+            except KafkaError:
+                continue  # the metadata says so; it is tried again
+            except Exception:  # noqa: BLE001  the others are to be given up all the same
+                _log.exception("%s could not be given up", directory.path)
 
 
 async def _probe(broker: Kept) -> None:
     """Bring back failed log dirs that work again, and partitions that could not have a log."""
     is_back = False
     for directory in broker.logs.directories:
-        if not directory.is_online:
-            is_back |= await broker.hosting.take_back(directory)
-    if is_back or broker.partitions.has_offline:
+        try:
+            if not directory.is_online:
+                is_back |= await broker.hosting.take_back(directory)
+            elif directory.not_loaded:
+                is_back |= await broker.threads.administering(broker.logs.load_again, directory)
+        except Exception:  # noqa: BLE001  the other dirs are to be tried all the same
+            _log.exception("Log dir %s could not be looked at", directory.path)
+    if is_back or broker.hosting.is_behind or broker.partitions.has_offline:
         await broker.hosting.host_all()

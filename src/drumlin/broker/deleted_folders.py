@@ -48,8 +48,12 @@ class DeletedFolders:
         await self.note(deleted)
 
     async def note(self, topic_ids: Iterable[UUID]) -> None:
-        """Note that only offline log dirs can still have a folder of these topics."""
-        offline = [each.path for each in self._logs.directories if not each.is_online]
+        """Note that only some log dirs can still have a folder of these topics.
+
+        Those that are offline, or have a folder that could not be loaded.
+        """
+        dirs = self._logs.directories
+        offline = [each.path for each in dirs if not each.is_online or each.not_loaded]
         deleted = self._metadata.deleted_topics
         left: dict[UUID, Sequence[str]] = {}
         for topic_id in topic_ids:

@@ -78,6 +78,8 @@ class HostedPartitions:
         self._blocking = blocking
         self._turn = asyncio.Lock()
         self._strangers: set[str] = set()
+        #: A change could not be followed, for want of something: `host_all` makes up for it.
+        self.is_behind = False
 
     async def host_all(self) -> None:
         """Serve every partition that the metadata gives us and that we do not serve yet.
@@ -85,9 +87,12 @@ class HostedPartitions:
         At the start of a broker, and when a log dir has come back.
         """
         async with self._turn:
+            if self.is_behind:
+                await self._configure_broker()
             await self._deleted.finish()
             for topic in list(self._image.topics.values()):
                 await self._host(topic, topic.partitions, is_new=False)
+            self.is_behind = False
         for log in self._logs:
             is_ours = self._partitions.has_log_of(log.topic, log.partition)
             if not is_ours and log.path not in self._strangers:
@@ -164,21 +169,28 @@ class HostedPartitions:
     async def on_change(self, change: Change) -> None:
         """Follow one change of the metadata."""
         async with self._turn:
-            match change:
-                case TopicCreated(topic):
-                    await self._host(topic, topic.partitions, is_new=True)
-                case PartitionsAdded(topic, partitions):
-                    await self._host(topic, partitions, is_new=True)
-                case PartitionsChanged(topic, partitions):
-                    await self._host(topic, partitions, is_new=False)
-                case TopicDeleted(topic):
-                    await self._drop(topic)
-                case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
-                    await self._configure(resource.name)
-                case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
-                    await self._configure_broker()
+            try:
+                await self._follow_change(change)
+            except Exception:
+                self.is_behind = True
+                raise
         if isinstance(change, TopicDeleted):
             await self._deleted.note([change.topic.topic_id])
+
+    async def _follow_change(self, change: Change) -> None:
+        match change:
+            case TopicCreated(topic):
+                await self._host(topic, topic.partitions, is_new=True)
+            case PartitionsAdded(topic, partitions):
+                await self._host(topic, partitions, is_new=True)
+            case PartitionsChanged(topic, partitions):
+                await self._host(topic, partitions, is_new=False)
+            case TopicDeleted(topic):
+                await self._drop(topic)
+            case ConfigsChanged(resource) if resource.type is ResourceType.TOPIC:
+                await self._configure(resource.name)
+            case ConfigsChanged(resource) if resource.type is ResourceType.BROKER:
+                await self._configure_broker()
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration as it is now."""

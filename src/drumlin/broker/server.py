@@ -9,7 +9,10 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
+import resource
 import socket
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Final
@@ -22,9 +25,12 @@ from drumlin.wire.frames import SCRATCH_BYTES
 
 _log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN: Final = 16
-_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _ACCEPT_PAUSE_S: Final = 0.1
 _SILENCE_S: Final = 60.0
+#: So many descriptors, or an eighth of them where that is less, are never given to connections: the
+#: broker's own files do not wait until clients go.
+_RESERVE_MAX: Final = 64
 #: Connections that find no place wait for a second before they try again, and longer each time.
 _WAITING_MIN: Final = 1024
 
@@ -83,16 +89,21 @@ class Server:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
+                if error.errno not in _SHORT:
                     raise
                 self._pause_accepting(listening, error)
                 return
+            # The lowest free number: it tells how many are in use.
+            is_last = sock.fileno() >= _connections_end()
             refusal = self._refusal(address[0])
             if refusal is None:
                 self._admit(sock, listening, address[0])
             else:
                 self._log_refusal(address[0], refusal)
                 sock.close()
+            if is_last:
+                self._pause_accepting(listening, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+                return
 
     def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
         loop = asyncio.get_running_loop()
@@ -100,12 +111,18 @@ class Server:
             self._silent_until = loop.time() + _SILENCE_S
             _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
         loop.remove_reader(listening.fileno())
+        loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
 
-        def resume() -> None:
-            if listening in self._sockets:
-                loop.add_reader(listening.fileno(), self._accept, listening)
-
-        loop.call_later(_ACCEPT_PAUSE_S, resume)
+    def _resume_accepting(self, listening: socket.socket) -> None:
+        if listening not in self._sockets:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            if not _has_room():
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            loop.add_reader(listening.fileno(), self._accept, listening)
+        except (OSError, MemoryError):
+            loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
 
     def _refusal(self, host: str) -> str | None:
         if len(self._connections) >= self.limits.max_connections:
@@ -191,3 +208,18 @@ class Server:
         self.stop_accepting()
         for connection in list(self._connections):
             connection.close(None)
+
+
+def _connections_end() -> int:
+    """Of connections, the number of the first descriptor that is one too many."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_RESERVE_MAX, limit // 8)
+
+
+def _has_room() -> bool:
+    try:
+        free = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    os.close(free)
+    return free < _connections_end()

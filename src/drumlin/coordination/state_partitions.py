@@ -2,8 +2,9 @@
 
 A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
 then taken over on the loop in steps. A partition that a request asks for is loaded next.
-Leadership may be lost at any moment; what was loaded by then is dropped. What a shard is, and what
-is read from a log, is the coordinator's concern.
+Leadership may be lost at any moment; what was loaded by then is dropped. What cannot be loaded is
+tried again, ever more slowly, as long as it is led here: mostly something was short for a moment.
+What a shard is, and what is read from a log, is the coordinator's concern.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _KEPT_LENGTH_MAX: Final = 100
 
 #: Partitions that are loaded side by side. Mostly kernels work, which do not hold up others.
 _AT_A_TIME: Final = 4
+
+#: Before a partition that could not be loaded is tried again; each time twice as long.
+_PAUSE_S: Final = 1.0
+_PAUSE_MAX_S: Final = 8.0
 
 #: Of 31, modulo 2^32.
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
@@ -76,6 +81,10 @@ class _Led(Generic[Shard]):
     partition: int
     shard: Shard
     leader_epoch: int
+    pause_s: float
+    """Before the next attempt, should this one fail."""
+    said: str = ""
+    """Why the attempt before this one has failed."""
     is_resigned: bool = False
     has_failed: bool = False
     ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -123,8 +132,10 @@ class StatePartitions(Generic[Shard, Loaded]):
         if current is not None and not current.has_failed:
             current.leader_epoch = max(current.leader_epoch, leader_epoch)
             return
-        led = _Led(partition, self._new_shard(partition), leader_epoch)
-        self._led[partition] = self._waiting[partition] = led
+        self._begin(_Led(partition, self._new_shard(partition), leader_epoch, _PAUSE_S))
+
+    def _begin(self, led: _Led[Shard]) -> None:
+        self._led[led.partition] = self._waiting[led.partition] = led
         if self._loading < _AT_A_TIME:
             self._loading += 1
             task = asyncio.get_running_loop().create_task(self._load_waiting())
@@ -208,7 +219,10 @@ class StatePartitions(Generic[Shard, Loaded]):
         try:
             while self._waiting:
                 _, led = self._waiting.popitem(last=False)
-                await self._load(led)
+                try:
+                    await self._load(led)
+                except Exception as error:  # noqa: BLE001  or requests would wait for it for ever
+                    self._failed(led, error)
         finally:
             self._loading -= 1
 
@@ -218,19 +232,41 @@ class StatePartitions(Generic[Shard, Loaded]):
             loaded = await loop.run_in_executor(
                 self._threads, self._read, led.partition, lambda: led.is_resigned
             )
-            pace = Pace()
-            for _ in self._take_over(led.shard, loaded):
-                if await pace.give_way() and led.is_resigned:
-                    return
         except LoadCancelled:
             return
-        except (CorruptRecord, KafkaError) as error:
-            _log.error("partition %d of %s cannot be loaded: %s", led.partition, self._topic, error)
-            led.has_failed = True
-        except Exception:  # noqa: BLE001  or requests would wait for the shard for ever
-            _log.exception("partition %d of %s cannot be loaded", led.partition, self._topic)
-            led.has_failed = True
+        pace = Pace()
+        for _ in self._take_over(led.shard, loaded):
+            if await pace.give_way() and led.is_resigned:
+                return
         if led.is_resigned:
             return
+        if led.said:
+            _log.warning("partition %d of %s is loaded after all", led.partition, self._topic)
         led.ready.set()
         self._on_loaded(led.partition)
+
+    def _failed(self, led: _Led[Shard], error: Exception) -> None:
+        """Have it tried again after a pause; until that begins, its coordinator is not here."""
+        if led.is_resigned:
+            return
+        said = f"{type(error).__name__}: {error}"
+        if said != led.said:
+            is_foreseen = isinstance(error, (CorruptRecord, KafkaError))
+            _log.error(
+                "partition %d of %s cannot be loaded, and is tried again: %s",
+                led.partition,
+                self._topic,
+                error if is_foreseen else said,
+                exc_info=None if is_foreseen else error,
+            )
+        led.has_failed = True
+        led.ready.set()
+        asyncio.get_running_loop().call_later(led.pause_s, self._try_again, led, said)
+        self._on_loaded(led.partition)
+
+    def _try_again(self, failed: _Led[Shard], said: str) -> None:
+        if self._led.get(failed.partition) is not failed or self._is_closed:
+            return
+        shard = self._new_shard(failed.partition)
+        pause_s = min(2 * failed.pause_s, _PAUSE_MAX_S)
+        self._begin(_Led(failed.partition, shard, failed.leader_epoch, pause_s, said))

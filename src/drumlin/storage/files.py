@@ -187,6 +187,10 @@ class Files:
             return
         for name in names:
             self.remove(f"{path}/{name}")
+        self.remove_empty_directory(path)
+
+    def remove_empty_directory(self, path: str) -> None:
+        """Remove a folder; unlike `remove_directory`, this needs no descriptor."""
         os.rmdir(path)
 
     # -- small files, whole ------------------------------------------------------------

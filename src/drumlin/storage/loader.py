@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import OF_ONE_FILE
+from drumlin.storage.files import NO_DESCRIPTOR, OF_ONE_FILE
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
@@ -42,13 +42,35 @@ def load_all(
             try:
                 requests = list(_requests(directory, config_for, is_loaded))
             except OSError as error:
-                directory.fail(error, f"list {directory.path}")
+                directory.go_offline(error, f"list {directory.path}")
                 continue
             jobs += [pool.submit(_load, directory, request) for request in requests]
         logs = [log for job in jobs if (log := job.result()) is not None]
     if logs:
         _logger.info("Loaded %d logs in %.1f s", len(logs), time.monotonic() - started)
     return logs
+
+
+def load_missing(
+    directory: LogDirectory, config_for: ConfigFor, logs: Container[tuple[str, int]]
+) -> list[PartitionLog]:
+    """Load what could not be loaded, and has no log by now. Takes a tenth of the time at most."""
+    missing = {key for key in directory.not_loaded.copy() if key not in logs}
+    now_s = directory.clock.monotonic()
+    if not missing or now_s < directory.load_again_at:
+        return []
+    try:
+        wanted = list(_requests(directory, config_for, lambda key, _: key not in missing))
+    except OSError as error:
+        directory.say_once(f"{directory.path} cannot be listed: {error}")
+        return []
+    gone = missing.difference((each.topic, each.partition) for each in wanted)
+    directory.not_loaded.difference_update(gone)
+    loaded = [log for each in wanted if (log := _load(directory, each)) is not None]
+    for log in loaded:
+        _logger.warning("%s is loaded after all", log.path)
+    directory.load_again_at = now_s + 10 * (directory.clock.monotonic() - now_s)
+    return loaded
 
 
 def _requests(
@@ -106,14 +128,14 @@ def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:
             log.epoch_due_at = log.log_end_offset  # it alone was not clean, and may lack records
         return log
     except OSError as error:
-        if error.errno in OF_ONE_FILE or error.errno == errno.ENOENT:
-            _logger.error("%s is not loaded: %s", request.path, error)
+        if error.errno in NO_DESCRIPTOR | OF_ONE_FILE or error.errno == errno.ENOENT:
+            directory.say_once(f"{request.path} is not loaded: {error}")
         else:
             directory.fail(error, f"load {request.path}")
     except UnsupportedFormat as error:
-        _logger.error("%s is not loaded: %s", request.path, error)
-    except Exception:  # an unforeseen error in one log must not stop the others
-        _logger.exception("%s is not loaded", request.path)
+        directory.say_once(f"{request.path} is not loaded: {error}")
+    except Exception:  # noqa: BLE001  an unforeseen error in one log must not stop the others
+        directory.say_once(f"{request.path} is not loaded", exc_info=True)
     if not request.was_clean:
         directory.in_disorder.add(key)
     return None

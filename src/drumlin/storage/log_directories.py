@@ -19,13 +19,14 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage import retention_round, swap_plan
+from drumlin.storage import retention_round
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
-from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
+from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all, load_missing
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
 from drumlin.storage.moved_folders import complete_moves
+from drumlin.storage.new_log import new_log
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import encode_uuid
@@ -37,8 +38,6 @@ from drumlin.storage.partition_names import (
 from drumlin.storage.recovery import reload_log
 from drumlin.storage.retention import deletable_segments
 from drumlin.storage.retention_round import Tell, tell_nobody
-from drumlin.storage.segment import Segment
-from drumlin.storage.segment_list import SegmentList
 from drumlin.storage.segment_recovery import UnsupportedFormat
 from drumlin.storage.segment_swap import SegmentSwap
 from drumlin.turns import Work
@@ -112,7 +111,7 @@ class LogDirectories:
         try:
             directory.claim(self._node_id, self._cluster_id)
         except OSError as error:
-            directory.fail(error, f"open {directory.path}")
+            directory.go_offline(error, f"open {directory.path}")
             if not any(each.is_online for each in self.directories):
                 raise UnusableLogDirectory(
                     f"log dir {directory.path} can't be used: {error}"
@@ -129,7 +128,10 @@ class LogDirectories:
                 self._logs[key] = log
         for directory in online:
             if directory.is_online:
-                self._doomed.add(deleted_folders_in(directory), 0)
+                try:
+                    self._doomed.add(deleted_folders_in(directory), 0)
+                except OSError as error:
+                    directory.go_offline(error, f"list {directory.path}")
         if not self.was_clean:
             # What was cut off must not be believed to be there after the next crash.
             self.write_checkpoints()
@@ -191,8 +193,6 @@ class LogDirectories:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, when it can't be, or not now.
         """
-        if not is_new and not all(directory.is_online for directory in self.directories):
-            raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
         created = self.create_all(topic, [partition], topic_id, config, is_new=is_new)[0]
         if isinstance(created, KafkaError):
             raise created
@@ -230,8 +230,8 @@ class LogDirectories:
         is_new: bool,
         counts: Counter[LogDirectory],
     ) -> PartitionLog:
-        if not is_new and not all(directory.is_online for directory in self.directories):
-            raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
+        if not is_new:
+            self._check_is_nowhere(topic, partition)
         failure = storage_error("no log dir is online")
         online = [directory for directory in self.directories if directory.is_online]
         # Where all of them are cordoned, it has to lie somewhere: it was created just before.
@@ -239,39 +239,23 @@ class LogDirectories:
         wanted = self.wanted_places.pop((topic, partition), None)
         for directory in sorted(chosen, key=lambda each: (each is not wanted, counts[each])):
             try:
-                return self._create_in(directory, topic, partition, topic_id, config)
+                return new_log(directory, topic, partition, topic_id, config)
             except KafkaError as error:
                 failure = error  # the next dir may have room
         raise failure
 
-    def _create_in(
-        self,
-        directory: LogDirectory,
-        topic: str,
-        partition: int,
-        topic_id: UUID,
-        config: LogConfig,
-    ) -> PartitionLog:
-        path = f"{directory.path}/{directory_name(topic, partition)}"
-        if self._files.exists(path):
-            raise storage_error(f"{path} is there, but could not be loaded")
-        try:
-            # What an earlier topic of that name has left must not count for this one.
-            directory.recovery_points.lower((topic, partition), 0)
-            directory.log_start_offsets.lower((topic, partition), 0)
-            directory.cleaner_offsets.lower((topic, partition), 0)
-            self._files.make_directory(path)
-            segment = Segment.create(path, 0, self._open_files, self._clock.wall_ms())
-            self._files.remove(f"{path}/{swap_plan.FILE_NAME}")
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._files.remove_directory(path)
-            raise directory.fail(error, f"create {path}") from error
-        directory.note_in_order((topic, partition))
-        segments = SegmentList([segment])
-        log = PartitionLog(directory, path, topic, partition, topic_id, config, segments)
-        log.write_topic_id(topic_id)
-        return log
+    def _check_is_nowhere(self, topic: str, partition: int) -> None:
+        """There must not be a second log of what is on a disk, although it is not loaded.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        for directory in self.directories:
+            if not directory.is_online:
+                raise storage_error(f"{topic}-{partition} may be in a log dir that is offline")
+            path = f"{directory.path}/{directory_name(topic, partition)}"
+            if self._files.exists(path):
+                raise storage_error(f"{path} is there, but could not be loaded")
 
     def delete(self, topic: str, partition: int) -> None:
         """Forget a log at once; its folder is renamed now and removed in the background.
@@ -464,11 +448,25 @@ class LogDirectories:
         Returns:
             Whether it is still online afterwards.
         """
-        directory.failure = None
-        self._load([directory])
+        failure, directory.failure = directory.failure, None
+        try:
+            self._load([directory])
+        except Exception:
+            directory.failure = failure
+            _logger.exception("Log dir %s stays offline", directory.path)
         if directory.is_online:
             _logger.warning("Log dir %s is online again", directory.path)
         return directory.is_online
+
+    def load_again(self, directory: LogDirectory) -> bool:
+        """Load what could not be loaded, but may be by now: a descriptor was missing. Blocks.
+
+        Returns:
+            Whether there are more logs than before.
+        """
+        found = load_missing(directory, self._config_for, self._logs)
+        self._logs.update({(log.topic, log.partition): log for log in found})
+        return bool(found)
 
     # -- stopping ----------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ after any other error they can't.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 from drumlin.clock import Clock
@@ -47,6 +48,8 @@ class LogDirectory:
         self.failure: OSError | None = None
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
+        #: By the monotonic clock: when that is worth another attempt.
+        self.load_again_at = -math.inf
         #: Partitions to be recovered at the next start, even after a clean shutdown.
         self.in_disorder: set[tuple[str, int]] = set()
         self.recovery_points = Checkpoint(path, checkpoints.RECOVERY_POINT, self.files)
@@ -148,7 +151,13 @@ class LogDirectory:
         """
         if error.errno in NO_DESCRIPTOR:
             _logger.error("No descriptor left to %s: %s", attempt, error)
-        elif self.failure is None or (self.is_readable and error.errno not in DEVICE_FULL):
+        else:
+            self.go_offline(error, attempt)
+        return storage_error(f"{attempt}: {error}")
+
+    def go_offline(self, error: OSError, attempt: str) -> None:
+        """Like `fail`, for what only a dir that comes back is tried again."""
+        if self.failure is None or (self.is_readable and error.errno not in DEVICE_FULL):
             self.failure = error
             _logger.error(
                 "Log dir %s is offline: failed to %s: %s. Its partitions answer "
@@ -157,17 +166,20 @@ class LogDirectory:
                 attempt,
                 error,
             )
-        return storage_error(f"{attempt}: {error}")
 
     def fail_log(self, error: OSError, attempt: str) -> KafkaError:
         """Like `fail`, unless the error concerns one file only: then the dir stays online."""
         if error.errno not in OF_ONE_FILE:
             return self.fail(error, attempt)
         said = f"{attempt}: {error}"
-        if said not in self._said:  # once: callers will try again
-            self._said.add(said)
-            _logger.error("Failed to %s", said)
+        self.say_once(f"Failed to {said}")
         return storage_error(said)
+
+    def say_once(self, message: str, *, exc_info: bool = False) -> None:
+        """Log an error that will be met again, as it is tried again."""
+        if message not in self._said:
+            self._said.add(message)
+            _logger.error("%s", message, exc_info=exc_info)
 
     def check_writable(self) -> None:
         """Refuse while the dir is offline.

@@ -55,7 +55,7 @@ def complete_moves(directories: Sequence[LogDirectory]) -> None:
             try:
                 step(directory, online)
             except OSError as error:
-                directory.fail(error, f"complete moves of logs in {directory.path}")
+                directory.go_offline(error, f"complete moves of logs in {directory.path}")
 
 
 def _rename_futures(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:

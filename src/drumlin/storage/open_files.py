@@ -215,7 +215,7 @@ class OpenFiles:
         Only a limited number is spared, as the thread that opens a file waits for this.
         """
         for looked_at in range(2 * len(self._open)):
-            if wanted <= 0:
+            if wanted <= 0 or not self._open:
                 return
             file = next(iter(self._open))
             is_spared = file.was_used and looked_at < _SPARED_MAX

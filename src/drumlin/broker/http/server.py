@@ -36,6 +36,7 @@ CONNECTIONS_MAX: Final = 64
 _REQUEST_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _BACKLOG: Final = 64
+_ACCEPT_PAUSE_S: Final = 0.1
 #: How much of a refused request is read: closing with unread bytes would destroy the answer.
 _DISCARDED_BYTES_MAX: Final = 16 << 20
 _DISCARD_S: Final = 2.0
@@ -47,8 +48,9 @@ class HttpServer:
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._listening: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._connections: dict[asyncio.Task[None], asyncio.WriteTransport] = {}
         self._arriving: dict[asyncio.Task[None], None] = {}  # still sending, oldest first
 
     async def start(self, sock: socket.socket) -> None:
@@ -57,19 +59,39 @@ class HttpServer:
         Raises:
             OSError: it cannot listen.
         """
-        self._server = await asyncio.start_server(
-            self._accept, sock=sock, limit=HEAD_BYTES_MAX, backlog=_BACKLOG
-        )
+        sock.setblocking(False)
+        sock.listen(_BACKLOG)
+        self._listening = sock
+        self._accepting = asyncio.create_task(self._accept_all(sock), name="http")
 
     async def stop(self) -> None:
         """Accept no more connections, and drop the open ones."""
-        if self._server is None:
+        if self._listening is None or self._accepting is None:
             return
-        self._server.close()
-        for task in list(self._connections):
+        tasks = [self._accepting, *self._connections]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        self._server = None
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listening.close()
+        self._listening = None
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        # Not `start_server`: that one may give up for good when something is short.
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listening)
+                with contextlib.ExitStack() as unless_served:
+                    unless_served.callback(sock.close)
+                    await loop.connect_accepted_socket(self._protocol, sock)
+                    unless_served.pop_all()
+            except (OSError, MemoryError):
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(
+            asyncio.StreamReader(limit=HEAD_BYTES_MAX), self._accept
+        )
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Not a coroutine: asyncio would log it when we cancel one.
@@ -81,12 +103,15 @@ class HttpServer:
             self._forget(dawdler)
             dawdler.cancel()
         task = asyncio.create_task(self._serve(reader, writer), name="http")
-        self._connections.add(task)
+        self._connections[task] = writer.transport
         self._arriving[task] = None
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._connections.discard(task)
+        """Close its connection here: a task that is cancelled before its first step does not."""
+        transport = self._connections.pop(task, None)
+        if transport is not None:
+            transport.abort()
         self._arriving.pop(task, None)
 
     def _has_arrived(self) -> None:
@@ -108,8 +133,6 @@ class HttpServer:
                     await writer.wait_closed()
         except (OSError, TimeoutError):
             pass  # the peer is gone, or does not read
-        finally:
-            writer.transport.abort()
 
     async def _answer(self, reader: asyncio.StreamReader) -> Response | None:
         """The answer to the request; None if nothing arrives."""

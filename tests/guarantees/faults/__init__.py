@@ -1,0 +1,1 @@
+"""One broker, all that it is used for, and calls of the system that fail: see `run.py`."""

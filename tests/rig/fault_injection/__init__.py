@@ -1,0 +1,1 @@
+"""Faults for whole processes: calls that fail, disks that fail and return, clocks."""
