@@ -9,6 +9,7 @@ import pytest
 from guarantees.cluster.plans import FIRST
 from guarantees.cluster.run import Plan
 from guarantees.cluster.series import run_apart
+from rig.fault_injection.injector import library
 from rig.jars import Unavailable
 from rig.zookeeper import check_available
 
@@ -21,6 +22,7 @@ def test_three_brokers_keep_what_they_promise(tmp_path: Path) -> None:
     """A leader is killed, and another one is cut from ZooKeeper for longer than its session."""
     try:
         check_available()
+        library()
     except Unavailable as reason:
         pytest.skip(str(reason))
     for number in range(_TRIES):

@@ -16,12 +16,13 @@ from kazoo.exceptions import KazooException
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
 from guarantees.cluster.members import NODES, Cluster, Member, States
 from guarantees.cluster.plans import Step
+from rig.fault_injection.injector import DISK, Call
 from rig.network import ZOOKEEPER, Way, both_ways
 from rig.waiting import wait_until
 
 Undo = Callable[[], None]
-#: Of clocks that were set: two of them together are less than deletions are kept for.
-_SHIFTS_MS: Final = (-1_200_000, -30_000, 30_000, 1_200_000)
+#: Of clocks that were set: less than deletions are kept for, or for more than anything is kept.
+_SHIFTS_MS: Final = (-1_200_000, -30_000, 30_000, 1_200_000, 400 * 86_400_000)
 #: For a cluster to be whole before a disk is lost, and to be led after a power cut.
 _WHOLE_S: Final = 20.0
 _LED_S: Final = 30.0
@@ -197,9 +198,26 @@ class Faults(threading.Thread):
         filler = victim.fill_disk()
         return lambda: filler.unlink(missing_ok=True)
 
+    def _do_fail_disk(self, victim: Member, _: Step) -> Undo:
+        """All that the device is asked for fails, or only reading does."""
+        victim.fail_disk(self._random.choice((DISK, {Call.READ})))
+        return _healing(victim)
+
+    def _do_flap_disk(self, victim: Member, step: Step) -> Undo:
+        """The device works again for a moment, as a dying one does; first it may only not read."""
+        victim.fail_disk({Call.READ})
+        for _ in range(self._random.randrange(1, 4)):
+            self._stopping.wait(self._random.choice((0.2, 2.0, 5.0)))
+            victim.fail_disk(DISK)
+            self._stopping.wait(self._random.choice((0.5, 6.0)))
+            victim.injector.heal()
+            self._stopping.wait(self._random.choice((0.1, 0.5, 3.0)))
+        victim.fail_disk(DISK)
+        return _healing(victim)
+
     def _do_shift_clock(self, victim: Member, _: Step) -> Undo:
-        victim.shift_clock(self._random.choice(_SHIFTS_MS))
-        return lambda: victim.shift_clock(0)
+        victim.injector.shift_clock(self._random.choice(_SHIFTS_MS))
+        return lambda: victim.injector.shift_clock(0)
 
     # -- faults of the network --------------------------------------------------------------------
 
@@ -245,6 +263,13 @@ class Faults(threading.Thread):
 
     def _ways_out(self, victim: Member) -> list[Way]:
         return [(victim.end, each) for each in self._others(victim)]
+
+
+def _healing(victim: Member) -> Undo:
+    def heal() -> None:
+        victim.injector.heal()
+
+    return heal
 
 
 class _Start:

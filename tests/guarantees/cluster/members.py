@@ -17,8 +17,8 @@ from kazoo.exceptions import KazooException
 
 from drumlin.metadata.zookeeper import layout
 from guarantees.brokers import SETTINGS
-from guarantees.cluster import shifted_clock
 from rig.drumlin_server import DrumlinServer, server_command
+from rig.fault_injection.injector import Call, Injector, Rule
 from rig.network import ZOOKEEPER, Network
 from rig.ports import free_ports
 from rig.small_disk import small_disk
@@ -81,8 +81,9 @@ class Member(DrumlinServer):
         self.data = directory / "disk" / "data"
         self.node_id = node_id
         self.peer_port, self.peer_proxy_port, self.zookeeper_proxy_port = free_ports(3)
-        self._clock = directory / "clock"
-        self.shift_clock(0)
+        #: Of its disk and its wall clock.
+        self.injector = Injector(directory / "faults")
+        self.environment = self.injector.environment()
 
     def start(self, timeout_s: float = 60.0) -> None:
         """Start, and wait for the line that says it is ready."""
@@ -101,7 +102,7 @@ class Member(DrumlinServer):
         deadline = time.monotonic() + timeout_s
         while True:
             said_before = len(self.said())
-            self.launch(self._command(self.settings | own))
+            self.launch(server_command(self.data, self.port, self.settings | own))
             try:
                 left_s = deadline - time.monotonic()
                 self.await_ready_line(re.escape(self.address), said_before, left_s)
@@ -115,13 +116,9 @@ class Member(DrumlinServer):
             else:
                 return
 
-    def _command(self, settings: Mapping[str, str]) -> list[str]:
-        python, _, _, *arguments = server_command(self.data, self.port, settings)
-        return [python, "-P", shifted_clock.__file__, str(self._clock), *arguments]
-
-    def shift_clock(self, off_ms: int) -> None:
-        """Set its wall clock, forward or back."""
-        shifted_clock.shift(self._clock, off_ms)
+    def fail_disk(self, calls: Iterable[Call]) -> None:
+        """From now on the device does not do these."""
+        self.injector.inject(Rule(calls, part=str(self.data)))
 
     def fill_disk(self) -> Path:
         """Leave no room on its disk, a small one; the file that takes it all."""

@@ -34,6 +34,8 @@ FAULTS: Final = {
     "starve": 1,
     "roll": 1,
     "fill_disk": 1,
+    "fail_disk": 2,
+    "flap_disk": 2,
     "shift_clock": 2,
 }
 _LASTS_S: Final = (0.0, 0.5, 2.0, 5.0, 9.0)
