@@ -76,6 +76,8 @@ class Member:
     """The metadata store of one broker."""
 
     adoption = None
+    broker_epoch = 0
+    last_broker_epoch = None
     deleted_topics: Mapping[UUID, Sequence[str] | None] = {}
 
     def __init__(self, store: SharedStore, node_id: int) -> None:
