@@ -240,7 +240,7 @@ class CleanerPool:
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
-            found = find_cleanable(log, outline(log), self._clock.wall_ms())
+            found = find_cleanable(log, outline(log), self._clock.expiry.now_ms())
         except (OSError, KafkaError):
             return None  # its dir has failed, or the log is deleted
         return Candidate(found, log.config.min_cleanable_dirty_ratio)
@@ -333,7 +333,7 @@ class CleanerPool:
         Raises:
             OSError, KafkaError: the files can't be read.
         """
-        found = find_cleanable(log, outline(log), self._clock.wall_ms())
+        found = find_cleanable(log, outline(log), self._clock.expiry.now_ms())
         key = _key(log)
         with self._lock:
             return LogStatus(
