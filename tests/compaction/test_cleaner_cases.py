@@ -22,13 +22,13 @@ from compaction.promises import (
 )
 from compaction.random_logs import RandomLog
 from compaction.readers import read_committed, read_uncommitted
-from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment_swap import SegmentsChanged
 from drumlin.turns import to_end
+from rig.clocks import JumpingClock
 from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_sole_logs
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 
 def new_world(folder: Path, config: LogConfig = CONFIG, files: Files | None = None) -> RandomLog:
-    logs = open_sole_logs(folder, config=config, clock=ManualClock(NOW_MS), files=files)
+    logs = open_sole_logs(folder, config=config, clock=JumpingClock(NOW_MS), files=files)
     return RandomLog(logs, create(logs, config), 1)
 
 
@@ -251,6 +251,42 @@ def test_compact_and_delete(folder: Path) -> None:
     assert offsets(log) == [2, 3, 4, 5]
     clean(world)
     assert offsets(log) == [4, 5]
+    world.logs.abandon()
+
+
+def test_a_clock_that_is_set_ahead_removes_no_tombstone(folder: Path) -> None:
+    world = new_world(folder)
+    log, clock = world.log, world.clock
+    assert isinstance(clock, JumpingClock)
+
+    def put_and_clean() -> list[int]:
+        put(log, log.log_end_offset, b"b")
+        log.roll(world.now_ms)
+        clean(world)
+        return offsets(log)
+
+    log.append_as_follower(memoryview(encode_batch([Record(0, NOW_MS, b"a", None)])), NOW_MS)
+    assert put_and_clean() == [0, 1]
+    clock.jump_ms(2 * RETENTION_MS + 3_600_000)
+    assert put_and_clean() == [0, 2]
+    clock.expiry.believe()
+    assert put_and_clean() == [3]
+    world.logs.abandon()
+
+
+def test_a_clock_that_is_set_ahead_ends_no_lag(folder: Path) -> None:
+    lag_ms = 24 * 3_600_000
+    world = new_world(folder, dataclasses.replace(CONFIG, min_compaction_lag_ms=lag_ms))
+    log, clock = world.log, world.clock
+    assert isinstance(clock, JumpingClock)
+    for offset in range(2):
+        put(log, offset, b"a")
+        log.roll(NOW_MS)
+    clock.jump_ms(40_000 * lag_ms)  # later than the times of the files, too
+    assert clean(world) is None
+    clock.expiry.believe()
+    clean(world)
+    assert offsets(log) == [1]
     world.logs.abandon()
 
 

@@ -50,6 +50,12 @@ def test_one_address_has_the_metrics_of_all(make_server: MakeServer) -> None:
     turns = re.findall(r'^drumlin_event_loop_turns_total\{broker="(\d)"\} \d', text, re.MULTILINE)
     assert turns == ["1", "2"]
     assert text.count("# TYPE drumlin_event_loop_turns_total") == 1
+    command = [sys.executable, "-m", "drumlin", "clock", "trust", "--data", str(server.data)]
+    rows = subprocess.run(command, capture_output=True, text=True, timeout=90).stdout.splitlines()
+    assert [(row[0], row[-1]) for row in (each.split("\t") for each in rows)] == [
+        ("1", "counts"),
+        ("2", "counts"),
+    ]
     server.stop()
 
 

@@ -21,6 +21,7 @@ from drumlin.storage.producer_snapshot import snapshot_path
 from drumlin.storage.segment import Segment
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.clocks import JumpingClock
 from rig.sole_partition import sole_partition
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
@@ -431,20 +432,13 @@ def test_a_log_that_rests_costs_a_clean_stop_nothing(tmp_path: Path) -> None:
 # -- when a flush is due -----------------------------------------------------------------------
 
 
-class Set(ManualClock):
-    """A clock that a test sets."""
-
-    def set_back(self, duration_ms: int) -> None:
-        self._wall_ms -= duration_ms
-
-
 def test_a_clock_that_is_set_back_puts_no_flush_off(tmp_path: Path) -> None:
-    clock, config = Set(NOW_MS), LogConfig(flush_ms=1000)
+    clock, config = JumpingClock(NOW_MS), LogConfig(flush_ms=1000)
     logs = open_logs(tmp_path, config=config, clock=clock)
     log = create(logs, config)
     append(log)
     log.flush()
-    clock.set_back(3600_000)
+    clock.jump_ms(-3600_000)
     append(log)
     assert to_end(logs.logs_to_flush()) == []
     clock.advance_ms(1000)

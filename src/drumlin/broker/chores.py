@@ -71,11 +71,17 @@ def start_upkeep(broker: Kept, cycles: Cycles) -> None:
         "producer expiry",
         lambda: broker.turns.run(logs.expire_producers(config.producer_id_expiration_ms)),
     )
+    cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
     cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
 
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def _look_at_clock(broker: Kept) -> None:
+    """Have a jump of the wall clock said in the log when it happens."""
+    _ = broker.clock.expiry.doubt
 
 
 async def _write_checkpoints(broker: Kept) -> None:

@@ -1,7 +1,8 @@
 """The HTTP endpoints of a broker.
 
-    drumlin.metrics.listener      GET /metrics, GET /compaction: looking only
-    the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run
+    drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: looking only
+    the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
+                                  POST /clock/trust
 
 Values that come from files are gathered in a thread.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
 from drumlin.broker.http.message import HttpError, Request, Response
 from drumlin.broker.http.server import HttpServer, Routes, answer
+from drumlin.broker.metrics.clock import measure_clock
 from drumlin.broker.metrics.compaction import measure_compaction
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
@@ -55,14 +57,17 @@ class Endpoints:
         self.metrics = Metrics()
         self.metrics.add(self._measure_compaction)
         self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
+        self.metrics.add(lambda: measure_clock(broker.clock))
         metadata = broker.metadata
         self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
         self._turn = asyncio.Lock()
         self._looking: Routes = {
             "/metrics": {"GET": self._metrics},
             "/compaction": {"GET": self._compaction},
+            "/clock": {"GET": self._clock},
         }
         self._acting: Routes = {
+            "/clock/trust": {"POST": self._trust_clock},
             "/compaction/run": {"POST": self._run},
             "/compaction/simulate": {"GET": self._simulate},
         }
@@ -129,6 +134,18 @@ class Endpoints:
             {"is_enabled": cleaning.is_enabled, "totals": cleaning.totals(), "partitions": rows}
         )
 
+    async def _clock(self, _: Request) -> Response:
+        clock = self._broker.clock
+        doubt = clock.expiry.doubt
+        told = {
+            "wall_ms": clock.wall_ms(),
+            "expiry_ms": clock.expiry.now_ms(),
+            "is_doubted": doubt is not None,
+            "ahead_ms": 0 if doubt is None else doubt.ahead_ms,
+            "counts_in_s": 0 if doubt is None else round(doubt.remaining_s),
+        }
+        return Response.of_json({"results": [told]})
+
     async def _look(self, function: Callable[[], T]) -> T:
         """Gather something in a thread: one at a time, however many requests there are."""
         async with self._turn:
@@ -148,6 +165,10 @@ class Endpoints:
         logs = self._wanted_logs(wanted.get("topic"), wanted.get("partition"))
         act = cleaning.roll_and_run if wanted.get("roll") is True else cleaning.run_now
         return await self._each(act, logs)
+
+    async def _trust_clock(self, request: Request) -> Response:
+        self._broker.clock.expiry.believe()
+        return await self._clock(request)
 
     async def _simulate(self, request: Request) -> Response:
         query = request.query

@@ -271,7 +271,7 @@ class Cleaning:
         return self._nothing_done(log)
 
     def _nothing_done(self, log: PartitionLog) -> dict[str, Any]:
-        reason = why_nothing(log, self._clock.wall_ms())
+        reason = why_nothing(log, self._clock.expiry.now_ms())
         return describe_result(log.topic, log.partition, None, reason)
 
     async def simulate(self, log: PartitionLog) -> dict[str, Any]:

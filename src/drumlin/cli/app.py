@@ -39,6 +39,7 @@ app: Final = LazyGroup(
         "transactions": _at("transactions", "app", "List, describe and abort transactions."),
         "sinks": _at("sinks", "app", "Show what Spark's exactly-once sinks have open."),
         "compaction": _at("compaction", "app", "Look at cleaning, force it, simulate it."),
+        "clock": _at("clock", "app", "Look at a broker's clock, say that it is right."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
         "completion": _at("completion_script", "completion_command", "Print shell completion."),
         "version": _at("version", "version_command", "Print the version."),

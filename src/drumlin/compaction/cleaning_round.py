@@ -64,7 +64,7 @@ class Round:
         self._settings = settings
         self._reader = reader
         self._clock = clock
-        self._now_ms = clock.wall_ms()
+        self._now_ms = clock.expiry.now_ms()
         self._found = find_cleanable(log, view, self._now_ms)
         self._begun = begun if begun is not None and begun.is_of(log, view) else None
         self._end_offset = self._found.first_uncleanable_offset
@@ -78,7 +78,7 @@ class Round:
         self.statistics = CleaningStatistics(
             log.topic,
             log.partition,
-            self._now_ms,
+            clock.wall_ms(),
             first_dirty_offset=self._found.first_dirty_offset,
         )
 

@@ -255,7 +255,7 @@ class CleanerPool:
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
-            now_ms = self._clock.wall_ms()
+            now_ms = self._clock.expiry.now_ms()
             found = self._find_cleanable(log, now_ms)
         except KafkaError:
             return None  # its dir has failed, or the log is deleted
@@ -379,7 +379,7 @@ class CleanerPool:
         Raises:
             KafkaError: the files can't be read.
         """
-        found = self._find_cleanable(log, self._clock.wall_ms())
+        found = self._find_cleanable(log, self._clock.expiry.now_ms())
         key = _key(log)
         with self._lock:
             return LogStatus(

@@ -49,7 +49,7 @@ def delete_old_segments(
         if not gone:
             return []
         if gone[-1] is log.segments.active:
-            roll(log.log_end_offset, now_ms)
+            roll(log.log_end_offset, log.log_directory.clock.wall_ms())
         log.segments.replace(gone, ())
         log.delete_records_before(log.segments.first.base_offset)
         log.durability.forget(gone)

@@ -317,11 +317,12 @@ class LogDirectories:
 
         `tell(log)`: called for each log whose start offset has moved.
         """
-        return retention_round.delete_from_all(self, self._clock.wall_ms(), self._doomed, tell)
+        now_ms = self._clock.expiry.now_ms()
+        return retention_round.delete_from_all(self, now_ms, self._doomed, tell)
 
     def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
         """Retention for logs in which a swap of segments has kept it waiting."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.expiry.now_ms()
         for log in self:
             yield
             if log.swaps.retention_waits:
@@ -360,7 +361,7 @@ class LogDirectories:
 
     def expire_producers(self, expiration_ms: int) -> Work[None]:
         """Forget producers that have been silent for so long, in all logs."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.expiry.now_ms()
         for log in self:
             yield from log.producer_state.expire(now_ms, expiration_ms)
 
@@ -382,7 +383,7 @@ class LogDirectories:
 
     def prepare_retention(self) -> None:
         """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.expiry.now_ms()
 
         def look(log: PartitionLog) -> None:
             start_offset, end_offset = log.log_start_offset, log.log_end_offset

@@ -44,7 +44,7 @@ def merged_report(reports: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
 
 
 def merged_results(answers: Mapping[int, Answer]) -> Answer:
-    """What was done with a topic's partitions; brokers without any of them do not count."""
+    """What was done, or said, by each; brokers without any of the partitions do not count."""
     done = {node_id: body for node_id, (status, body) in answers.items() if status == HTTPStatus.OK}
     if done:
         return HTTPStatus.OK, {"results": _rows(done, "results")}
@@ -54,4 +54,4 @@ def merged_results(answers: Mapping[int, Answer]) -> Answer:
 
 def _rows(bodies: Mapping[int, Mapping[str, Any]], key: str) -> list[dict[str, Any]]:
     rows = [{**row, _LABEL: node_id} for node_id, body in bodies.items() for row in body[key]]
-    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row[_LABEL]))
+    return sorted(rows, key=lambda row: (row.get("topic"), row.get("partition"), row[_LABEL]))

@@ -59,8 +59,10 @@ class Operator:
         looking: Routes = {
             "/metrics": {"GET": self._metrics},
             "/compaction": {"GET": self._report},
+            "/clock": {"GET": self._act},
         }
         acting: Routes = {
+            "/clock/trust": {"POST": self._act},
             "/compaction/run": {"POST": self._act},
             "/compaction/simulate": {"GET": self._act},
         }

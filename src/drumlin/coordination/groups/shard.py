@@ -175,7 +175,7 @@ class GroupShard:
         others may have had their turn. Offsets in a deleted topic are of no use, however young
         they are.
         """
-        now_ms = self._context.clock.wall_ms()
+        now_ms = self._context.clock.expiry.now_ms()
         for step in self._in_steps(group_id):
             group = self.groups.get(group_id)
             if group is None:

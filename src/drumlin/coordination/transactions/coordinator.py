@@ -306,7 +306,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     async def expire(self) -> None:
         """Forget transactional ids that have not been used for long."""
-        now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
+        now_ms = self._clock.expiry.now_ms()
+        age_ms = self._config.transactional_id_expiration_ms
         pace = Pace()
         for shard in self._shards():
             for expired in shard.chosen(lambda each: each.has_expired(now_ms, age_ms)):
@@ -315,7 +316,8 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
                 await pace.give_way()
 
     async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
-        now_ms, age_ms = self._clock.wall_ms(), self._config.transactional_id_expiration_ms
+        now_ms = self._clock.expiry.now_ms()
+        age_ms = self._config.transactional_id_expiration_ms
         expired = [each for each in expired if each.has_expired(now_ms, age_ms)]
         try:
             await self._states.write_tombstones(shard, expired)

@@ -89,7 +89,7 @@ class ConfigNews:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
         changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
-        expired_ms = self._clock.wall_ms() - _KEPT_MS
+        expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
         for each in changed:
             if isinstance(each, UnreadableNode):

@@ -70,7 +70,7 @@ class StateNews:
         Raises:
             ZooKeeperFailure: ZooKeeper is away, or does not let us.
         """
-        expired_ms = self._clock.wall_ms() - _KEPT_MS
+        expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
         # One that the next has followed lately may be the last that somebody has seen.
         old = [
             name for name, following in pairwise(self._seen) if self._seen[following] < expired_ms
