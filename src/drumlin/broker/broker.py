@@ -93,8 +93,7 @@ class Broker:
         self.config, self.clock = config, clock
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
-        self.wakeups, self.turns = Wakeups(), Turns()
-        self.threads = Threads()
+        self.wakeups, self.turns, self.threads = Wakeups(), Turns(), Threads()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
         self.failed_verifications = FailedVerifications()
