@@ -89,6 +89,44 @@ def test_a_long_turn_without_the_processor_is_told_as_such(
     assert re.search(r"; it had the processor for at most \d+ ms", line)
 
 
+def test_where_the_machine_gave_no_processor_no_code_is_blamed(
+    caplog: pytest.LogCaptureFixture, clock: WorkedTime
+) -> None:
+    watch, queued_s = LoopWatch(), [7.0]
+
+    async def work() -> None:
+        watch.begin()
+        watch._selector.queued_s = lambda: queued_s[0]
+        for _ in range(3):
+            watch._selector.queued_before_s = queued_s[0]
+            _hold_up(watch, clock, 4 * SLOW_S)
+            queued_s[0] += 3 * SLOW_S
+            await asyncio.sleep(0)
+        watch.end()
+
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(work())
+    (line,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert "the machine is too busy: the event loop waited for a processor" in line
+    assert "_hold_up" not in line
+
+
+def test_the_kernel_says_how_long_a_thread_was_not_run() -> None:
+    watch = LoopWatch()
+
+    async def work() -> None:
+        watch.begin()
+        before_s = watch._selector.queued_s()
+        await asyncio.sleep(0)
+        after_s = watch._selector.queued_s()
+        watch.end()
+        assert (before_s is None) == (after_s is None)
+        assert before_s is None or after_s is None or 0 <= before_s <= after_s
+
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(work())
+
+
 def test_many_long_turns_are_told_once_a_second(
     caplog: pytest.LogCaptureFixture, clock: WorkedTime
 ) -> None:

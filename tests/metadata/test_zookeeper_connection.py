@@ -15,6 +15,7 @@ import pytest
 from drumlin.metadata.store import MetadataStore
 from drumlin.metadata.zookeeper import layout
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
+from drumlin.wire.errors import KafkaError
 from metadata.several_brokers import Brokers
 from metadata.stores import stores_at
 from rig.network import ZOOKEEPER, Network, both_ways
@@ -138,3 +139,20 @@ def test_who_was_away_sees_a_topic_that_was_made_anew(zookeeper: ZooKeeper) -> N
             await brokers.close()
 
         stores_at(f"127.0.0.1:{port}/anew").run(scenario)
+
+
+def test_one_that_is_there_and_does_not_take_us_is_told_as_such(zookeeper: ZooKeeper) -> None:
+    """As a ZooKeeper does that has lost what we have seen of it."""
+    (port,), ways = free_ports(1), both_ways("1", ZOOKEEPER)
+    with Network() as network:
+        network.carry(port, ZOOKEEPER, zookeeper.port, "1")
+
+        async def scenario(store: MetadataStore) -> None:
+            network.cut(ways)
+            network.break_off(ways)
+            await eventually(lambda: not store.image.is_current)
+            with pytest.raises(KafkaError, match="is there, but does not take this broker"):
+                await store.create_topic("t", [[1]], {})
+            network.heal(ways)
+
+        stores_at(f"127.0.0.1:{port}/there", session_timeout_ms=1000).run(scenario)

@@ -16,7 +16,7 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, cast
@@ -41,6 +41,8 @@ _SUSPECT_S: Final = 0.03
 #: A turn that has lasted no longer than that has had next to no processor time yet.
 _YOUNG_S: Final = 0.003
 _LOG_INTERVAL_S: Final = 1.0
+#: Of a machine that is too busy it is enough to be told now and then.
+_STARVED_INTERVAL_S: Final = 60.0
 _LONGEST_WITHIN_S: Final = 60.0
 _FRAMES_SHOWN: Final = 12
 _PREFIX: Final = "drumlin_event_loop_"
@@ -62,6 +64,7 @@ class LoopWatch:
     def begin(self) -> None:
         """Report turns, and look for culprits, from the next turn on. Call it on the loop."""
         self._selector.counts_from = time.monotonic()
+        self._selector.queued_s = _RunQueue(threading.get_native_id()).waited_s
         loop_thread = threading.get_ident()
         self._looker = threading.Thread(
             target=self._look, args=(loop_thread,), name="loop-watch", daemon=True
@@ -115,6 +118,7 @@ class LoopWatch:
             lasted_s = 0.0 if began is None else time.monotonic() - began
             if lasted_s < _YOUNG_S:
                 selector.worked_s = time.clock_gettime(processor_clock)
+                selector.queued_before_s = selector.queued_s()
             if began is None or began == noted or lasted_s < _SUSPECT_S:
                 continue
             frame = sys._current_frames().get(loop_thread)
@@ -134,6 +138,20 @@ class _WatchedLoop(asyncio.SelectorEventLoop):
         return self._timing.began
 
 
+class _RunQueue:
+    """How long a thread has been ready to run, and no processor was there for it."""
+
+    def __init__(self, thread_id: int) -> None:
+        self._path = Path(f"/proc/self/task/{thread_id}/schedstat")
+
+    def waited_s(self) -> float | None:
+        """None: this kernel does not count it."""
+        try:
+            return int(self._path.read_bytes().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return None
+
+
 class _TimingSelector(selectors.DefaultSelector):
     """A turn is what lies between two calls of `select`."""
 
@@ -146,11 +164,13 @@ class _TimingSelector(selectors.DefaultSelector):
         self.counts_from = math.inf  # before that no client waits for a turn
         self.place: tuple[float, str] | None = None  # of the turn that began then
         self.worked_s: float | None = None  # the loop's processor time, looked at between turns
+        self.queued_s: Callable[[], float | None] = lambda: None
+        self.queued_before_s: float | None = None  # looked at between turns, too
         self._longest_s = [0.0, 0.0]  # of this minute, and of the one before
         self._minute = 0.0
         self._events_max = _EVENTS_PER_TURN
-        self._told_at = 0.0
-        self._untold = 0
+        self._told_at = self._starved_at = 0.0
+        self._untold = self._starved = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self.began is not None:
@@ -207,6 +227,8 @@ class _TimingSelector(selectors.DefaultSelector):
             self._tell(began, took_s)
 
     def _tell(self, began: float, took_s: float) -> None:
+        if self._is_starved(began, took_s):
+            return
         if began - self._told_at < _LOG_INTERVAL_S:
             self._untold += 1
             return
@@ -220,6 +242,26 @@ class _TimingSelector(selectors.DefaultSelector):
                 also = f"; it had the processor for at most {worked_s * 1e3:.0f} ms{also}"
         _log.warning("the event loop was held up for %.0f ms by %s%s", took_s * 1e3, place, also)
         self._told_at, self._untold = began, 0
+
+    def _is_starved(self, began: float, took_s: float) -> bool:
+        """Whether most of a turn was spent waiting for a processor: then no code is at fault."""
+        now_s, before_s = self.queued_s(), self.queued_before_s
+        if now_s is None or before_s is None or now_s - before_s < took_s / 2:
+            return False
+        if self._starved_at and began - self._starved_at < _STARVED_INTERVAL_S:
+            self._starved += 1
+            return True
+        also = (
+            f" ({self._starved} more turns since the last that was told)" if self._starved else ""
+        )
+        _log.warning(
+            "the machine is too busy: the event loop waited for a processor during most of a turn "
+            "of %.0f ms%s",
+            took_s * 1e3,
+            also,
+        )
+        self._starved_at, self._starved = began, 0
+        return True
 
 
 def place_of(frame: FrameType | None) -> str:

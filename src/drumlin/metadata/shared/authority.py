@@ -106,6 +106,7 @@ class Authority:
             messages.NOTE_ADOPTED: self._note_adopted,
             messages.CREATE_TOPIC: self._create_topic,
             messages.ADD_PARTITIONS: self._add_partitions,
+            messages.PARTITION_COUNT: self._partition_count,
             messages.DELETE_TOPIC: self._delete_topic,
             messages.NOTE_FOLDERS: self._note_folders,
             messages.ADVANCE_ALL: self._advance_all,
@@ -324,6 +325,9 @@ class Authority:
         topic = await self.store.add_partitions(name, first_index, assignment)
         await self._settle_new(topic, first_index)
         return topic.topic_id.hex
+
+    async def _partition_count(self, _: int, name: str) -> int:
+        return await self.store.partition_count(name)
 
     async def _delete_topic(self, _: int, topic_id: str) -> None:
         await self.store.delete_topic(UUID(topic_id))

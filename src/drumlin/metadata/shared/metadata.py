@@ -293,8 +293,8 @@ class SharedMetadata:
         return topic
 
     async def partition_count(self, name: str) -> int:
-        topic = self.image.topics.get(name)
-        return 0 if topic is None else len(topic.partitions)
+        count: int = await self._ask(messages.PARTITION_COUNT, name)
+        return count
 
     @uncancelled
     async def delete_topic(self, topic_id: UUID) -> None:

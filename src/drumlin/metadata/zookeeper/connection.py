@@ -6,6 +6,7 @@ Never reads or writes a node but the chroot. Calls block.
 from __future__ import annotations
 
 import logging
+import socket
 import time
 import warnings
 from typing import TYPE_CHECKING, Final
@@ -21,6 +22,7 @@ _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
 _RETRY_S: Final = 0.1
 _RETRY_MAX_S: Final = 2.0
+_LOOK_S: Final = 0.5
 
 
 class ZooKeeperFailure(Exception):
@@ -98,6 +100,15 @@ def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it:
                 break
             time.sleep(_RETRY_S)
     raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
+
+
+def listens(address: tuple[str, int]) -> bool:
+    """Whether something takes connections there."""
+    try:
+        with socket.create_connection(address, _LOOK_S):
+            return True
+    except OSError:
+        return False
 
 
 def close_client(client: KazooClient) -> None:

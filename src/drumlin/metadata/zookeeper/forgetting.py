@@ -15,7 +15,7 @@ from drumlin.metadata.zookeeper.nodes import UnreadableNode
 from drumlin.metadata.zookeeper.operations import Delete
 
 if TYPE_CHECKING:
-    from drumlin.metadata.zookeeper.operations import Fence
+    from drumlin.metadata.zookeeper.operations import Fence, Transaction
     from drumlin.metadata.zookeeper.session import Node, Session
 
 #: Coordinators have so long to forget what they know of the topic, wherever they move meanwhile;
@@ -45,7 +45,9 @@ def forget_deletions(session: Session, fence: Fence, now_ms: int) -> str | None:
         awaited.update(waits_for or ())
     left.sort(key=lambda each: each[1].transaction)
     excess = left[: max(0, len(left) - _REMEMBERED_MAX)]
-    changes = [[*fence.checks, Delete(path, node.version)] for path, node in [*gone, *excess]]
+    changes: list[Transaction] = [
+        [*fence.checks, Delete(path, node.version)] for path, node in [*gone, *excess]
+    ]
     session.commit_all(changes)  # one that others change meanwhile stays until the next time
     if not excess:
         return None

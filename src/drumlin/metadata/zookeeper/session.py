@@ -6,6 +6,7 @@ expired, the next connection has another one, with another `session_id`. Never d
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,12 @@ from kazoo import exceptions
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState
 
-from drumlin.metadata.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure, close_client
+from drumlin.metadata.zookeeper.connection import (
+    ZooKeeperAway,
+    ZooKeeperFailure,
+    close_client,
+    listens,
+)
 from drumlin.metadata.zookeeper.operations import Check, Create, Delete, Replace
 
 if TYPE_CHECKING:
@@ -26,6 +32,8 @@ if TYPE_CHECKING:
 
 #: How many requests may be on their way at once.
 _PIPELINED: Final = 500
+#: While there is no connection, how often it is looked why.
+_LOOK_INTERVAL_S: Final = 5.0
 _GONE: Final = (
     exceptions.ConnectionLoss,
     exceptions.ConnectionClosedError,
@@ -72,6 +80,7 @@ class Session:
         self._awaited = threading.Event()
         self._is_ending = False
         self._left_at = time.monotonic()
+        self._listens, self._looked_at = False, -math.inf
         self._on_state: Callable[[bool], None] | None = None
         self._on_change: Callable[[str], None] | None = None
         client.add_listener(self._take_state)
@@ -122,7 +131,16 @@ class Session:
         """
         left_s = self._left_at + self._timeout_s - time.monotonic()
         if not self._connected.wait(max(0.0, left_s)):
-            raise ZooKeeperAway(f"ZooKeeper on {self.hosts} does not answer")
+            raise ZooKeeperAway(f"ZooKeeper on {self.hosts} {self._what_it_does()}")
+
+    def _what_it_does(self) -> str:
+        """Why there is no connection. A ZooKeeper refuses who has seen more than it has."""
+        if time.monotonic() - self._looked_at > _LOOK_INTERVAL_S:
+            self._listens = any(map(listens, self._client.hosts))
+            self._looked_at = time.monotonic()
+        if self._listens:
+            return "is there, but does not take this broker: it may have lost data, or not be ready"
+        return "does not answer"
 
     # -- reading -----------------------------------------------------------------------------
 
