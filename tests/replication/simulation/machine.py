@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from drumlin.broker.machine.greeting import READY
 from drumlin.broker.machine.workers import Worker
 from drumlin.metadata import database
 from drumlin.metadata.database import Database
@@ -24,6 +23,7 @@ from drumlin.metadata.sqlite import SqliteMetadata
 
 from .log import TOPIC, TOPIC_ID
 from .loops import Loop
+from .machine_process import SESSION_S
 from .pipes import End, connect
 from .process import CONFIG
 from .schedule import Schedule
@@ -73,7 +73,7 @@ class _Started(Worker):
     """Starts processes that are simulated."""
 
     def __init__(self, machine: Machine, node_id: int, count: int, authority: Authority) -> None:
-        super().__init__(node_id, {}, count, "INFO", {}, authority)
+        super().__init__(node_id, {}, count, "INFO", {}, authority, SESSION_S)
         self._machine = machine
 
     async def _run_once(self) -> int:
@@ -81,15 +81,9 @@ class _Started(Worker):
         ours, theirs = connect(machine.schedule, machine.loop, process.loop)
         machine.pipes[self.node_id] = ours, theirs
         self._process = process  # type: ignore[assignment]
-        channel = Channel(*ours.channel_streams())
         process.start(theirs)
-        if self._stop.is_set():
-            self.terminate()
-        channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
-        self._authority.connect(self.node_id, channel)
-        has_ended = asyncio.Event()
-        channel.start(has_ended.set)
-        return await self._attend(process, has_ended)  # type: ignore[arg-type]
+        channel = Channel(*ours.channel_streams())
+        return await self._attend(process, channel)  # type: ignore[arg-type]
 
 
 class Machine:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _NO_EPOCH = -1
 _HAND_OVER_S = 2.0
+#: Who is not heard for so long hangs.
+SESSION_S = 1.0
 
 
 class MachineProcess(BrokerProcess):
@@ -80,6 +82,7 @@ class MachineProcess(BrokerProcess):
         """As `Broker._begin` does."""
         try:
             store = await SharedMetadata.open(channel, self.node_id, self._owner_is_gone)
+            store.watch(SESSION_S)
             self.store, self._isr_changes = store, IsrChanges(store)
             self.world.at_moment("start", self, ())
             broker = BrokerState(self.node_id, None, ())

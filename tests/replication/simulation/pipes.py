@@ -50,6 +50,9 @@ class End:
             self._is_closed = True
             self._schedule.at(self._arrival_ms(), self._other.reader.feed_eof)
 
+    def abort(self) -> None:
+        self.close()
+
     async def wait_closed(self) -> None:
         """The system does it."""
 

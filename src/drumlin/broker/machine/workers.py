@@ -117,6 +117,10 @@ class Worker:
             with contextlib.suppress(OSError):  # it has ended, as is seen next
                 await asyncio.to_thread(greet, ours, self._greeting)
             channel = await Channel.open(ours.dup())
+        return await self._attend(process, channel)
+
+    async def _attend(self, process: asyncio.subprocess.Process, channel: Channel) -> int:
+        """Have it follow, and wait for the end of the channel or the process, then of both."""
         if self._stop.is_set():
             self.terminate()
         channel.take(READY, lambda addresses: self._is_ready(channel, addresses))
@@ -124,10 +128,6 @@ class Worker:
         has_ended = asyncio.Event()
         channel.start(has_ended.set)
         channel.watch(self._silent_after_s, partial(self._hangs, has_ended))
-        return await self._attend(process, has_ended)
-
-    async def _attend(self, process: asyncio.subprocess.Process, has_ended: asyncio.Event) -> int:
-        """Wait for the end of the channel or the process, then of both."""
         ending = asyncio.create_task(process.wait())
         ended = asyncio.create_task(has_ended.wait())
         try:
