@@ -166,7 +166,7 @@ class Cleaner:
 
         A large log waits for its kernels to be compiled.
         """
-        await_kernels(log.size_bytes)
+        await_kernels(log.size_bytes, self._stopping)
         view = self._call(lambda: cleaning_view(log))
         with _changes_told(log, view), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():
