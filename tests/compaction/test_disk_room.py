@@ -16,7 +16,7 @@ from compaction.random_logs import RandomLog
 from compaction.test_cleaner_cases import new_world, offsets
 from drumlin.clock import ManualClock
 from drumlin.compaction import cleaner as cleaner_module
-from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.pool import CleanerPool, _Worker
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.cleaned_segment import NoRoom
@@ -209,6 +209,26 @@ def test_a_log_goes_on_when_there_is_room(disk: Path, caplog: pytest.LogCaptureF
         assert len(offsets(world.log)) == 8 * 40 + 1
     finally:
         pool.stop()
+    world.logs.abandon()
+
+
+def test_without_more_room_it_is_not_tried(disk: Path) -> None:
+    """But now and then, as what is known of it may be out of date."""
+    world = a_log_on(disk)
+    fill_up(disk, _SEGMENT // 2)
+    pool = CleanerPool(world.logs, call, CleanerSettings(backoff_ms=1), world.clock)
+    worker = _Worker(0, pool._stopping, pool._throttle)
+    for _ in range(3):
+        assert pool._clean(world.log, worker, is_asked_for=False)
+    assert pool.totals.failures == 1
+    assert pool._clean(world.log, worker, is_asked_for=True)
+    assert pool.totals.failures == 2
+    world.clock.advance_ms(600_000)
+    assert pool._clean(world.log, worker, is_asked_for=False)
+    assert pool.totals.failures == 3
+    (disk / "ballast").unlink()
+    assert pool._clean(world.log, worker, is_asked_for=False)
+    assert pool.totals.cleanings == 1
     world.logs.abandon()
 
 

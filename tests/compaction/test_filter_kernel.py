@@ -237,7 +237,7 @@ def test_untouched_batches_are_copied_as_they_are(make: str) -> None:
         IndexEntry(1, 0, first.max_timestamp, 1),
         IndexEntry(9, first.size, first.max_timestamp, 1),
     ]
-    assert progress == ((first.max_timestamp, 1), len(log) - first.size)
+    assert progress[:2] == ((first.max_timestamp, 1), len(log) - first.size)
     assert (facts.batches_read, facts.batches_written, facts.records_written) == (2, 2, 3)
     assert facts.bytes_read == facts.bytes_written == len(log)
 

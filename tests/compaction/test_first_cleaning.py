@@ -128,6 +128,23 @@ def test_who_asks_for_a_cleaning_waits_alone(
     world.logs.abandon()
 
 
+def test_who_waits_does_not_keep_the_broker_from_stopping(
+    folder: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = new_world(folder)
+    six_segments(world)
+    large_from(monkeypatch, 0)
+    pool = started(world)
+    asking = threading.Thread(target=lambda: pool.run(world.log, 60))
+    asking.start()
+    assert compiler.is_asked.wait(30)
+    pool.stop()
+    asking.join(30)
+    assert not asking.is_alive()
+    assert not compiler.is_done.is_set()
+    world.logs.abandon()
+
+
 def test_where_there_is_no_compiler_plain_python_cleans(
     folder: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.compaction.active_segment import active_segment
 from drumlin.compaction.cleaner import Cleaner
-from drumlin.compaction.errors import CleaningFailed, CleaningStopped
+from drumlin.compaction.errors import CleaningFailed, CleaningPostponed, CleaningStopped
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.report import (
     describe_error,
@@ -286,7 +286,7 @@ class Cleaning:
             if done is None:
                 return self._nothing_done(log)
             return describe_result(log.topic, log.partition, done)
-        except CleaningFailed as error:
+        except (CleaningFailed, CleaningPostponed) as error:
             return describe_result(log.topic, log.partition, None, str(error), is_failed=True)
         except CleaningStopped:
             if self._stopping.is_set():

@@ -252,7 +252,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
     from drumlin.broker.log_cleaner import cleaner_settings
     from drumlin.cli.data_directory import DataDirectory as Files
     from drumlin.compaction.cleaner import Cleaner
-    from drumlin.compaction.errors import CleaningFailed
+    from drumlin.compaction.errors import CleaningFailed, CleaningPostponed
     from drumlin.compaction.report import describe_result
     from drumlin.compaction.throttle import Throttle
     from drumlin.compaction.waits import why_nothing
@@ -280,7 +280,7 @@ def _simulate_on_files(path: Path, topic: str | None, partition: int | None) -> 
                 done = cleaner.simulate(log)
                 reason = why_nothing(log, files.clock.wall_ms()) if done is None else None
                 results.append(describe_result(name, index, done, reason))
-            except (CleaningFailed, KafkaError, OSError, ValueError) as error:
+            except (CleaningFailed, CleaningPostponed, KafkaError, OSError, ValueError) as error:
                 results.append(describe_result(name, index, None, str(error), is_failed=True))
     if not results and topic is not None:
         raise output.Failure(f"no compacted partitions of {topic} lie in {path}")

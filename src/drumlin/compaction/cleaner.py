@@ -89,9 +89,10 @@ class Cleaner:
         view = self._call(lambda: cleaning_view(log))
         self.progress = begun
         ours: set[Segment] = set()
-        told = _changes_told(log, view, ours)
-        cleaning = self._round(log, view, begun, is_asked_for=is_asked_for)
-        with told, contextlib.closing(cleaning):
+        with (
+            _changes_told(log, view, ours),
+            contextlib.closing(self._round(log, view, begun, is_asked_for)) as cleaning,
+        ):
             if not view.config.is_compacted or not cleaning.begin():
                 return None
             # What the map says is the last record of its key must outlive those before it.
@@ -102,25 +103,13 @@ class Cleaner:
                 log.durability.sync(log.segments, log.leader_epochs, end_offset)
             for group in cleaning.groups():
                 try:
-                    dropped = cleaning.deletions_dropped
-                    new = self._rewrite(log, cleaning, group)
-                    drops = cleaning.deletions_dropped > dropped
-                    with SegmentSwap(
-                        log,
-                        view,
-                        group,
-                        new,
-                        drops_deletions=drops,
-                        round_end_offset=end_offset,
-                    ) as swap:
-                        self._call(partial(swap_segments, swap))
+                    swap = self._clean_group(log, cleaning, group, swap_segments)
                 except (SegmentGone, SegmentsChanged):
                     if not _is_gone(log, group):
                         raise
                     cleaning.forget_group()
                     continue  # to retention: the rest can be cleaned all the same
                 ours.update(group)
-                cleaning.count_group(group, len(new))
                 self.progress = cleaning.progress_after(group)
                 self._await_readers(log, swap)
             done = cleaning.done()
@@ -133,18 +122,34 @@ class Cleaner:
                 _log.warning("%s is clean, but that can't be noted: %s", log.name, error)
         return done
 
-    def _rewrite(
-        self, log: PartitionLog, cleaning: Round, group: Sequence[Segment]
-    ) -> Sequence[Segment]:
-        """What takes a group's place, durable as `.cleaned`; after an error there is nothing."""
+    def _clean_group(
+        self,
+        log: PartitionLog,
+        cleaning: Round,
+        group: Sequence[Segment],
+        swap_segments: Callable[[SegmentSwap], None],
+    ) -> SegmentSwap:
+        """Rewrite and swap a group; returns once that is durable."""
         is_first = group[0] is cleaning.view.segments[0]
+        dropped = cleaning.deletions_dropped
         files = SegmentFiles(log, group, self._throttle, keeps_empty=is_first)
         try:
             cleaning.rewrite(group, files)
-            return files.finish()
+            new = files.finish()
         except BaseException:
             files.abandon()
             raise
+        with SegmentSwap(
+            log,
+            cleaning.view,
+            group,
+            new,
+            drops_deletions=cleaning.deletions_dropped > dropped,
+            round_end_offset=cleaning.statistics.round_end_offset,
+        ) as swap:
+            self._call(partial(swap_segments, swap))
+        cleaning.count_group(group, len(new))
+        return swap
 
     def _await_readers(self, log: PartitionLog, swap: SegmentSwap) -> None:
         """Give readers a moment to let go of old segments whose room the next group needs.
@@ -161,7 +166,7 @@ class Cleaner:
 
         A large log waits for its kernels to be compiled.
         """
-        await_kernels(log.size_bytes)
+        await_kernels(log.size_bytes, self._stopping)
         view = self._call(lambda: cleaning_view(log))
         with _changes_told(log, view), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():
@@ -180,7 +185,6 @@ class Cleaner:
         log: PartitionLog,
         view: CleaningView,
         begun: RoundProgress | None = None,
-        *,
         is_asked_for: bool = True,
     ) -> Round:
         files = log.log_directory.files

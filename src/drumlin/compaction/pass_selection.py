@@ -9,6 +9,7 @@ one of them.
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Final
 
 from drumlin.compaction.errors import KernelsAwaited
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SMALL_BYTES: Final = 64 << 10
 #: Plain Python needs a second or two for so much, and other threads wait for it meanwhile.
 _PLAIN_BYTES_MAX: Final = 2 << 20
+_LOOKED_AT_S: Final = 0.05
 
 
 def prepare_kernels(size_bytes: int) -> None:
@@ -32,10 +34,13 @@ def prepare_kernels(size_bytes: int) -> None:
             compaction_kernels.load_in_background()
 
 
-def await_kernels(size_bytes: int) -> None:
+def await_kernels(size_bytes: int, stopping: threading.Event) -> None:
     """Wait for a compiler, where a log of this size needs one. Blocks, for a minute perhaps."""
-    if size_bytes > _PLAIN_BYTES_MAX:
-        compaction_kernels.require()
+    while size_bytes > _PLAIN_BYTES_MAX:
+        prepare_kernels(size_bytes)
+        is_known = compaction_kernels.loaded is not None or compaction_kernels.has_failed
+        if is_known or stopping.wait(_LOOKED_AT_S):
+            return
 
 
 def kernels_for(size_bytes: int) -> CompactionKernels | None:

@@ -56,6 +56,8 @@ _JOIN_S: Final = 30.0
 #: After a look at all logs there is a pause of this, or of ten times what the look took: 5,000
 #: logs are a second of work.
 _LOOK_PAUSE_S: Final = 0.1
+#: How much room is needed may have changed by then: it is tried, however little there is.
+_ROOM_AWAITED_S: Final = 600.0
 
 
 class LogStatus(NamedTuple):
@@ -244,6 +246,7 @@ class CleanerPool:
     def _rank(self) -> deque[PartitionLog]:
         """All logs that are worth a cleaning, in order of rank."""
         candidates = {}
+        self._forget_deleted()
         logs = self._call(lambda: list(self._logs))  # no more: there may be very many
         compacted = (log for log in logs if log.config.is_compacted)
         for log in filter(self._is_free, compacted):
@@ -252,6 +255,13 @@ class CleanerPool:
             if candidate is not None:
                 candidates[log] = candidate
         return deque(in_order(candidates.items()))
+
+    def _forget_deleted(self) -> None:
+        """Let go of logs that have left this broker, of which no topic's deletion tells."""
+        with self._lock:
+            for key, unfinished in list(self._unfinished.items()):
+                if unfinished.progress is not None and unfinished.progress.log.is_deleted:
+                    del self._unfinished[key]
 
     def _candidate(self, log: PartitionLog) -> Candidate | None:
         try:
@@ -285,7 +295,8 @@ class CleanerPool:
         cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
         before = self._unfinished.get(_key(log), NOT_BEGUN)
         try:
-            if before.needed_bytes > log.log_directory.files.free_bytes(log.path):
+            is_due = is_asked_for or self._clock.monotonic() >= before.due_at
+            if not is_due and before.needed_bytes > log.log_directory.files.free_bytes(log.path):
                 return self._rest_on(log, before)
             done = cleaner.clean(
                 log, self._logs.swap_segments, before.progress, is_asked_for=is_asked_for
@@ -327,12 +338,15 @@ class CleanerPool:
                 _log.info("%s is cleaned later: %s", log.name, error)
         elif isinstance(error, OSError) and error.errno in DEVICE_FULL:
             so_far = "" if progress is None else f", from offset {progress.next_offset} on"
-            _log.warning("no room to clean %s%s: %s; trying again later", log.name, so_far, error)
+            if is_news:
+                said = "no room to clean %s%s: %s; trying again later"
+                _log.warning(said, log.name, so_far, error)
         elif error is not None:
             _log.warning("%s could not be cleaned, trying again later: %s", log.name, error)
         with self._lock:
             self.totals.failures += not (error is None or isinstance(error, KernelsAwaited))
-        return self._rest_on(log, Unfinished.because_of(error, progress))
+        due_at = self._clock.monotonic() + _ROOM_AWAITED_S
+        return self._rest_on(log, Unfinished.because_of(error, progress, due_at))
 
     def _rest_on(self, log: PartitionLog, unfinished: Unfinished) -> bool:
         resting_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
@@ -361,7 +375,7 @@ class CleanerPool:
     def run(self, log: PartitionLog, timeout_s: float) -> bool:
         """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
         before = self._clock.monotonic()
-        await_kernels(log.size_bytes)  # here, and not in a thread that others need
+        await_kernels(log.size_bytes, self._stopping)  # here, and not in a thread that others need
         with self._wake:
             self._uncleanable.pop(_key(log), None)
             self._forced.append(log)

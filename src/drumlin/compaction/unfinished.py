@@ -15,16 +15,19 @@ class Unfinished(NamedTuple):
     resting_until: float = -math.inf
     #: None where there was nothing to do.
     reason: str | None = None
-    #: With less room than this on its device it is not tried again.
+    #: With less room than this on its device it is not tried again before it is due.
     needed_bytes: int = 0
+    due_at: float = -math.inf
     progress: RoundProgress | None = None
 
     @classmethod
-    def because_of(cls, error: Exception | None, progress: RoundProgress | None) -> Unfinished:
+    def because_of(
+        cls, error: Exception | None, progress: RoundProgress | None, due_at: float
+    ) -> Unfinished:
         """What is left by a cleaning that has ended with an error, or has found nothing to do."""
         reason = None if error is None else str(error)
         needed_bytes = error.needed_bytes if isinstance(error, NoRoom) else 0
-        return cls(reason=reason, needed_bytes=needed_bytes, progress=progress)
+        return cls(reason=reason, needed_bytes=needed_bytes, due_at=due_at, progress=progress)
 
 
 NOT_BEGUN: Final = Unfinished()
