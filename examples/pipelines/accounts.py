@@ -28,7 +28,15 @@ PARTITIONS = 4
 _TABLES = """
 CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, cents INTEGER, version INTEGER);
 CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, next_offset INTEGER);
+CREATE TABLE IF NOT EXISTS topics (topic_id TEXT);
 """
+#: An account may be in two partitions, if the topic was given more: its version says what is later.
+_KEEP = """
+INSERT INTO accounts VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE
+SET cents = excluded.cents, version = excluded.version WHERE excluded.version > accounts.version
+"""
+#: What the copy can hold.
+_CENTS_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,8 @@ def decide(account: Account, command: Command) -> Event:
     if command.cents <= 0:
         raise Refused("an amount must be positive")
     if command.kind == "deposit":
+        if account.cents + command.cents > _CENTS_MAX:
+            raise Refused("no account holds that much")
         return Event(command.cents)
     if command.kind != "withdraw":
         raise Refused(f"there is no command {command.kind!r}")
@@ -135,7 +145,13 @@ class Service:
         return account
 
     def _catch_up(self) -> None:
-        """Bring the copy to where the log is."""
+        """Bring the copy to where the log is; a copy of another topic is none."""
+        topic_id = self._client.topics([self._accounts])[self._accounts].topic_id or ""
+        if self._disk.execute("SELECT topic_id FROM topics").fetchall() != [(topic_id,)]:
+            with self._disk:
+                for table in ("accounts", "positions", "topics"):
+                    self._disk.execute(f"DELETE FROM {table}")  # noqa: S608 - names of our own
+                self._disk.execute("INSERT INTO topics VALUES (?)", (topic_id,))
         ends = self._client.offsets(self._accounts, isolation="read_committed")
         reached = dict(self._disk.execute("SELECT partition, next_offset FROM positions"))
         if not reached:
@@ -156,12 +172,23 @@ class Service:
         """Accounts and how far they are from the log, in one transaction of the copy."""
         rows = [(name, each.cents, each.version) for name, each in accounts.items()]
         with self._disk:
-            self._disk.executemany("REPLACE INTO accounts VALUES (?, ?, ?)", rows)
+            self._disk.executemany(_KEEP, rows)
             self._disk.executemany("REPLACE INTO positions VALUES (?, ?)", ends.items())
 
 
 def _record(name: str, what: Event | Account) -> dict[str, str]:
     return {"key": name, "value": json.dumps(asdict(what))}
+
+
+def _words(line: str) -> tuple[str, str, str]:
+    """
+    Raises:
+        Refused: this is no command.
+    """
+    words = line.split()
+    if len(words) != 3 or not words[2].isdecimal():
+        raise Refused("a command is a word, a name and a number of cents")
+    return words[0], words[1], words[2]
 
 
 def main() -> None:
@@ -172,8 +199,8 @@ def main() -> None:
     with drumlin.connect(told.brokers) as client:
         service = Service(client, told.disk)
         for line in sys.stdin:
-            kind, name, cents = line.split()
             try:
+                kind, name, cents = _words(line)
                 account = service.execute(Command(name, kind, int(cents)))
                 sys.stdout.write(f"{name} has {account.cents} after {account.version} events\n")
             except Refused as reason:

@@ -1,7 +1,7 @@
 """An offline load: a topic into a lake of Parquet files, every record once.
 
 Each run adds what is new since the last one, in loads. A load is a folder with records and with the
-offsets up to which they reach:
+offsets up to which they reach, in which topic:
 
     lake/load=00000000/0-00000000000000000000-00000000000000000750.parquet
                        1-00000000000000000000-00000000000000000730.parquet
@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from log_stream import run, source_options
+from log_stream import Source, check, look_up, run, source_options
 from pyarrow import fs
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
@@ -63,8 +63,9 @@ def load(
     batch_offsets: int = BATCH_OFFSETS,
 ) -> None:
     """Add what the topic has and the lake has not; a load for each micro-batch."""
-    lake = Lake(url)
-    options = source_options(brokers, topic, lake.position, _COLUMNS, batch_offsets)
+    source = look_up(brokers, topic)
+    lake = Lake(url, source)
+    options = source_options(source, lake.position, _COLUMNS, batch_offsets)
     # Spark sees the names of files only: the workers that fetch records write them.
     write = partial(write_files, url, lake.aside, dict(lake.position))
     files = map_stream(spark, topic, write, _WRITTEN, bootstrap_servers=brokers, **options)
@@ -77,17 +78,26 @@ def load(
 def table(spark: SparkSession, url: str) -> DataFrame:
     """The last value of each key, without those whose last record is a tombstone.
 
-    All records of a key are in one partition, as every usual producer has it.
+    Within a partition offsets say what is last. A key is in several partitions if the topic was
+    given more of them: then the latest timestamp decides, as nothing else says what came first.
     """
     records = spark.read.parquet(url).where("key IS NOT NULL")
-    last = f.max_by(f.struct("offset", "timestamp", "value"), "offset").alias("last")
-    return records.groupBy("key").agg(last).select("key", "last.*").where("value IS NOT NULL")
+    record = f.struct("timestamp", "partition", "offset", "value")
+    by_partition = records.groupBy("key", "partition").agg(f.max_by(record, "offset").alias("last"))
+    last = f.max_by("last", f.struct("last.timestamp", "last.partition")).alias("last")
+    found = by_partition.groupBy("key").agg(last).where("last.value IS NOT NULL")
+    return found.select("key", "last.offset", "last.timestamp", "last.value")
 
 
 class Lake:
     """A lake as one run sees it. A load that another run has added meanwhile makes `add` fail."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, source: Source) -> None:
+        """
+        Raises:
+            OtherTopic: the lake is of another topic.
+        """
+        self._url, self._source = url, source
         self._files, self._folder = open_lake(url)
         self._newest = self._find_newest()
         #: The first offset of each partition that the lake does not hold.
@@ -107,7 +117,8 @@ class Lake:
             self._files.move(each.path, f"{finished}/{name}")
             position[each.partition] = max(position.get(each.partition, 0), each.end_offset)
         with self._files.open_output_stream(f"{finished}/{_OFFSETS}") as file:
-            file.write(json.dumps(position).encode())
+            told = {"topic": self._source.topic, "topic_id": self._source.topic_id}
+            file.write(json.dumps({**told, "offsets": position}).encode())
         self._files.move(finished, f"{self._folder}/{_load(number)}")
         self._newest, self.position = number, position
 
@@ -125,8 +136,11 @@ class Lake:
         with self._files.open_input_file(
             f"{self._folder}/{_load(self._newest)}/{_OFFSETS}"
         ) as file:
-            position = json.loads(file.read())
-        return {int(partition): offset for partition, offset in position.items()}
+            found = json.loads(file.read())
+        advice = "A lake is of one topic: load this one into another folder."
+        topic, topic_id = found.get("topic"), found.get("topic_id")
+        check(f"the lake {self._url}", topic, topic_id, self._source, advice)
+        return {int(partition): offset for partition, offset in found["offsets"].items()}
 
 
 def write_files(

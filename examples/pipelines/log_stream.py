@@ -2,12 +2,16 @@
 
 A result that is written together with its position needs no checkpoint to be exact: what it holds
 is left out. The checkpoint only tells Spark where to begin.
+
+A position means something in one topic only. A name is not enough for that, as a topic may be
+deleted and created again: so a result keeps the topic's id beside its position.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,18 +23,51 @@ Position = Mapping[int, int]
 _EARLIEST = -2
 
 
+class Source(NamedTuple):
+    """A topic, and which one of that name; "" where brokers know no ids."""
+
+    topic: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+class OtherTopic(RuntimeError):
+    """A result is of another topic than the one that is to be loaded."""
+
+
+def look_up(brokers: str, topic: str) -> Source:
+    """The topic of that name, as it is now."""
+    with drumlin.connect(brokers) as client:
+        found = client.topics([topic])[topic]
+    numbers = tuple(sorted(each.index for each in found.partitions))
+    return Source(topic, found.topic_id or "", numbers)
+
+
+def check(result: str, topic: str | None, topic_id: str | None, now: Source, advice: str) -> None:
+    """
+    Raises:
+        OtherTopic: `result` has a position in a topic that is not the one of now.
+    """
+    if (topic, topic_id) != (now.topic, now.topic_id):
+        raise OtherTopic(
+            f"{result} is of topic {topic!r} with the id {topic_id!r}, and this is topic "
+            f"{now.topic!r} with the id {now.topic_id!r}: it is another one, or was deleted and "
+            f"created again. Nothing was loaded. {advice}"
+        )
+
+
 def source_options(
-    brokers: str, topic: str, position: Position, columns: str, batch_offsets: int
+    source: Source, position: Position, columns: str, batch_offsets: int
 ) -> dict[str, str]:
     """Options for a stream that begins there, at the beginning of partitions without a position.
 
     Args:
         batch_offsets: how many offsets a micro-batch takes.
     """
-    with drumlin.connect(brokers) as client:
-        starts = dict.fromkeys(client.partitions(topic), _EARLIEST)
+    starts = dict.fromkeys(source.partitions, _EARLIEST)
     return {
-        "startingOffsets": json.dumps({topic: starts | dict(position)}),
+        "startingOffsets": json.dumps({source.topic: starts | dict(position)}),
+        "checkpointTopicIds": "true",
         "maxOffsetsPerTrigger": str(batch_offsets),
         "kafka.isolation.level": "read_committed",
         "columns": columns,

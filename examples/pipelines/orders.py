@@ -45,6 +45,7 @@ def enrich(
     """Write the orders that are new, with their customers."""
     options = {
         "startingOffsets": "earliest",
+        "checkpointTopicIds": "true",
         "maxOffsetsPerTrigger": str(batch_offsets),
         "kafka.isolation.level": "read_committed",
         "columns": "key,value,timestamp",
@@ -53,7 +54,9 @@ def enrich(
 
     def enrich_batch(orders: DataFrame, number: int) -> None:
         columns = ["key", "value"]
-        known = snapshot(spark, customers, bootstrap_servers=brokers, columns=columns)
+        known = snapshot(
+            spark, customers, bootstrap_servers=brokers, columns=columns, keys="across partitions"
+        )
         write(with_customers(orders, known), number)
 
     query = (

@@ -4,6 +4,9 @@ Spark keeps the totals in its checkpoint, and with each micro-batch the sink wri
 changed, in transactions: a reader of committed records finds each change once. Keep the target
 compacted, and it is a table of all totals.
 
+A record that is no payment holds up nobody: it goes to a topic of dead letters, with its bytes,
+where it comes from and why, in the same decision. For that the log is read twice.
+
 Here the checkpoint holds state, and must be kept. If it is lost, the query would begin anew, and
 write totals that are there; the sink knows another query by its id and refuses that.
 """
@@ -15,18 +18,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from session import parser, start_spark
 
-from drumlin.spark import sink
+from drumlin.spark import dead_letters, decode_values, sink
 
 BATCH_OFFSETS = 1_000_000
 
 
 def main() -> None:
     explained = parser(
-        __doc__, topic="of payments", target="topic of totals", checkpoint="Spark's folder"
+        __doc__,
+        topic="of payments",
+        target="topic of totals",
+        refused="topic of what is no payment",
+        checkpoint="Spark's folder",
     )
-    arguments = explained.parse_args()
+    told = explained.parse_args()
     spark = start_spark("totals")
-    keep(spark, arguments.brokers, arguments.topic, arguments.target, arguments.checkpoint)
+    keep(spark, told.brokers, told.topic, told.target, told.refused, told.checkpoint)
     spark.stop()
 
 
@@ -35,20 +42,25 @@ def keep(
     brokers: str,
     topic: str,
     target: str,
+    refused: str,
     checkpoint: str,
     batch_offsets: int = BATCH_OFFSETS,
 ) -> None:
     """Bring the totals up to where the topic ends now."""
     options = {
         "startingOffsets": "earliest",
+        "checkpointTopicIds": "true",
         "maxOffsetsPerTrigger": str(batch_offsets),
         "kafka.isolation.level": "read_committed",
-        "columns": "key,value",
+        "columns": "topic,partition,offset,key,value",
     }
-    changed = totals(read(spark, brokers, topic, options))
+    payments = decoded(read(spark, brokers, topic, options))
+    changed = totals(payments).withColumn("topic", f.lit(target))
+    bad = dead_letters(payments).withColumn("topic", f.lit(refused))
     query = (
-        changed.writeStream.outputMode("update")
-        .foreachBatch(sink(target, bootstrap_servers=brokers, sinkId=f"totals.{target}"))
+        changed.unionByName(bad, allowMissingColumns=True)
+        .writeStream.outputMode("update")
+        .foreachBatch(sink(bootstrap_servers=brokers, sinkId=f"totals.{target}"))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()
@@ -56,15 +68,23 @@ def keep(
     query.awaitTermination()
 
 
+def decoded(records: DataFrame) -> DataFrame:
+    """The records with an amount each, or with an error and their bytes."""
+    found = decode_values(records, "amount long", into="payment", bad_records="column")
+    why = f.when(f.col("key").isNull(), "there is no account").when(
+        f.col("payment.amount").isNull(), "there is no amount"
+    )
+    return found.withColumns({"error": f.coalesce("error", why), "raw": f.col("value")})
+
+
 def totals(payments: DataFrame) -> DataFrame:
     """For each account the sum of its payments and their number, as a record."""
-    amount = f.get_json_object(f.col("value").cast("string"), "$.amount").cast("long")
+    cents = f.sum(f.col("payment.amount").cast("decimal(38, 0)"))  # which no sum exceeds
     return (
-        payments.select("key", amount.alias("amount"))
-        .where("key IS NOT NULL AND amount IS NOT NULL")
+        payments.where("error IS NULL")
         .groupBy("key")
-        .agg(f.sum("amount").alias("cents"), f.count("*").alias("payments"))
-        .select("key", f.to_json(f.struct("cents", "payments")).alias("value"))
+        .agg(cents.alias("cents"), f.count("*").alias("payments"))
+        .select("key", f.to_json(f.struct("cents", "payments")).cast("binary").alias("value"))
     )
 
 

@@ -14,7 +14,8 @@ from drumlin.client.arguments import Acks
 from drumlin.client.client import Client
 from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
-from drumlin.client.stream_appender import EncodingRules, RowsRefused, StreamAppender
+from drumlin.client.row_sum import RowsRefused
+from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)

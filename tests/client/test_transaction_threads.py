@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
-from drumlin.client.stream_appender import EncodingRules, RowsRefused
+from drumlin.client.row_sum import RowsRefused
+from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import TransactionFailed, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
 from rig.waiting import wait_until

@@ -89,6 +89,30 @@ def test_a_process_that_dies_before_its_disk_knows_catches_up(
     later.close()
 
 
+def test_a_copy_of_another_topic_is_none(world: World, program: ModuleType, client: Client) -> None:
+    service = world.start()
+    service.execute(program.Command("ada", "deposit", 5))
+    service.close()
+    client.delete_topic(world.accounts)
+    client.delete_topic(world.events)
+    anew = world.start()
+    assert anew.accounts() == {}
+    anew.execute(program.Command("ada", "deposit", 7))
+    assert anew.accounts() == {"ada": program.Account(7, 1)}
+    anew.close()
+
+
+def test_no_command_holds_up_the_service(world: World, program: ModuleType) -> None:
+    for line in ("deposit ada", "deposit ada ten", "deposit ada -5", ""):
+        with pytest.raises(program.Refused, match="a command is"):
+            program._words(line)
+    service = world.start()
+    service.execute(program.Command("ada", "deposit", 2**63 - 1))
+    with pytest.raises(program.Refused, match="holds that much"):
+        service.execute(program.Command("ada", "deposit", 1))  # which no disk could keep
+    service.close()
+
+
 def test_a_second_service_fences_the_first(world: World, program: ModuleType) -> None:
     first = world.start()
     first.execute(program.Command("ada", "deposit", 5))

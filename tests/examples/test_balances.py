@@ -86,7 +86,7 @@ def load(
     tmp_path: Path,
 ) -> Load:
     with psycopg.connect(server.get_uri()) as connection:
-        connection.execute("DROP TABLE IF EXISTS balances, positions")
+        connection.execute("DROP TABLE IF EXISTS balances, positions, refused")
     where = (drumlin_address, new_topic(3), server.get_uri(), tmp_path / "checkpoint")
     return Load(balances, spark, client, *where)
 
@@ -100,7 +100,52 @@ def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
     shutil.rmtree(load.checkpoint)
     load.run()
     assert load.counted() == load.cents
-    assert balances.position(load.database, load.topic) == load.client.offsets(load.topic)
+    source = balances.look_up(load.address, load.topic)
+    assert balances.position(load.database, source) == load.client.offsets(load.topic)
+    load.client.delete_topic(load.topic)
+    load.client.create_topic(load.topic, 3)
+    now = balances.look_up(load.address, load.topic)
+    told = f"{source.topic_id}.*{now.topic_id}.*created again. .*`positions`"
+    with pytest.raises(RuntimeError, match=told):
+        load.run()
+
+
+#: As PostgreSQL has it: its key, its value, and why it is refused.
+BAD = [
+    (b"a", b'{"amount": "ten"}', "amount"),
+    (b"a", b'{"amount": 2.75}', "amount"),
+    (b"a", b'{"amount": 99999999999999999999}', "amount"),
+    (b"a", b"no json", "JSON"),
+    (b"a", b"\xff\x00", "JSON"),
+    (b"a", b'{"sum": 5}', "there is no amount"),
+    (b"a", None, "there is no amount"),
+    (b"a\x00", b'{"amount": 1}', "the key is no account"),
+    (b"\xff", b'{"amount": 1}', "the key is no account"),
+    (b"x" * 10_000, b'{"amount": 1}', "the key is no account"),
+    (None, b'{"amount": 1}', "the key is no account"),
+]
+
+
+def test_what_is_no_payment_holds_up_nobody(load: Load) -> None:
+    rows = {"key": [each[0] for each in BAD], "value": [each[1] for each in BAD]}
+    table = pa.table(rows, schema=pa.schema({"key": pa.binary(), "value": pa.binary()}))
+    load.client.append(table, load.topic, partition=lambda *_: [0] * len(BAD))
+    most = 2**63 - 1
+    load.client.append(
+        pa.table({"key": ["b"] * 2, "value": [f'{{"amount": {most}}}'] * 2}), load.topic
+    )
+    load.cents["b"] = 2 * most
+    for _ in "ab":
+        load.run()
+        shutil.rmtree(load.checkpoint)
+    assert load.counted() == load.cents
+    with psycopg.connect(load.database) as connection:
+        query = 'SELECT key, value, error, topic FROM refused ORDER BY "offset"'
+        found = connection.execute(query).fetchall()
+    assert [each[:2] for each in found] == [each[:2] for each in BAD]
+    for (_, _, error, topic), (_, _, why) in zip(found, BAD, strict=True):
+        assert why in error
+        assert topic == load.topic
 
 
 def test_a_task_that_dies_after_its_commit_is_not_counted_twice(
@@ -140,20 +185,22 @@ def test_a_task_that_dies_before_its_commit_is_counted_all_the_same(
 
 def test_a_late_attempt_finds_its_records_counted(load: Load, balances: ModuleType) -> None:
     load.pay(30)
-    balances.position(load.database, load.topic)
+    source = balances.look_up(load.address, load.topic)
+    balances.position(load.database, source)
     rows = load.client.read(load.topic, [0], columns=["partition", "offset", "key"])
-    account = rows["key"].cast(pa.string())
-    amount = pa.array([1] * len(rows), pa.int64())
     batch = pa.table(
         {
             "partition": rows["partition"],
             "offset": rows["offset"],
-            "account": account,
-            "amount": amount,
+            "key": rows["key"],
+            "value": rows["key"],
+            "amount": pa.array([1] * len(rows), pa.int64()),
+            "error": pa.nulls(len(rows), pa.string()),
         }
     )
+    topic = (load.topic, source.topic_id)
     attempts = [
-        balances.count_payments(load.database, load.topic, iter(batch.to_batches())) for _ in "ab"
+        balances.count_payments(load.database, topic, iter(batch.to_batches())) for _ in "ab"
     ]
     for attempt in attempts:
         assert [each["next_offset"].to_pylist() for each in attempt] == [[len(rows)]]

@@ -60,7 +60,7 @@ def test_the_pipelines(
     assert pq.read_table(tmp_path / "lake").num_rows == 3
     run("delta_table", table=str(tmp_path / "table"))
     assert DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 2
-    run("totals", target=totals)
+    run("totals", target=totals, refused=new_topic())
     written = client.read(totals, isolation="read_committed", decode="utf8")["value"].to_pylist()
     assert sorted(written) == ['{"cents":2,"payments":1}', '{"cents":4,"payments":2}']
     run("orders", customers=totals, target=orders)

@@ -53,9 +53,9 @@ class Load:
 
     def table(self) -> dict[str, str]:
         rows = DeltaTable(self.folder).to_pyarrow_table().to_pylist()
-        found = {row["key"].decode(): row["value"].decode() for row in rows}
+        found = {row["key"].decode(): row["value"] for row in rows}
         assert len(found) == len(rows)
-        return found
+        return {key: value.decode() for key, value in found.items() if value is not None}
 
     def version(self) -> int:
         return DeltaTable(self.folder).version()
@@ -97,6 +97,36 @@ def test_upserts_and_tombstones_are_applied_once(
     assert load.table() == wanted
 
 
+def test_where_a_key_is_in_two_partitions_the_later_record_counts(load: Load) -> None:
+    """As it is when a topic was given more partitions. In which order they are read is chance."""
+
+    def write(*rows: tuple[str, str | None, int, int]) -> None:
+        names = ("key", "value", "partition", "timestamp")
+        columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+        columns["value"] = pa.array(columns["value"], pa.string())
+        load.client.append(pa.table(columns), load.topic, partition="partition")
+
+    write(*((key, f"old{number}", 0, 1000 + number) for number in range(20) for key in "kl"))
+    write(("k", "newest", 1, 5000), ("l", None, 1, 5000), ("m", None, 1, 5000), ("n", "n", 1, 5))
+    load.run()
+    assert load.table() == {"k": "newest", "n": "n"}
+    write(("k", "late", 0, 4000), ("l", "late", 0, 4000), ("m", "late", 0, 4000), ("n", "N", 1, 4))
+    load.run()
+    assert load.table() == {"k": "newest", "n": "N"}
+    assert load.client.offsets(load.topic)[0] == 43
+
+
+def test_a_table_is_of_one_topic(load: Load, delta: ModuleType, new_topic: NewTopic) -> None:
+    before = delta.look_up(load.address, load.topic)
+    delta.open_table(load.folder, before)
+    with pytest.raises(RuntimeError, match="A table is of one topic"):
+        delta.open_table(load.folder, delta.look_up(load.address, new_topic()))
+    load.client.delete_topic(load.topic)
+    load.client.create_topic(load.topic, 3)
+    with pytest.raises(RuntimeError, match=f"{before.topic_id}.* created again"):
+        load.run()
+
+
 def test_the_position_outlives_the_history(load: Load, delta: ModuleType) -> None:
     """It is part of the table's state, not of what its commits say of themselves."""
     load.write({"a": "1", "b": "1"})
@@ -136,7 +166,7 @@ def test_a_driver_that_dies_beside_its_commit(
 
 def test_of_two_runs_at_once_one_fails(load: Load, delta: ModuleType) -> None:
     load.write({"a": "1"})
-    rival = DeltaTable.create(load.folder, delta._SCHEMA, mode="ignore")
+    rival = delta.open_table(load.folder, delta.look_up(load.address, load.topic))
     batch = (
         load.spark.read.format("drumlin")
         .option("kafka.bootstrap.servers", load.address)

@@ -113,7 +113,11 @@ def test_each_load_tells_its_offsets(load: Load) -> None:
     load.run()
     (folder,) = load.loads()
     assert json.loads((folder / "_offsets.json").read_text()) == {
-        str(partition): offset for partition, offset in load.client.offsets(load.topic).items()
+        "topic": load.topic,
+        "topic_id": load.client.topics([load.topic])[load.topic].topic_id,
+        "offsets": {
+            str(partition): offset for partition, offset in load.client.offsets(load.topic).items()
+        },
     }
     for file in folder.glob("*.parquet"):
         partition, first, end = map(int, file.stem.split("-"))
@@ -160,7 +164,7 @@ def test_a_driver_that_dies_beside_its_rename(
 
 def test_of_two_runs_at_once_one_fails(load: Load, lake: ModuleType) -> None:
     load.write(100)
-    rival = lake.Lake(str(load.folder))
+    rival = lake.Lake(str(load.folder), lake.look_up(load.address, load.topic))
     load.run()
     files = load.folder / "rivals"
     files.touch()
@@ -168,6 +172,38 @@ def test_of_two_runs_at_once_one_fails(load: Load, lake: ModuleType) -> None:
     with pytest.raises(OSError, match="load="):
         rival.add([row])
     assert load.records() == load.expected()
+
+
+def test_a_lake_is_of_one_topic(load: Load, lake: ModuleType, new_topic: NewTopic) -> None:
+    """The offsets of another one, of that name even, would pass over its first records."""
+    load.write(10)
+    load.run()
+    of_another = lake.look_up(load.address, new_topic(3))
+    with pytest.raises(RuntimeError, match=r"Nothing was loaded\. A lake is of one topic"):
+        lake.Lake(str(load.folder), of_another)
+    before = lake.look_up(load.address, load.topic)
+    load.client.delete_topic(load.topic)
+    load.client.create_topic(load.topic, 3)
+    load.write(15)
+    now = lake.look_up(load.address, load.topic)
+    with pytest.raises(RuntimeError, match=f"{before.topic_id}.*{now.topic_id}.*created again"):
+        load.run()
+    assert len(load.records()) == 10
+
+
+def test_where_a_key_is_in_two_partitions_the_later_record_counts(
+    load: Load, lake: ModuleType
+) -> None:
+    """As it is when a topic was given more partitions. Their offsets have nothing to do with it."""
+    rows = [("k", f"old{number}", 0, 1000 + number) for number in range(20)]
+    rows += [("k", "newest", 1, 5000), ("gone", "old", 0, 2000), ("gone", None, 2, 3000)]
+    # Within a partition the clock says nothing.
+    rows += [("back", "first", 0, 9000), ("back", "second", 0, 4000)]
+    names = ("key", "value", "partition", "timestamp")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    load.client.append(pa.table(columns), load.topic, partition="partition")
+    load.run()
+    assert _table(lake, load.spark, str(load.folder)) == {b"k": b"newest", b"back": b"second"}
 
 
 def test_the_lake_is_a_table(load: Load, lake: ModuleType) -> None:
@@ -184,7 +220,7 @@ def test_a_lake_on_hadoop(
     with small_hdfs(tmp_path) as address:
         url = f"{address}/lakes/flights"
         load.write(100)
-        rival = lake.Lake(url)
+        rival = lake.Lake(url, lake.look_up(load.address, load.topic))
         load.run(url=url)
         assert (tmp_path / "killed").exists()
         shutil.rmtree(load.checkpoint)

@@ -51,9 +51,13 @@ def test_each_change_is_written_once(
     payments, target = new_topic(), new_topic(1)
     checkpoint = str(tmp_path / "checkpoint")
 
-    def run() -> None:
-        program.keep(spark, drumlin_address, payments, target, checkpoint)
+    refused = new_topic(1)
 
+    def run() -> None:
+        program.keep(spark, drumlin_address, payments, target, refused, checkpoint)
+
+    bad = {"key": ["account-0", "b", "c"], "value": ['{"amount": "ten"}', "no json", '{"a": 1}']}
+    client.append(pa.table(bad), payments)
     _pay(client, payments, range(50))
     with monkeypatch.context() as patched:
         patched.setattr(program, "read", killed_while_reading(program.read, tmp_path / "killed"))
@@ -72,6 +76,9 @@ def test_each_change_is_written_once(
         }
         for each in range(5)
     }
+    letters = client.read(refused, isolation="read_committed", decode="utf8")
+    assert sorted(letters["key"].to_pylist()) == bad["key"]
+    assert sorted(letters["value"].to_pylist()) == sorted(bad["value"])
     shutil.rmtree(checkpoint)
     with pytest.raises(StreamingQueryException, match="belongs to query"):
         run()
@@ -90,7 +97,8 @@ def test_a_driver_that_dies_after_its_write_writes_nothing_twice(
 ) -> None:
     """The state goes on from the checkpoint; the batch is repeated, and not written again."""
     payments, target = new_topic(), new_topic(1)
-    arguments = (spark, drumlin_address, payments, target, str(tmp_path / "checkpoint"))
+    checkpoint = str(tmp_path / "checkpoint")
+    arguments = (spark, drumlin_address, payments, target, new_topic(1), checkpoint)
     sink = program.sink
 
     def dying(*arguments: Any, **options: Any) -> Any:

@@ -66,3 +66,17 @@ def test_the_past_of_deleted_records(spark: SparkSession, history: History) -> N
     topic.delete_records_before(0, 2)
     with pytest.raises(StateNotExact, match="records before offset 2 are deleted"):
         snapshot(spark, topic.name, bootstrap_servers=topic.address, at={0: 3})
+
+
+def test_a_topic_that_is_another_one_by_now(spark: SparkSession, address: str) -> None:
+    """A DataFrame may be used long after it was made, and offsets are those of one topic."""
+    topic = Topic(address, 1).create()
+    topic.write([(0, b"key", b"old", 1_700_000_000_000, None)])
+    given = {"bootstrap_servers": address}
+    made = [snapshot(spark, topic.name, **given), changes(spark, topic.name, {0: 0}, **given)]
+    topic.delete()
+    topic.create()
+    topic.write([(0, b"key", b"new", 1_700_000_000_000, None)] * 3)
+    for frame in made:
+        with pytest.raises(PySparkException, match="deleted and created again since this state"):
+            frame.collect()

@@ -120,3 +120,29 @@ def test_the_option_stands_alone(spark: SparkSession, history: History) -> None:
         stream = spark.readStream.format("drumlin")
         options = history.topic.options(snapshot="latest")
         stream.options(**options).load().writeStream.format("noop").start().awaitTermination()
+
+
+def test_across_partitions_the_latest_timestamp_counts(spark: SparkSession, address: str) -> None:
+    """As in a topic that was given more partitions; within one, offsets say what is last."""
+    topic = Topic(address, 1).create()
+    topic.write(
+        (0, key, b"old", 1_700_000_000_000 + at, None) for at, key in enumerate([b"k", b"gone"])
+    )
+    topic.write([(0, b"back", b"first", 1_700_000_009_000, None)])
+    topic.add_partitions(3)
+    topic.write([(1, b"k", b"new", 1_700_000_005_000, None)])
+    topic.write([(2, b"gone", None, 1_700_000_005_000, None)])
+    topic.write([(0, b"back", b"second", 1_700_000_001_000, None)])
+    topic.write([(1, b"back", b"third", 1_700_000_001_000, None)])
+
+    def found(**more: Any) -> list[tuple[Any, ...]]:
+        frame = snapshot(spark, topic.name, bootstrap_servers=address, **more)
+        return sorted(tuple(row) for row in frame.collect())
+
+    columns = ["value", "key", "partition"]
+    across = found(keys="across partitions", columns=columns)
+    assert across == [(b"new", b"k", 1), (b"third", b"back", 1)]
+    assert found(keys="across partitions", columns=["partition"]) == [(1,), (1,)]
+    assert (b"old", b"gone", 0) in found(columns=columns)
+    with pytest.raises(ValueError, match="expected one of by partition, across partitions"):
+        found(keys="both")

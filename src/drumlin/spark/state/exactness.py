@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.spark.cluster import client_of
-from drumlin.spark.data_loss import ReadFailed
+from drumlin.spark.data_loss import DataLoss, ReadFailed
 from drumlin.spark.options import SourceOptions
 from drumlin.spark.ranges import PlannedRange
 
@@ -29,6 +29,7 @@ def read_exactly(
 
     Raises:
         StateNotExact: records are missing that the state needs.
+        DataLoss: the topic was deleted and created again since the state was planned.
     """
     from drumlin.spark.tasks import read_task
 
@@ -41,6 +42,7 @@ def read_exactly(
             except ReadFailed as error:
                 _refuse_if_missing(source, claims, error)
                 raise
+    _refuse_another_topic(source, ranges)
 
 
 def confirm(source: SourceOptions, claims: Claims) -> None:
@@ -50,6 +52,18 @@ def confirm(source: SourceOptions, claims: Claims) -> None:
         StateNotExact: a cleaner, or another leader, has come in between.
     """
     client_of(source).confirm_states(claims)
+
+
+def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange]) -> None:
+    """Logs are read by the topic's name. An id never comes back: who has it still had it before."""
+    planned = {each.topic: each.topic_id for each in ranges if each.topic_id is not None}
+    found = client_of(source).look_up_topics(planned).found if planned else {}
+    for topic, described in found.items():
+        if described.topic_id not in (None, planned[topic]):
+            raise DataLoss(
+                f"topic {topic!r} was deleted and created again since this state was planned: its "
+                f"id was {planned[topic]}, and is {described.topic_id}. Make the DataFrame anew"
+            )
 
 
 def _refuse_if_missing(source: SourceOptions, claims: Claims, error: ReadFailed) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,10 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.spark.state.moment import Moment
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.plan import StatePlan
+
+#: Which records are of one key.
+Keys: TypeAlias = Literal["by partition", "across partitions"]
+_KEYS: Final = ("by partition", "across partitions")
 
 
 def snapshot(
@@ -20,13 +24,13 @@ def snapshot(
     bootstrap_servers: str,
     at: Moment = None,
     columns: Sequence[str] | None = None,
+    keys: Keys = "by partition",
     **options: object,
 ) -> DataFrame:
     """The last record of each key, as a DataFrame, without keys that are deleted.
 
-    Keys of two partitions are two keys. Records without a key are left out. The DataFrame is that
-    of one moment: its end offsets are looked up here, once. Committed records count, unless the
-    options say otherwise.
+    Records without a key are left out. The DataFrame is that of one moment: its end offsets are
+    looked up here, once. Committed records count, unless the options say otherwise.
 
     Args:
         topic: the name of one topic.
@@ -36,6 +40,12 @@ def snapshot(
             it, or as the JSON that `endingOffsets` takes.
         columns: some of key, value, headers, topic, partition, offset, timestamp (these are the
             default) and timestampType.
+        keys: `by partition`: keys of two partitions are two keys, of which offsets say what is
+            last. `across partitions`: they are one, and of the last records of the partitions the
+            one with the latest timestamp counts (of equal ones that of the higher partition). That
+            is for topics that were given more partitions, which moves keys. It is as good as the
+            clocks that set the timestamps; and once a cleaner has removed the tombstone of a key
+            that was moved, its value in the old partition is back.
         options: those of `format("drumlin")`, but for those that say what to read. `reducers`:
             into how many parts the state is divided, each of which must fit a worker's memory.
             `taskMemory`: how many bytes of it a task holds before it hands them out.
@@ -43,6 +53,7 @@ def snapshot(
 
     Raises:
         OptionError: the options are invalid.
+        ValueError: there are no such `keys`.
         DataLoss: the moment lies outside of the log.
         StateNotExact: a cleaner has removed records of the state since. Running the query raises
             it, too, if one does so meanwhile.
@@ -51,12 +62,31 @@ def snapshot(
     from drumlin.spark.state.options import COLUMNS, StateOptions
     from drumlin.spark.state.plan import plan_state
 
+    if keys not in _KEYS:
+        raise ValueError(f"keys={keys!r}: expected one of {', '.join(_KEYS)}")
     asked = StateOptions.of(topic, bootstrap_servers, columns or COLUMNS, options)
-    return snapshot_of(spark, asked, plan_state(asked, limit_of(at, topic, "at")))
+    plan = plan_state(asked, limit_of(at, topic, "at"))
+    if keys == "by partition":
+        return snapshot_of(spark, asked, plan)
+    return _across_partitions(spark, asked, plan)
 
 
-def snapshot_of(spark: SparkSession, options: StateOptions, plan: StatePlan) -> DataFrame:
-    """The same, of a moment that is known."""
+def _across_partitions(spark: SparkSession, options: StateOptions, plan: StatePlan) -> DataFrame:
+    """Of each key the latest of the last records of all partitions, unless it is a tombstone."""
+    from pyspark.sql.functions import col, max_by, struct
+
+    wanted = options.source.columns
+    needed = tuple(dict.fromkeys((*wanted, "key", "value", "partition", "timestamp")))
+    last = snapshot_of(spark, options.with_columns(needed), plan, with_tombstones=True)
+    latest = max_by(struct(*needed), struct("timestamp", "partition")).alias("latest")
+    found = last.groupBy("key").agg(latest).where("latest.value IS NOT NULL")
+    return found.select(*(col(f"latest.{name}").alias(name) for name in wanted))
+
+
+def snapshot_of(
+    spark: SparkSession, options: StateOptions, plan: StatePlan, *, with_tombstones: bool = False
+) -> DataFrame:
+    """The last record of each key of each partition, at a moment that is known."""
     from drumlin.spark.source import spark_schema
     from drumlin.spark.state.entries import entry_columns
     from drumlin.spark.state.shuffle import reduced_and_merged
@@ -64,5 +94,5 @@ def snapshot_of(spark: SparkSession, options: StateOptions, plan: StatePlan) -> 
 
     columns = options.source.columns
     entries = entry_columns(columns)
-    merge = Merging(options, entries, plan.claims, plan.refusal).run
-    return reduced_and_merged(spark, options, plan, entries, merge, spark_schema(columns))
+    merging = Merging(options, entries, plan.claims, plan.refusal, with_tombstones)
+    return reduced_and_merged(spark, options, plan, entries, merging.run, spark_schema(columns))

@@ -63,6 +63,7 @@ class Merging(Portable):
     columns: tuple[str, ...]  # of the entries
     claims: Claims
     refusal: str | None = None
+    with_tombstones: bool = False
 
     def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Merge the cells of one reducer.
@@ -86,7 +87,8 @@ class Merging(Portable):
         # All tasks have read what they were to read: cells come only when all are complete.
         confirm(self.options.source, self.claims)
         source = self.options.source
-        rows = (as_rows(each, self.options.topic, source.columns) for each in latest.rows())
+        found = latest.rows(with_tombstones=self.with_tombstones)
+        rows = (as_rows(each, self.options.topic, source.columns) for each in found)
         yield from of_good_size(rows, source.batch_bytes)
 
 

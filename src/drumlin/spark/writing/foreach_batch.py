@@ -17,10 +17,10 @@ from drumlin.spark.offsets import without_topic_ids
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.writing.protocol.content import Plan
 
-_logger = logging.getLogger(__name__)
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_logger = logging.getLogger(__name__)
 
 #: Turns a micro-batch into the rows of one topic.
 RowsOf: TypeAlias = "Callable[[DataFrame], DataFrame]"
@@ -151,7 +151,7 @@ def _plan(query: Any) -> Plan | None:
     None where Spark does not tell, as for a function that no query has called: then only the rows
     show whether a batch is the one that was decided under its number.
     """
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     if query is None:
         return None

@@ -107,8 +107,7 @@ def _count(
     Raises:
         WriteFailed: a row names no topic.
     """
-    from drumlin.client.row_sum import RowSum
-    from drumlin.client.stream_appender import RowsRefused
+    from drumlin.client.row_sum import RowsRefused, RowSum
 
     found = RowSum(options.topic)
     try:
@@ -146,7 +145,8 @@ def _append(
     import pyarrow as pa
 
     from drumlin.client.errors import ClientError
-    from drumlin.client.stream_appender import RowsRefused, StreamReport
+    from drumlin.client.row_sum import RowsRefused
+    from drumlin.client.stream_appender import StreamReport
 
     pa.default_memory_pool().release_unused()  # memory that earlier tasks of this process left
     appender = None

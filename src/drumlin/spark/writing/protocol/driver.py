@@ -298,8 +298,9 @@ def compare(job: Job, settings: SinkSettings, state: SinkState) -> Steps[str]:
         job.sink,
         job.query,
         job.batch,
-        decided=told(decided, ends, state.decided_ms),
-        came=told(came, job.plan.text),
+        differs=f"{told(decided, ends, state.decided_ms)}, and comes now with "
+        f"{told(came, job.plan.text)}",
+        may_be_rows=is_repeated is None,
     )
 
 

@@ -78,16 +78,23 @@ class BatchDiffers(SinkError):
     query has to stop until an operator says which is right.
     """
 
-    def __init__(self, sink: str, query: str, batch: int, *, decided: str, came: str) -> None:
-        whose = f"of query {query}" if query else "of a write"
+    def __init__(
+        self, sink: str, query: str, batch: int, *, differs: str, may_be_rows: bool
+    ) -> None:
+        """`may_be_rows`: nothing tells whether the input is another one, or only the rows are."""
+        whose = f"batch {batch} of query {query}" if query else "this write"
+        what_to_do = (
+            "Its checkpoint is older than its last batch, as a backup that was put back is, or a "
+            "copy beside the original. Put the newest checkpoint back, or begin with a new one "
+            "where the decided batch ends."
+            if query
+            else "Its name is taken: give it another writeId."
+        )
+        rows = "If the same input makes other rows, rowsMayDiffer=true keeps what was decided. "
         super().__init__(
-            f"sink {sink!r}: batch {batch} {whose} was decided with {decided}, and comes now with "
-            f"{came}, which was not written. Either its checkpoint is older than its last batch (a "
-            "backup that was put back, a copy beside the original), or the same input gives other "
-            "rows each time. Put the newest checkpoint back, or begin with a new one where the "
-            "decided batch ends. If only the rows differ, and not the input, the option "
-            f"rowsMayDiffer=true keeps what was decided. `drumlin sinks forget {sink}` has all "
-            "that comes written, and what was decided is there besides"
+            f"sink {sink!r}: {whose} was decided with {differs}, which was not written. "
+            f"{what_to_do} {rows if may_be_rows else ''}Or `drumlin sinks forget {sink}` has "
+            "all that comes written, and what was decided is there besides"
         )
         self.batch = batch
 
