@@ -25,7 +25,7 @@ from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
-from drumlin.storage.moved_folders import complete_moves
+from drumlin.storage.moved_folders import complete_move_of, complete_moves
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import encode_uuid
@@ -421,6 +421,8 @@ class LogDirectories:
 
     def remove_doomed(self) -> None:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
+        for directory in self.directories:
+            self._doomed.add(directory.take_left_folders(), 0)
         self._doomed.remove_due()
 
     def write_checkpoints(self) -> None:
@@ -450,6 +452,7 @@ class LogDirectories:
                 return False
             if not directory.is_readable:
                 for log in self.in_directory(directory):
+                    complete_move_of(log)
                     reload_log(log)
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
             _logger.warning("Log dir %s stays offline: %s", directory.path, error)

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from drumlin.replication import followed_partition
 
 from .cluster import FAULTS_END_MS
+from .copying import SimulatedChangeOver, SimulatedCopy
 from .faults import Fault, draw
 from .log import SimulatedTruncation
 from .loops import Loop
@@ -51,6 +52,8 @@ def run(
     violation = None
     with ExitStack() as stack:
         stack.enter_context(patch.object(followed_partition, "Truncation", SimulatedTruncation))
+        stack.enter_context(patch.object(followed_partition, "LogCopy", SimulatedCopy))
+        stack.enter_context(patch.object(followed_partition, "ChangeOver", SimulatedChangeOver))
         cluster = _CLUSTERS[store](seed, is_traced=is_traced)
         stack.enter_context(Loop(cluster.schedule).running())  # futures ask for one
         stack.enter_context(cluster.surroundings())
