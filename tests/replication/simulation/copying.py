@@ -7,6 +7,7 @@ when its process ends, and the change over puts all that is on it onto the other
 from __future__ import annotations
 
 from .disk import Disk
+from .ledger import Ledger
 from .log import SimulatedLog
 
 
@@ -50,9 +51,9 @@ class SimulatedCopy:
 class SimulatedChangeOver:
     """In the steps of `ChangeOver`."""
 
-    def __init__(self, log: SimulatedLog, copy: SimulatedCopy) -> None:
+    def __init__(self, ledger: Ledger, log: SimulatedLog, copy: SimulatedCopy) -> None:
         self.is_cut = False
-        self._log, self._copy = log, copy
+        self._ledger, self._log, self._copy = ledger, log, copy
 
     def prepare(self) -> None: ...
 
@@ -63,6 +64,7 @@ class SimulatedChangeOver:
         """A crash leaves the old log up to here, and the new one, all of it, from here on."""
         assert self._copy.is_current
         log, fresh = self._log, self._copy.log
+        self._ledger.gives_way(log.disk, fresh.disk)
         self.is_cut = True
         log.disk.take_over(fresh.disk)
         log.deletions_kept_from = fresh.deletions_kept_from
