@@ -24,10 +24,10 @@ from drumlin.records.record import Record, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.partition import LeaderContext, Partition
+from drumlin.storage.log_copy import ChangeOver, LogChange, LogCopy
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.producer_state import TransactionMarker
-from drumlin.storage.truncation import Truncation
 from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
@@ -84,6 +84,8 @@ class Replicas:
         self.away: set[int] = set()
         #: What each replica has been given, cleaned away or not.
         self._histories: dict[int, list[Event]] = {each: [] for each in NODES}
+        #: The same of what it fetches beside its log.
+        self._copies: dict[int, tuple[LogCopy, list[Event]]] = {}
         self.open: list[int] = []
         self._producers = 100
         self.state = PartitionState(0, 1, 0, NODES, NODES, 0)
@@ -109,10 +111,33 @@ class Replicas:
         self._histories[node].clear()
 
     def _note_fetched(self, node: int, before: int) -> None:
-        after, history = self.log(node).log_end_offset, self._histories[node]
+        history = self._histories[node]
+        self._histories[node] = self._fetched(history, before, self.log(node).log_end_offset)
+
+    def _fetched(self, history: list[Event], before: int, after: int) -> list[Event]:
         kept = [each for each in history if each.offset < min(before, after)]
-        got = [each for each in self.events if before <= each.offset < after]
-        self._histories[node] = kept + got
+        return kept + [each for each in self.events if before <= each.offset < after]
+
+    def _note_fetched_beside(self, node: int, copy: LogCopy, before: int) -> None:
+        known, history = self._copies.get(node, (None, []))
+        history = history if known is copy else []
+        self._copies[node] = copy, self._fetched(history, before, copy.log.log_end_offset)
+
+    def _carry_out(self, node: int, change: LogChange | None, before: int) -> None:
+        """Do what an answer to a fetch from `before` on has led to, and note what there is."""
+        followed = self.followed[node]
+        copy = followed._copy
+        if copy is not None:
+            self._note_fetched_beside(node, copy, before)
+        carry_out(followed, change)
+        if isinstance(change, ChangeOver):
+            _, history = self._copies.pop(node)
+            leaders = set(map(id, self.events))
+            gone = {id(each) for each in self._histories[node]} - set(map(id, history))
+            assert not gone & leaders, "records that the leader has are given up"
+            self._histories[node] = history
+        elif copy is None:
+            self._note_fetched(node, before)
 
     # -- leaders -----------------------------------------------------------------------
 
@@ -216,7 +241,10 @@ class Replicas:
         if followed is not None:
             followed.close()
         if node in self.state.isr:
-            self._agree(tuple(each for each in self.state.isr if each != node))
+            self.leave_isr(node)
+
+    def leave_isr(self, node: int) -> None:
+        self._agree(tuple(each for each in self.state.isr if each != node))
 
     def come_back(self, node: int) -> None:
         self.away.remove(node)
@@ -253,8 +281,7 @@ class Replicas:
         code, high_watermark, stable, start, _, records, diverging = answer
         if code == ErrorCode.offset_out_of_range:
             extent = leader.log_start_offset, leader.log_end_offset
-            carry_out(followed, followed.reset(asked, *extent))
-            self._note_fetched(node, asked.offset)
+            self._carry_out(node, followed.reset(asked, *extent), asked.offset)
             return
         assert code == ErrorCode.none
         content = records.read() if has_records(answer) else b""
@@ -268,8 +295,8 @@ class Replicas:
             memoryview(content),
             diverging=None if diverging is None else EpochEnd(*diverging),
         )
-        carry_out(followed, to_end(followed.take(asked, fetched, self.clock.wall_ms())))
-        self._note_fetched(node, asked.offset)
+        change = to_end(followed.take(asked, fetched, self.clock.wall_ms()))
+        self._carry_out(node, change, asked.offset)
 
     def commit(self) -> None:
         """Have all in-sync replicas get all."""
@@ -314,7 +341,7 @@ class Replicas:
         assert undecided == min(opened, default=None)
 
 
-def carry_out(followed: FollowedPartition, truncation: Truncation | None) -> None:
+def carry_out(followed: FollowedPartition, truncation: LogChange | None) -> None:
     if truncation is not None:
         truncation.prepare()
         assert followed.cut(truncation)

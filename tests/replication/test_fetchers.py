@@ -14,6 +14,7 @@ from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import LogConfig
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
+from drumlin.replication.replica import Replica
 from drumlin.wire.errors import ErrorCode
 from replication.cluster import BROKER_EPOCH, LEADER, SELF, Cluster, are_equal
 from replication.leader import Leader
@@ -99,6 +100,33 @@ def test_the_leader_has_deleted_more_than_the_follower_has(cluster: Cluster) -> 
         assert read_bytes(partition.log, 35) == read_bytes(led.log, 35)
 
     cluster.run(use)
+
+
+def test_a_leader_that_has_dropped_deletions_is_fetched_anew_beside_the_log(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers are long, so that this takes some; the old log is there until the last."""
+    monkeypatch.setattr(Replica, "may_miss_deletions", lambda *asked: asked[-1] == 10)
+    sizes = dict.fromkeys(("replica.fetch.response.max.bytes", "replica.fetch.max.bytes"), "3000")
+    cluster.config = BrokerConfig.load(sizes)
+    led = cluster.create("t")
+    partition = cluster.follow(led)
+    append(partition.log, 10, value=b"old")
+    for _ in range(100):
+        append(led.log, 3, value=bytes(100))
+    path, seen = partition.log.directory.parent, set()
+
+    async def use(fetchers: Fetchers) -> None:
+        fetchers.follow(partition)
+        while not are_equal(led.log, partition.log):
+            seen.add((len([*path.glob("t-0*")]), partition.log.log_end_offset))
+            await asyncio.sleep(0)
+
+    cluster.run(use)
+    assert (2, 10) in seen
+    assert {end for _, end in seen} <= {10, 300}
+    cluster.followers.remove_doomed()
+    assert [each.name for each in path.glob("t-0*")] == ["t-0"]
 
 
 @pytest.mark.parametrize(

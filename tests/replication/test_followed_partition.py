@@ -462,10 +462,11 @@ def test_diverged_records_before_the_leaders_log_start_go(
     partition.follow(LEADER, 2)
     fetch(partition, led)
     log = partition.log
-    assert (log.log_start_offset, log.log_end_offset) == (10, 10)
-    assert [each.base_offset for each in log.segments] == [10]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 12)
+    assert partition.position.offset == 10
     catch_up(partition, led)
-    assert "begins anew at 10" in caplog.text
+    assert (log.log_start_offset, log.log_end_offset) == (10, 17)
+    assert "is fetched anew from 10 on, beside the old log" in caplog.text
 
 
 def test_it_begins_anew_where_no_epoch_tells_whether_its_records_are_the_leaders(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from replication.simulation.copy_mistakes import COPY_MISTAKES
 from replication.simulation.machine_mistakes import MACHINE_MISTAKES
 from replication.simulation.mistakes import MISTAKES, mistaken
 from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
@@ -63,6 +64,12 @@ def test_a_seed_is_a_run(store: str) -> None:
 )
 def test_mistakes_are_found(name: str) -> None:
     with mistaken(MISTAKES[name]):
+        assert any(run(seed).violation for seed in seeds_to_find(name))
+
+
+@pytest.mark.parametrize("name", COPY_MISTAKES)
+def test_mistakes_with_logs_that_are_fetched_anew_are_found(name: str) -> None:
+    with mistaken(COPY_MISTAKES[name]):
         assert any(run(seed).violation for seed in seeds_to_find(name))
 
 

@@ -29,6 +29,7 @@ from storage.samples import (
     open_logs,
     read_all,
 )
+from storage.stopping_files import Stopped, StoppingFiles
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=-1)
 Two = tuple[Path, Path]
@@ -190,33 +191,6 @@ def test_a_log_without_records(dirs: Two) -> None:
     assert opened(dirs)[1].log_end_offset == 1
 
 
-class _Killed(BaseException):
-    pass
-
-
-class _StoppingFiles(Files):
-    """Stops before the operation with that number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left: int | None = None
-
-    def count(self) -> None:
-        if self.left is not None:
-            if self.left == 0:
-                raise _Killed
-            self.left -= 1
-
-
-for _name in ("create", "write_at", "truncate", "sync", "sync_directory", "rename", "remove"):
-
-    def _counted(self: _StoppingFiles, *arguments: Any, _name: str = _name) -> Any:
-        self.count()
-        return getattr(Files, _name)(self, *arguments)
-
-    setattr(_StoppingFiles, _name, _counted)
-
-
 def test_a_crash_at_any_step_leaves_one_whole_log(dirs: Two, tmp_path: Path) -> None:
     fill(dirs)
     expected = content(opened_once(dirs))
@@ -227,13 +201,13 @@ def test_a_crash_at_any_step_leaves_one_whole_log(dirs: Two, tmp_path: Path) -> 
         copies = root / "one", root / "two"
         for source, target in zip(dirs, copies, strict=True):
             shutil.copytree(source, target)
-        files = _StoppingFiles()
+        files = StoppingFiles()
         logs, log = opened(copies, files)
         files.left = steps
         try:
             moved(log, logs)
             is_done = True
-        except _Killed:
+        except Stopped:
             is_done = False
         files.left = None
         logs.abandon()

@@ -4,6 +4,10 @@ Plain synchronous code on the event loop: nothing here awaits. The log is trunca
 epochs only, never to the high watermark. A truncation blocks: it is decided here, and carried out
 by the fetcher, which asks here before each step that changes the log.
 
+A log that has to be fetched anew is fetched beside the old one (`storage/log_copy.py`). That is the
+log, for readers and for whoever leads next, until the copy has all of the leader's that it had, and
+all that is committed: before the leader hears so, and may take this replica for one in sync.
+
 Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
 where the log is truncated below it.
 """
@@ -12,21 +16,33 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch import HEADER_SIZE, parse_header
-from drumlin.replication.divergence import Cut, EpochEnd, Extent, cut_after, cut_out_of_range
-from drumlin.replication.replica import Replica
+from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_of_range
+from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
+from drumlin.storage.log_copy import ChangeOver, LogCopy
+from drumlin.storage.log_directory import storage_error
 from drumlin.storage.truncation import Truncation
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from drumlin.storage.log_copy import LogChange
     from drumlin.storage.partition_log import PartitionLog
     from drumlin.turns import Work
     from drumlin.wire.fetch_response import PartitionFetch
 
 _logger = logging.getLogger(__name__)
+
+
+class _Anew(NamedTuple):
+    """What the leader has, of which nothing is known to be in the log."""
+
+    extent: Extent
+    why: str
+    #: It has deleted all that the log has: then that gives way where there is no room for two.
+    is_deleted: bool = False
 
 
 class FollowedPartition(Replica):
@@ -41,7 +57,14 @@ class FollowedPartition(Replica):
         #: As the metadata says: consumers may be sent here.
         self.is_in_sync = True
         self._interruptions = 0
-        self._truncation: Truncation | None = None
+        self._truncation: LogChange | None = None
+        #: Why all is to be fetched anew; the leader must not take the log for that any more.
+        self._anew: _Anew | None = None
+        self._copy: LogCopy | None = None
+        self._next_copy: LogCopy | None = None
+        self._committed = 0  # of the copy, when it was complete
+        #: So much room a second log needs, as far as is known.
+        self._room_needed = 0
         # Bytes that waiting fetches have not been notified of.
         self._withheld_bytes = self._withheld_stable_bytes = 0
 
@@ -51,9 +74,18 @@ class FollowedPartition(Replica):
     @property
     def position(self) -> Position:
         """Where to fetch from."""
-        log = self.log
+        log = self._target
+        if self._anew is not None and log is self.log:
+            start = self._anew.extent.start
+            return Position(self.leader_epoch, start, NO_LEADER_EPOCH, start)
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
+
+    @property
+    def _target(self) -> PartitionLog:
+        """The log that gets what the leader sends."""
+        copy = self._copy
+        return self.log if copy is None or not copy.is_current else copy.log
 
     def has(self, log: PartitionLog) -> bool:
         """Whether it is this very log, and not one that has taken its place."""
@@ -64,6 +96,7 @@ class FollowedPartition(Replica):
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Another leader, or another epoch; waiting clients with the old one are answered."""
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        self._anew = None
         self.interrupt()
         self.waiting.disturb()
 
@@ -81,6 +114,16 @@ class FollowedPartition(Replica):
         """What is being taken over changes nothing any more from now on."""
         self._interruptions += 1
         truncation, self._truncation = self._truncation, None
+        self._next_copy = None
+        self._stop_change(truncation)
+        self._drop_copy()
+
+    def _drop_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.drop()
+
+    def _stop_change(self, truncation: LogChange | None) -> None:
         if truncation is None:
             return
         if not truncation.is_cut:
@@ -101,26 +144,32 @@ class FollowedPartition(Replica):
 
     # -- what the leader answers -------------------------------------------------------
 
-    def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[Truncation | None]:
+    def take(self, asked: Position, answer: PartitionFetch, now_ms: int) -> Work[LogChange | None]:
         """Take over an answer without an error, in steps.
 
         Nothing of it counts any more once the partition has moved otherwise, which it may while
         the work waits for its turn.
 
         Returns:
-            A truncation that has to be carried out before the next fetch.
+            What has to be carried out before the next fetch.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR; what came
                 before it counts.
         """
+        if self._copy is not None and not self._copy.is_current:
+            self._drop_copy()
         if asked != self.position or self._truncation is not None:
             return None
         if answer.diverging is not None and answer.diverging.end_offset >= 0:
-            return self._agree(answer.diverging, answer.log_start_offset)
+            return self._agree(answer.diverging, answer)
+        if self._copy is not None:
+            return (yield from self._take_beside(self._copy, answer, now_ms))
+        if self._anew is not None:
+            return self._fetch_anew(self._anew, answer.high_watermark)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
-            yield from self._append(answer, asked.leader_epoch, now_ms)
+            yield from self._append(self.log, answer, asked.leader_epoch, now_ms)
         except KafkaError:  # consumers here wait for what came before it, too
             self._take_marks(answer, stable_before)
             raise
@@ -128,26 +177,57 @@ class FollowedPartition(Replica):
             self._take_marks(answer, stable_before)
         return None
 
-    def _append(self, answer: PartitionFetch, leader_epoch: int, now_ms: int) -> Work[None]:
-        log, records, interruptions = self.log, answer.records, self._interruptions
+    def _take_beside(
+        self, copy: LogCopy, answer: PartitionFetch, now_ms: int
+    ) -> Work[LogChange | None]:
+        """Take over what is to be in the copy, which nobody reads yet."""
+        interruptions, log = self._interruptions, copy.log
+        needed = max(copy.goal, answer.high_watermark)
+        try:
+            if not copy.has_room_for(len(answer.records)):
+                raise storage_error(f"no room for a second log of {self.name}")
+            yield from self._append(log, answer, self.leader_epoch, now_ms)
+        except KafkaError as error:
+            if error.code is ErrorCode.kafka_storage_error and self._copy is copy:
+                self._room_needed = log.size_bytes + log.size_bytes // 4 + len(answer.records)
+                self._drop_copy()
+            if self._copy is not copy or log.log_end_offset < needed:
+                raise
+        if self._interruptions != interruptions:
+            return None
+        if answer.log_start_offset > log.log_start_offset:
+            log.delete_records_before(min(answer.log_start_offset, log.log_end_offset))
+        if log.log_end_offset < needed:
+            return None
+        # Before the next fetch: the leader may take this replica for one in sync by that.
+        what = f"gives way to what broker {self.leader_id} has sent"
+        self._say_removal(log.log_end_offset, what, f"{log} is complete")
+        self._committed = answer.high_watermark
+        self._truncation = ChangeOver(self.log, copy)
+        return self._truncation
+
+    def _append(
+        self, log: PartitionLog, answer: PartitionFetch, leader_epoch: int, now_ms: int
+    ) -> Work[None]:
+        records, interruptions = answer.records, self._interruptions
         if max(answer.log_start_offset, log.log_start_offset) >= log.log_end_offset:
-            self._make_room_before(records)
+            self._make_room_before(log, records)
         position, end = -1, 0
         while end > position:
             position, end = end, log.append_next(records, end, now_ms, leader_epoch)
-            self._withheld_bytes += end - position
-            self._withheld_stable_bytes += end - position
+            if log is self.log:
+                self._withheld_bytes += end - position
+                self._withheld_stable_bytes += end - position
             if end < len(records):
                 yield
                 if self._interruptions != interruptions:
                     return
 
-    def _make_room_before(self, records: memoryview) -> None:
+    def _make_room_before(self, log: PartitionLog, records: memoryview) -> None:
         """Begin a log without records that are still wanted where the leader's first batch begins.
 
         That is before the leader's log start where records were deleted up to the batch's midst.
         """
-        log = self.log
         if len(records) < HEADER_SIZE:
             return
         header = parse_header(records)
@@ -180,35 +260,47 @@ class FollowedPartition(Replica):
 
     # -- truncation --------------------------------------------------------------------
 
-    def begin(self) -> Truncation | None:
+    def begin(self) -> LogChange | None:
         """To be called before the first fetch; returns a truncation that has to come before it.
 
         Records that the log has lost are fetched again. An epoch in which nothing was written here
         says nothing of what the log has.
         """
+        self._drop_copy()
         log, lost_from = self.log, self.log.epoch_due_at
         if lost_from is None or lost_from >= log.log_end_offset:
             log.epoch_due_at = None
             log.truncate_to(log.log_end_offset)
             return None
-        return self._truncation_to(Cut(lost_from), "records are lost from there on")
+        return self._truncation_to(lost_from, "records are lost from there on")
 
     @property
     def _extent(self) -> Extent:
-        log = self.log
+        log = self._target
+        if self._anew is not None and log is self.log:
+            return Extent(self._anew.extent.start, self._anew.extent.start)
         return Extent(log.log_start_offset, log.log_end_offset)
 
-    def _agree(self, leaders: EpochEnd, leaders_start: int) -> Truncation | None:
+    def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
         """Remove what is not in the leader's log, as far as this answer tells.
 
         Raises:
-            KafkaError: UNKNOWN_SERVER_ERROR, it does not tell that.
+            KafkaError: UNKNOWN_SERVER_ERROR, it does not tell that; KAFKA_STORAGE_ERROR, there is
+                no room to fetch the log anew.
         """
-        log, before = self.log, self.position
+        log, before, leaders_start = self._target, self.position, answer.log_start_offset
         has = f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
+        extent = Extent(leaders_start, max(leaders_start, leaders.end_offset))
+        if leaders.epoch < 0:
+            has = (
+                f"broker {self.leader_id} has {leaders_start} to {leaders.end_offset}, and has "
+                "dropped deletions that may be missing here, or shares nothing with it"
+            )
+            return self._fetch_anew(_Anew(extent, has), answer.high_watermark)
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
+        has = f"{has}, and begins at {leaders_start}"
         if cut.is_anew or cut.offset < log.log_end_offset:
-            return self._truncation_to(cut, f"{has}, and begins at {leaders_start}")
+            return self._truncation_to(cut.offset, has, is_anew=cut.is_anew)
         log.truncate_to(cut.offset)  # it only forgets an epoch without records
         if self.position == before:
             raise KafkaError(
@@ -216,29 +308,65 @@ class FollowedPartition(Replica):
             )
         return None
 
-    def reset(self, asked: Position, leaders_start: int, leaders_end: int) -> Truncation | None:
+    def reset(self, asked: Position, leaders_start: int, leaders_end: int) -> LogChange | None:
         """The leader does not have the next offset; its log has these.
 
         Returns:
-            A truncation that has to be carried out before the next fetch.
+            What has to be carried out before the next fetch.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE, it has it after all: to be tried again.
+            KafkaError: OFFSET_OUT_OF_RANGE, it has it after all: to be tried again;
+                KAFKA_STORAGE_ERROR, there is no room to fetch the log anew.
         """
         if asked != self.position or self._truncation is not None:
             return None
-        cut = cut_out_of_range(self._extent, Extent(leaders_start, leaders_end))
+        leaders, mine = Extent(leaders_start, leaders_end), self._extent
+        cut = cut_out_of_range(mine, leaders)
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
         if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
-        return self._truncation_to(cut, has)
+        if cut.is_anew:
+            return self._fetch_anew(_Anew(leaders, has, leaders_start > mine.end), leaders_end)
+        return self._truncation_to(cut.offset, has)
 
-    def _truncation_to(self, cut: Cut, why: str) -> Truncation:
-        log, (offset, is_anew) = self.log, cut
+    def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> LogChange:
+        if self._copy is not None:  # it is of this leader, in this epoch
+            self._drop_copy()
+            raise KafkaError(ErrorCode.unknown_server_error, f"it contradicts itself: {why}")
         what = f"begins anew at {offset}" if is_anew else f"is truncated to {offset}"
-        self._say_removal(log.log_start_offset if is_anew else offset, what, why)
-        self._truncation = Truncation(log, offset, is_anew=is_anew)
+        self._say_removal(self.log.log_start_offset if is_anew else offset, what, why)
+        self._truncation = Truncation(self.log, offset, is_anew=is_anew)
         return self._truncation
+
+    def _fetch_anew(self, anew: _Anew, committed: int) -> LogChange:
+        """Fetch all that the leader has: beside the log, if there is anything in either.
+
+        Where there is no room for two, the log stays, out of sync, until there is.
+        """
+        log, (start, end) = self.log, anew.extent
+        self._anew = anew
+        self._drop_copy()
+        goal = min(log.log_end_offset, end)
+        if log.log_end_offset == log.log_start_offset or start >= max(goal, committed):
+            return self._truncation_to(start, anew.why, is_anew=True)
+        copy = LogCopy(log, start, goal)
+        if not copy.has_room_for(self._room_needed):
+            no_room = f"{log.log_directory.path} has no room for two logs of {self.name}"
+            if anew.is_deleted:
+                return self._truncation_to(start, f"{anew.why}; {no_room}", is_anew=True)
+            raise storage_error(f"{no_room}; the old one stays, out of sync: {anew.why}")
+        _logger.info(
+            "%s, which has %d to %d with a high watermark of %d, is fetched anew from %d on, "
+            "beside the old log: %s",
+            self.name,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.high_watermark,
+            start,
+            anew.why,
+        )
+        self._truncation = self._next_copy = copy
+        return copy
 
     def _say_removal(self, offset: int, what: str, why: str) -> None:
         """Say what goes, from an offset on: loudly, unless none of it was ever committed.
@@ -263,11 +391,11 @@ class FollowedPartition(Replica):
             why,
         )
 
-    def is_to_do(self, truncation: Truncation) -> bool:
+    def is_to_do(self, truncation: LogChange) -> bool:
         """Whether a truncation is still to be carried out."""
         return self._truncation is truncation
 
-    def cut(self, truncation: Truncation) -> bool:
+    def cut(self, truncation: LogChange) -> bool:
         """Cut the log; False: the truncation has to be prepared again.
 
         Raises:
@@ -275,16 +403,23 @@ class FollowedPartition(Replica):
         """
         if not truncation.cut():
             return False
-        self._withheld_bytes = self._withheld_stable_bytes = 0
-        self.waiting.disturb()
+        has_changed_over = self._copy is not None and self._next_copy is None
+        self._copy, self._next_copy = self._next_copy, None
+        if has_changed_over:
+            self.log.high_watermark = min(self._committed, self.log.log_end_offset)
+        if self._copy is None:
+            self._anew = None
+            self._withheld_bytes = self._withheld_stable_bytes = 0
+            self.waiting.disturb()
         return True
 
-    def finish(self, truncation: Truncation) -> None:
+    def finish(self, truncation: LogChange) -> None:
         """The log is to be followed again."""
         truncation.finish()
         self._truncation = None
 
-    def give_up(self, truncation: Truncation) -> None:
+    def give_up(self, truncation: LogChange) -> None:
         """It could not be carried out. If it has cut the log, the log dir is offline now."""
         if self._truncation is truncation:
-            self._truncation = None
+            self._truncation = self._next_copy = None
+            self._drop_copy()

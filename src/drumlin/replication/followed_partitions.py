@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumlin.replication.followed_partition import FollowedPartition
     from drumlin.replication.leaders_offsets import LeadersOffsets
     from drumlin.replication.throttle import Throttle
-    from drumlin.storage.truncation import Truncation
+    from drumlin.storage.log_copy import LogChange
     from drumlin.turns import Pace, Work
     from drumlin.wire.fetch_response import PartitionFetch
 
@@ -170,10 +170,10 @@ class FollowedPartitions:
             self._go_on(followed, truncation)
 
     def _note(self, followed: Followed, answer: PartitionFetch) -> None:
-        log, throttle = followed.partition.log, self._around.throttle
-        followed.lacks_records = log.log_end_offset < answer.high_watermark
+        partition, throttle = followed.partition, self._around.throttle
+        followed.lacks_records = partition.position.offset < answer.high_watermark
         if throttle is not None:
-            throttle.used(log, len(answer.records))
+            throttle.used(partition.log, len(answer.records))
 
     def reset(self, followed: Followed, asked: Position, offsets: LeadersOffsets) -> None:
         """The leader did not have the next offset; its log has these."""
@@ -189,7 +189,7 @@ class FollowedPartitions:
     def _is_ours(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed
 
-    def _go_on(self, followed: Followed, truncation: Truncation | None = None) -> None:
+    def _go_on(self, followed: Followed, truncation: LogChange | None = None) -> None:
         """Fetch from where it stands now, after the truncation if there is one."""
         if truncation is not None:
             self.session.drop(followed.key)  # the leader must not send it meanwhile
@@ -217,7 +217,7 @@ class FollowedPartitions:
 
     # -- truncations -------------------------------------------------------------------
 
-    async def _truncate(self, followed: Followed, truncation: Truncation) -> None:
+    async def _truncate(self, followed: Followed, truncation: LogChange) -> None:
         partition = followed.partition
         try:
             await self._carry_out(partition, truncation)
@@ -231,7 +231,7 @@ class FollowedPartitions:
             if current is not None and current.partition is partition:
                 self._go_on(current)
 
-    async def _carry_out(self, partition: FollowedPartition, truncation: Truncation) -> None:
+    async def _carry_out(self, partition: FollowedPartition, truncation: LogChange) -> None:
         blocking = self._around.blocking
         is_cut = False
         while not is_cut:

@@ -148,14 +148,22 @@ class InSyncReplicas:
         """A follower has got all deletions that are dropped by now, or began after that."""
         self.followers[replica_id].deletions_kept_from = deletions_kept_from
 
-    def has_followed(self, replica_id: int, offset: int, deletions_kept_from: int) -> bool:
+    def counts(self, replica_id: int) -> bool:
+        """Whether it is a member, or a change is pending that makes it one."""
+        return replica_id in self.state.isr or replica_id in self._pending_ids
+
+    def has_followed(
+        self, replica_id: int, broker_epoch: int, offset: int, deletions_kept_from: int
+    ) -> bool:
         """Whether a follower at `offset` has fetched since deletions were dropped last.
 
         One that has gone back since has lost records: maybe deletions that are not here any more.
+        Another process may have gone back to a log beside which it was fetching this one.
         """
         follower = self.followers.get(replica_id)
         return (
             follower is not None
+            and broker_epoch <= follower.broker_epoch
             and follower.deletions_kept_from == deletions_kept_from
             and follower.log_end_offset <= offset
         )
@@ -181,9 +189,7 @@ class InSyncReplicas:
         lowest = leader_end_offset
         for replica_id, follower in self.followers.items():
             if follower.log_end_offset < lowest and (
-                replica_id in self.state.isr
-                or replica_id in self._pending_ids
-                or self._is_joining(replica_id, follower, now_ms)
+                self.counts(replica_id) or self._is_joining(replica_id, follower, now_ms)
             ):
                 lowest = follower.log_end_offset
                 if lowest <= current:

@@ -220,13 +220,18 @@ class Partition(Replica):
         self._deletions.reached(self.low_watermark)
         self._ask_for(isr, isr.growth(log.high_watermark))
 
-    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+    def may_miss_deletions(self, replica_id: int, broker_epoch: int, offset: int) -> bool:
         isr, kept_from = self.isr, self.log.deletions_kept_from
-        if isr is None or offset >= kept_from or isr.has_followed(replica_id, offset, kept_from):
+        if isr is None or offset >= kept_from:
+            return False
+        if isr.has_followed(replica_id, broker_epoch, offset, kept_from):
             return False  # the last: whatever is dropped by now, it had, or it began after that
         if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
+
+    def has_in_sync(self, replica_id: int) -> bool:
+        return self.isr is not None and self.isr.counts(replica_id)
 
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""

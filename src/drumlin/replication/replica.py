@@ -147,6 +147,11 @@ class Replica:
         del replica_id
         raise KafkaError(ErrorCode.not_leader_or_follower)
 
+    def has_in_sync(self, replica_id: int) -> bool:
+        """Whether a follower is in sync, or about to be."""
+        del replica_id
+        return False
+
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
     ) -> None:
@@ -158,7 +163,7 @@ class Replica:
         del broker_epoch, offset, log_start_offset
         self.check_follower(replica_id)
 
-    def may_miss_deletions(self, replica_id: int, offset: int) -> bool:
+    def may_miss_deletions(self, replica_id: int, broker_epoch: int, offset: int) -> bool:
         """Whether tombstones or markers may be gone that a follower at `offset` has not got.
 
         Then it must begin anew. Any thread may call it.
@@ -166,7 +171,7 @@ class Replica:
         Raises:
             KafkaError: NOT_LEADER_OR_FOLLOWER, what is known of the follower cannot be.
         """
-        del replica_id, offset
+        del replica_id, broker_epoch, offset
         return False
 
     def holds_back(self, replica_id: int) -> bool:

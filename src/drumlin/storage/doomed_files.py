@@ -11,7 +11,7 @@ from typing import Final
 
 from drumlin.clock import Clock
 from drumlin.storage.files import Files
-from drumlin.storage.partition_names import DELETE_SUFFIX
+from drumlin.storage.partition_names import DELETE_SUFFIX, FUTURE_SUFFIX
 
 DELETED_SUFFIX: Final = ".deleted"
 
@@ -47,7 +47,7 @@ class DoomedFiles:
         for entry in [entry for entry in self._due if entry[0] <= now]:
             path = entry[1]
             try:
-                if path.endswith(DELETE_SUFFIX):
+                if path.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                     self._files.remove_directory(path)
                 else:
                     self._files.remove(path)

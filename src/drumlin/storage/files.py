@@ -196,6 +196,11 @@ class Files:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def room(self, path: str) -> tuple[int, int]:
+        """How many bytes are free on the device of a folder for us, and how many it has."""
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
     def make_directory(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
 

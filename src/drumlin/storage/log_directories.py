@@ -26,7 +26,7 @@ from drumlin.storage.doomed_files import DoomedFiles
 from drumlin.storage.files import DEVICE_FULL, Files
 from drumlin.storage.loader import ConfigFor, deleted_folders_in, load_all, load_missing
 from drumlin.storage.log_directory import LogDirectory, UnusableLogDirectory, storage_error
-from drumlin.storage.moved_folders import complete_moves
+from drumlin.storage.moved_folders import complete_move_of, complete_moves
 from drumlin.storage.new_log import new_log
 from drumlin.storage.open_files import OpenFiles
 from drumlin.storage.partition_log import PartitionLog
@@ -411,6 +411,8 @@ class LogDirectories:
 
     def remove_doomed(self) -> None:
         """Remove the files and folders that were deleted long enough ago. Blocks."""
+        for directory in self.directories:
+            self._doomed.add(directory.take_left_folders(), 0)
         self._doomed.remove_due()
 
     def write_checkpoints(self) -> None:
@@ -441,6 +443,7 @@ class LogDirectories:
                 return False
             if failure.errno not in DEVICE_FULL:
                 for log in self.in_directory(directory):
+                    complete_move_of(log)
                     reload_log(log)
         except (OSError, UnusableLogDirectory, UnsupportedFormat) as error:
             _logger.warning("Log dir %s stays offline: %s", directory.path, error)

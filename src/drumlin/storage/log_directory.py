@@ -75,6 +75,7 @@ class LogDirectory:
         #: It is known to be an older one: the broker has run since it was closed.
         self.is_copy = False
         self.is_claimed = False
+        self._left_folders: list[str] = []
         self._lock = DirectoryLock(path, lock)
         self._said: set[str] = set()
 
@@ -162,6 +163,15 @@ class LogDirectory:
         """Its log is loaded, or new: forget what was noted of an earlier one."""
         self.not_loaded.discard(partition)
         self.in_disorder.discard(partition)
+
+    def leave(self, path: str) -> None:
+        """A folder is no log's any more, and is to be removed. Any thread may say so."""
+        self._left_folders.append(path)
+
+    def take_left_folders(self) -> list[str]:
+        """Those that can be removed now."""
+        left = self._left_folders
+        return [left.pop() for _ in range(len(left))] if self.is_online else []
 
     # -- failure -----------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-"""Folders of logs that a crash has caught on their way to another log dir.
+"""Folders of logs that a crash has caught on their way to another log dir, or beside the old one.
 
 A folder with the marker counts, and any other one of its partition does not. A `-future` folder
-without it is a copy that was not completed: the log is where it was.
+without it is a copy that was not completed (`log_move.py`, `log_copy.py`): the log is what it was.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from drumlin.storage.partition_names import (
 if TYPE_CHECKING:
     from drumlin.storage.files import Files
     from drumlin.storage.log_directory import LogDirectory
+    from drumlin.storage.log_state import LogState
 
 _logger = logging.getLogger(__name__)
 
@@ -66,12 +67,27 @@ def _rename_futures(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
         path = f"{directory.path}/{name}"
         final = _marked(path, files)
         if final is None:
-            _logger.info("%s is removed: the log was not moved in whole", path)
+            _logger.info("%s is removed: it was not completed", path)
             files.rename(path, path.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX)
             continue
+        if files.exists(f"{directory.path}/{final}"):
+            _delete(directory, final, "a second log beside it is complete")
         files.rename(path, f"{directory.path}/{final}")
         files.sync_directory(directory.path)
-        _logger.info("%s/%s has been moved there", directory.path, final)
+        _logger.info("%s is %s/%s now", path, directory.path, final)
+
+
+def complete_move_of(log: LogState) -> None:
+    """Have a log's folder be there, after a failure between two renames."""
+    directory, files = log.log_directory, log.log_directory.files
+    if files.exists(log.path):
+        return
+    for name in files.list_directory(directory.path):
+        path = f"{directory.path}/{name}"
+        if name.endswith(FUTURE_SUFFIX) and _marked(path, files) == log.path.rpartition("/")[2]:
+            files.rename(path, log.path)
+            files.sync_directory(directory.path)
+            _logger.info("%s is %s now", path, log.path)
 
 
 def _drop_old_ones(directory: LogDirectory, directories: Sequence[LogDirectory]) -> None:
@@ -84,7 +100,7 @@ def _drop_old_ones(directory: LogDirectory, directories: Sequence[LogDirectory])
         if not elsewhere[name] or parse_directory_name(name) is None:
             continue
         if any(_marked(f"{each.path}/{name}", files) for each in others):
-            _delete(directory, name)
+            _delete(directory, name, "the log was moved to another log dir")
 
 
 def _remove_markers(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
@@ -93,11 +109,11 @@ def _remove_markers(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
             unmark(f"{directory.path}/{name}", directory.files)
 
 
-def _delete(directory: LogDirectory, name: str) -> None:
+def _delete(directory: LogDirectory, name: str, why: str) -> None:
     found = parse_directory_name(name)
     assert found is not None
     path = f"{directory.path}/{name}"
-    _logger.info("%s is removed: the log was moved to another log dir", path)
+    _logger.info("%s is removed: %s", path, why)
     directory.files.rename(path, f"{directory.path}/{deleted_directory_name(*found)}")
     directory.files.sync_directory(directory.path)
 

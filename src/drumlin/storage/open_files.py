@@ -18,6 +18,7 @@ import os
 import resource
 import threading
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Final
 
 from drumlin.storage.files import NO_DESCRIPTOR, Files
@@ -190,6 +191,14 @@ class OpenFiles:
         with self._lock:
             self.files.rename(file.path, path)
             file.path = path
+        self._close_those_that_wait()
+
+    def rename_folder(self, source: str, target: str, files: Iterable[LogFile]) -> None:
+        """Rename a folder, and these files in it."""
+        with self._lock:
+            self.files.rename(source, target)
+            for file in files:
+                file.path = f"{target}/{file.path.rpartition('/')[2]}"
         self._close_those_that_wait()
 
     def close(self, file: LogFile) -> None:

@@ -165,13 +165,13 @@ def reload_log(log: PartitionLog) -> None:
         fresh = load_log(log.log_directory, request, log.log_directory.clock.wall_ms())
         if fresh.log_end_offset < log.log_end_offset:
             _logger.error("%s has lost its records from offset %d on", log, fresh.log_end_offset)
-        _adopt(log, fresh)
+        take_over(log, fresh)
         log.truncations += 1  # all segments are new objects
         log.swaps.pending = None
 
 
-def _adopt(log: PartitionLog, fresh: PartitionLog) -> None:
-    """Replace the state of a log by what its folder holds, loaded again."""
+def take_over(log: PartitionLog, fresh: PartitionLog) -> None:
+    """Replace the state of a log by that of another one, which has its folder from now on."""
     before = log.segments
     log.durability.give_up()
     log.segments = fresh.segments

@@ -15,6 +15,7 @@ from drumlin.metadata.image import PartitionState
 
 from .clients import Consumer, Producer
 from .disk import Disk
+from .failing_disks import fail_disk
 from .faults import Fault
 from .ledger import Ledger
 from .network import Network
@@ -307,6 +308,9 @@ class Cluster(ABC, Generic[P]):
         self.schedule.note("{} removes records before {}", process, offset)
         log.delete_records_before(offset)
         log.expire()
+
+    def _disk_failure(self, process: P, fault: Fault) -> None:
+        fail_disk(process, fault, self._until(fault))
 
     def _clean(self, process: P, fault: Fault) -> None:
         self.schedule.note("{} cleans up to {}", process, process.log.high_watermark)

@@ -50,6 +50,15 @@ class Disk:
         self.was_cleaned = False
         self.is_lost = True
 
+    def take_over(self, other: Disk) -> None:
+        """What another one has takes the place of all that is here, for good."""
+        self.batches[:] = other.batches
+        self.base_offset, self.log_start_offset = other.base_offset, other.log_start_offset
+        self.log_end_offset, self.leader_epochs = other.log_end_offset, other.leader_epochs
+        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, self.log_end_offset)
+        self.log_start_checkpoint = self.log_start_offset
+        self.flush()
+
     def flush(self) -> None:
         self.sync()
         self._flushed = self._flushed._replace(entries=self.leader_epochs.entries)

@@ -82,6 +82,9 @@ class Fetcher:
 
     def _fetch(self, followed: FollowedPartition) -> None:
         process, asked = self._process, followed.position
+        if process.has_failed_disk:
+            self._go_on(followed, None, _BACKOFF_MS)
+            return
         request = FetchRequest(process.node_id, process.broker_epoch, asked)
 
         def answered(answer: Any) -> None:

@@ -136,6 +136,14 @@ class Ledger:
             if member not in self.tainted:
                 self._check_has(member, self.committed, "in sync, or eligible")
 
+    def gives_way(self, old: Disk, new: Disk) -> None:
+        """A log is put in the place of another one: all of that is there that was promised."""
+        known = set(self.committed)
+        had = [each for each in old.batches if each in known and each.offset >= self.deleted_to]
+        missing = self.first_missing(new, had, self._latest)
+        if missing is not None:
+            self._broken("a log with {} gives way to one without it", missing)
+
     def look_for_taint(self) -> None:
         """Who is another process by now, and in no list, is as good as any other replica."""
         members = {*self.state().isr, *self.state().elr}

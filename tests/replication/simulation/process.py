@@ -18,7 +18,7 @@ from drumlin.metadata.leadership import Returned
 from drumlin.metadata.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
 from .disk import Disk
@@ -53,6 +53,7 @@ class BrokerProcess(ABC):
         self.is_stopping = False
         self.paused_until_ms = 0
         self.clock_ahead_ms = 0
+        self.disk_fails_until_ms = 0
         self.was_clean = disk.was_clean
         self.log = SimulatedLog(disk, CONFIG, lambda: self.now_ms() / 1000)
         self.log.on_advance = self._advanced
@@ -194,9 +195,16 @@ class BrokerProcess(ABC):
     def appended(self, done: Appended) -> None:
         self.world.ledger.appended(self.log.batches_between(done.offset, done.last_offset + 1)[0])
 
+    @property
+    def has_failed_disk(self) -> bool:
+        return self.world.schedule.now_ms < self.disk_fails_until_ms
+
     def answer_fetch(self, request: FetchRequest) -> PartitionFetch:
         if self.leader is None:
             return PartitionFetch(0, NOT_LEADER.code, -1, -1, -1, [], memoryview(b""))
+        if self.has_failed_disk:
+            code = ErrorCode.kafka_storage_error
+            return PartitionFetch(0, code, -1, -1, -1, [], memoryview(b""))
         return answer_fetch(self.leader, request)
 
     def answer_offsets(self, leader_epoch: int) -> tuple[int, int] | KafkaError:

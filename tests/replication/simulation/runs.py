@@ -6,11 +6,14 @@ import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from unittest.mock import patch
 
 from drumlin.replication import followed_partition
 
 from .cluster import FAULTS_END_MS
+from .copying import SimulatedChangeOver, SimulatedCopy
+from .failing_disks import disk_failures
 from .faults import Fault, draw
 from .log import SimulatedTruncation
 from .loops import Loop
@@ -36,7 +39,8 @@ class Outcome:
 
 
 def faults_of(seed: int, store: str) -> list[Fault]:
-    return draw(seed, _CLUSTERS[store].kinds, FAULTS_END_MS)
+    drawn = draw(seed, _CLUSTERS[store].kinds, FAULTS_END_MS)
+    return sorted(drawn + disk_failures(seed, FAULTS_END_MS))
 
 
 def run(
@@ -51,7 +55,10 @@ def run(
     violation = None
     with ExitStack() as stack:
         stack.enter_context(patch.object(followed_partition, "Truncation", SimulatedTruncation))
+        stack.enter_context(patch.object(followed_partition, "LogCopy", SimulatedCopy))
         cluster = _CLUSTERS[store](seed, is_traced=is_traced)
+        change_over = partial(SimulatedChangeOver, cluster.ledger)
+        stack.enter_context(patch.object(followed_partition, "ChangeOver", change_over))
         stack.enter_context(Loop(cluster.schedule).running())  # futures ask for one
         stack.enter_context(cluster.surroundings())
         try:

@@ -24,6 +24,7 @@ _READ_COMMITTED: Final = 1
 #: Stands for existing records for which no room was left.
 NO_ROOM: Final = None
 _NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
+_NO_EPOCH: Final = -1
 _NULL_ID: Final = bytes(16)
 #: Aborted transactions listed for one partition; they take a millisecond to write. If there are
 #: more, fewer records are sent.
@@ -235,20 +236,29 @@ class PartitionRead:
     def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
         """Where our log and the reader's part; None: they do not, as far as anyone knows.
 
-        A follower whose records are all of epochs before those that we know of, or may have been
-        ended by what we have dropped since, is told that it shares nothing that we have.
+        A follower may share nothing that we have; its records may all be of epochs before those
+        that we know of; what we have dropped since may have ended some of them. Then it is told to
+        fetch all anew, beside what it has: by no epoch, and the end of our log. A member of the ISR
+        must not have another log beside the one that it is a member with: it is told where to cut.
         """
-        _, _, fetch_offset, last_fetched_epoch, _, _ = wanted
+        _, _, fetch_offset, last_fetched_epoch, its_start, _ = wanted
         if last_fetched_epoch < 0:
             return None
         parting = _diverging(partition, last_fetched_epoch, fetch_offset)
-        if parting is not None or not self.is_follower:
+        if not self.is_follower:
             return parting
-        if partition.knows_epochs_from(last_fetched_epoch) and not partition.may_miss_deletions(
-            self._replica_id, fetch_offset
-        ):
-            return None
-        return last_fetched_epoch, partition.log_start_offset
+        start = partition.log_start_offset
+        if parting is None:
+            if partition.knows_epochs_from(last_fetched_epoch) and not partition.may_miss_deletions(
+                self._replica_id, self._replica_epoch, fetch_offset
+            ):
+                return None
+            parting = last_fetched_epoch, start
+        elif parting[1] > start and parting[1] >= its_start:
+            return parting
+        if partition.has_in_sync(self._replica_id):
+            return parting
+        return _NO_EPOCH, partition.log_end_offset
 
 
 def _diverging(

@@ -1,0 +1,296 @@
+"""A log that is fetched anew: beside the one that is there, which it replaces once it is complete.
+
+    LogCopy       an empty log in `topic-partition.<hex>-future`, which its follower fills
+    ChangeOver    old folder -> `-delete`, the new one gets the log's name, and the log its state
+
+Both are carried out in the steps of `LogChange`. A crash leaves one whole log. From `ChangeOver`
+on, a file in the new folder says that it counts (`moved_folders.py`); before that, a start removes
+it. A copy ends with whatever makes its log another one: a truncation, a move, a disk that failed.
+
+The copy never has the last room of a device: others need that, and the old log is there.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol
+
+from drumlin.storage import moved_folders
+from drumlin.storage.durability import Durability
+from drumlin.storage.files import DEVICE_FULL
+from drumlin.storage.log_directory import storage_error
+from drumlin.storage.open_files import LogFile
+from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.partition_names import (
+    deleted_directory_name,
+    directory_name,
+    future_directory_name,
+)
+from drumlin.storage.recovery import take_over
+from drumlin.storage.segment import Segment
+from drumlin.storage.segment_list import SegmentList
+from drumlin.wire.errors import KafkaError
+from drumlin.wire.exact_from import UNKNOWN_YET
+
+#: A segment is left free, or this part of a device that is small.
+_LEFT_FREE: Final = 20
+
+
+class LogChange(Protocol):
+    """What is done to a log that is followed, in the steps of `storage.truncation`."""
+
+    is_cut: bool
+
+    def prepare(self) -> None:
+        """Blocks, in any thread. To be followed by `cut` or `abandon`."""
+
+    def abandon(self) -> None:
+        """Leave the log as it is."""
+
+    def cut(self) -> bool:
+        """On the log's thread only. False: it is to be prepared again."""
+
+    def rebuild(self) -> None:
+        """Blocks, in any thread."""
+
+    def finish(self) -> None:
+        """On the log's thread only."""
+
+
+class FreshLog(PartitionLog):
+    """The copy. A device that has no room for it is not full for other logs."""
+
+    def _failed(self, error: OSError, attempt: str) -> KafkaError:
+        if error.errno in DEVICE_FULL and not self.is_deleted:
+            return storage_error(f"no room for a second log of {self.name}: {error}")
+        return super()._failed(error, attempt)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """As long as it is empty: begin elsewhere, without a word in the old log's checkpoints."""
+        if self.size_bytes:
+            raise storage_error(f"the second log of {self.name} has records already")
+        with self._failing_as("begin"):
+            self._roll(offset, self.log_directory.clock.wall_ms())
+        self.log_start_offset = self.log_end_offset = self.producer_state.end_offset = offset
+
+
+class LogCopy:
+    """A log beside `log`; as a `LogChange`, its beginning."""
+
+    def __init__(self, log: PartitionLog, begins_at: int, goal: int) -> None:
+        """It is complete when it has all below `goal`, and all that is committed."""
+        self.is_cut = False
+        self.goal = goal
+        self._old = log
+        self._begins_at = begins_at
+        self._directory, self._truncations = log.log_directory, log.truncations
+        self._path = f"{self._directory.path}/{future_directory_name(log.topic, log.partition)}"
+        self._log: FreshLog | None = None
+        self._is_dropped = False
+        #: Whether a crash may lead to it.
+        self.is_marked = False
+        #: Whether there is no other: it is the log's as soon as its device works again.
+        self.is_last = False
+
+    @property
+    def log(self) -> FreshLog:
+        assert self._log is not None
+        return self._log
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the old log is the one beside which it was begun, and its device never failed."""
+        return not self._is_dropped and self._old.truncations == self._truncations
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether so many bytes more may be written.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
+        directory = self._directory
+        try:
+            free, total = directory.files.room(directory.path)
+        except OSError as error:
+            raise directory.fail_log(error, f"look for room in {directory.path}") from error
+        kept_free = min(total // _LEFT_FREE, self._old.config.segment_bytes)
+        return free - size >= kept_free
+
+    def drop(self) -> None:
+        """Forget it. Its folder is removed in the background, or by the next start."""
+        self._is_dropped = True
+        if self._log is not None:
+            self._log.mark_deleted()
+        if self.is_last:
+            return
+        if self.is_marked:  # else a crash would lead to it
+            try:
+                moved_folders.unmark(self._path, self._directory.files)
+            except OSError as error:
+                self._directory.fail(error, f"drop {self._path}")
+        self._directory.leave(self._path)
+
+    # -- its beginning ---------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        old, directory = self._old, self._directory
+        directory.check_writable()
+        try:
+            directory.files.make_directory(self._path)
+            segment = Segment.create(
+                self._path, self._begins_at, directory.open_files, directory.clock.wall_ms()
+            )
+            fresh = FreshLog(
+                directory,
+                self._path,
+                old.topic,
+                old.partition,
+                old.topic_id,
+                old.config,
+                SegmentList([segment]),
+            )
+            fresh.log_start_offset = fresh.log_end_offset = self._begins_at
+            fresh.producer_state.end_offset = self._begins_at
+            fresh.exact_from = 0 if self._begins_at == 0 else UNKNOWN_YET
+            fresh.write_topic_id(old.topic_id)
+        except OSError as error:
+            if error.errno in DEVICE_FULL:
+                raise storage_error(f"no room for a second log of {old.name}: {error}") from error
+            raise directory.fail_log(error, f"create {self._path}") from error
+        self._log = fresh
+
+    def abandon(self) -> None:
+        self.drop()
+
+    def cut(self) -> bool:
+        """Nothing of the old log: it is only begun."""
+        self.is_cut = True
+        return True
+
+    def rebuild(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class ChangeOver:
+    """Have a log be what was fetched beside it. Nothing is appended to either meanwhile."""
+
+    def __init__(self, log: PartitionLog, copy: LogCopy) -> None:
+        self.is_cut = False
+        self._log, self._copy, self._fresh = log, copy, copy.log
+        self._directory, self._files = log.log_directory, log.log_directory.files
+        self._path = f"{self._directory.path}/{directory_name(log.topic, log.partition)}"
+        self._left_path = (
+            f"{self._directory.path}/{deleted_directory_name(log.topic, log.partition)}"
+        )
+        self._durability = Durability(self._path, self._files)
+        self._concluding = threading.Lock()
+        self._is_concluded = False
+        # A crash leaves the one or the other, and is to know enough of either.
+        log.deletions_kept_from = max(log.deletions_kept_from, self._fresh.deletions_kept_from)
+
+    def _check(self) -> None:
+        if self._log.is_deleted or not self._copy.is_current:
+            raise storage_error(f"{self._log.name} has changed meanwhile")
+        self._directory.check_writable()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            attempt = f"put the second log of {self._log.name} in its place"
+            if error.errno in DEVICE_FULL or self._log.is_deleted:
+                raise storage_error(f"{attempt}: {error}") from error
+            raise self._directory.fail_log(error, attempt) from error
+
+    def prepare(self) -> None:
+        """From the end of this on, a crash leads to the new log."""
+        log, fresh = self._log, self._fresh
+        self._check()
+        fresh.flush()
+        with self._failing(), log.swaps.lock, log.durability.lock:
+            log.swaps.settle()
+            # First: a checkpoint that is written meanwhile takes it from here.
+            log.durability.hold_at(fresh.recovery_point, self)
+            self._note_checkpoints()
+            self._copy.is_marked = True
+            moved_folders.mark(fresh.path, log.topic, log.partition, self._files)
+
+    def _note_checkpoints(self) -> None:
+        """What holds of either log."""
+        log, fresh, directory = self._log, self._fresh, self._directory
+        key = log.topic, log.partition
+        kept_from = log.deletions_kept_after_crash
+        directory.kept_deletions.set(key, kept_from, only_if=lambda: not log.is_deleted)
+        directory.recovery_points.lower(key, fresh.recovery_point)
+        directory.high_watermarks.lower(key, fresh.log_end_offset)
+        directory.log_start_offsets.lower(key, fresh.log_start_offset)
+        directory.cleaner_offsets.lower(key, 0)  # the new one was never cleaned here
+
+    def abandon(self) -> None:
+        self._copy.drop()
+        self._log.durability.let_go(self)
+
+    def cut(self) -> bool:
+        """The log is the new one, for readers too."""
+        log = self._log
+        self._check()
+        with ExitStack() as held:
+            for lock in (log.swaps.lock, log.durability.lock):  # threads are in the old folder
+                if not lock.acquire(blocking=False):
+                    return False
+                held.callback(lock.release)
+            if log.is_moving or log.swaps.pending is not None:
+                return False
+            with self._failing():
+                self._rename()
+            self.is_cut = True
+            self._take_over()
+        return True
+
+    def _rename(self) -> None:
+        """Readers of either log find its files under the new names only."""
+        log, fresh, open_files = self._log, self._fresh, self._directory.open_files
+        old_files = [file for segment in log.segments for file in segment.all_files()]
+        new_files = [file for segment in fresh.segments for file in segment.all_files()]
+        open_files.rename_folder(log.path, self._left_path, old_files)
+        try:
+            open_files.rename_folder(fresh.path, self._path, new_files)
+        except OSError:
+            self._put_back(old_files)
+            raise
+
+    def _put_back(self, old_files: list[LogFile]) -> None:
+        try:
+            self._directory.open_files.rename_folder(self._left_path, self._log.path, old_files)
+        except OSError as error:  # neither forth nor back: it is loaded again from the new folder
+            self._copy.is_last = True
+            raise OSError(errno.EIO, str(error)) from error
+
+    def _take_over(self) -> None:
+        log, fresh = self._log, self._fresh
+        fresh.is_deleted = True
+        fresh.durability.give_up()
+        self._durability.recovery_point = fresh.recovery_point
+        take_over(log, fresh)
+        log.durability = self._durability
+        log.leader_epochs.unsaved.note()
+        log.truncations += 1  # all segments are new objects
+
+    def rebuild(self) -> None:
+        """Make the new names durable; only then may the old folder be removed."""
+        with self._concluding, self._failing():
+            if not self._is_concluded:
+                self._files.sync_directory(self._directory.path)
+                moved_folders.unmark(self._path, self._files)
+                key = self._log.topic, self._log.partition
+                self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
+                self._directory.leave(self._left_path)
+                self._is_concluded = True
+
+    def finish(self) -> None:
+        self.rebuild()
