@@ -418,3 +418,27 @@ def test_with_a_topic_only_its_own_folders_go(tmp_path: Path) -> None:
             assert folders(tmp_path) == ["t-0", "t-1"]
 
     asyncio.run(run())
+
+
+def test_what_is_of_no_known_topic_does_not_grow_too_old(tmp_path: Path) -> None:
+    """The metadata was lost: nobody knows for how long its records are to be kept."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            topic = await create(broker, "t")
+            partition = broker.partitions.get("t", 0)
+            for _ in range(2):
+                partition.append_as_leader(prepared(value=b"precious"), 1, 1000)
+                partition.log.roll(broker.clock.wall_ms())
+            lost = [("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,))]
+            await broker.metadata.commit(lost)
+        async with running(tmp_path, log_retention_ms="1") as broker:
+            log = broker.logs.get("t", 0)
+            assert log is not None
+            assert log.high_watermark == 2
+            broker.logs.prepare_retention()
+            for _ in broker.logs.delete_old_segments():
+                pass
+            assert log.log_start_offset == 0
+
+    asyncio.run(run())

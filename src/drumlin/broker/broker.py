@@ -95,10 +95,9 @@ class Broker:
         self.metadata, self.logs = metadata, logs
         self.partitions = PartitionRegistry(metadata.image.has_partition_of)
         self.wakeups, self.turns, self.change_overs = Wakeups(), Turns(), ChangeOvers()
-        self.threads = Threads()
+        self.threads, self.failed_verifications = Threads(), FailedVerifications()
         self.flushes = Flushes(self.threads.syncing)
         self.fetch_sessions = _fetch_sessions(config, clock, self.turns)
-        self.failed_verifications = FailedVerifications()
         self.peers = Peers(config, metadata.image, self.threads)
         self.remote_transactions = RemoteTransactions(self.peers)
         self.log_ends, self._marker_routes = LogEnds(self), MarkerRoutes(self)

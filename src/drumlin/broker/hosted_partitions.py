@@ -86,7 +86,6 @@ class HostedPartitions:
         self._deleted = DeletedFolders(metadata, logs, partitions)
         self._blocking = blocking
         self._turn = asyncio.Lock()
-        self._strangers: set[str] = set()
         #: A change could not be followed, for want of something: `host_all` makes up for it.
         self.is_behind = False
 
@@ -104,8 +103,8 @@ class HostedPartitions:
             self.is_behind = False
         for log in self._logs:
             is_ours = self._partitions.has_log_of(log.topic, log.partition)
-            if not is_ours and log.path not in self._strangers:
-                self._strangers.add(log.path)
+            if not is_ours and not log.is_unserved:
+                log.is_unserved = True
                 _log.warning("%s is not in the metadata; it is left alone, unserved", log.path)
 
     async def lacking(self) -> dict[PartitionId, Returned]:
@@ -327,6 +326,7 @@ class HostedPartitions:
 
     def _assume(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
         """Lead or follow, with a log that has no role yet, or follows."""
+        log.is_unserved = False
         try:
             if log.topic_id == _NO_ID:
                 log.write_topic_id(topic.topic_id)

@@ -248,7 +248,7 @@ class CleanerPool:
         candidates = {}
         self._forget_deleted()
         logs = self._call(lambda: list(self._logs))  # no more: there may be very many
-        compacted = (log for log in logs if log.config.is_compacted)
+        compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
         for log in filter(self._is_free, compacted):
             prepare_kernels(log.size_bytes)
             candidate = self._candidate(log)

@@ -326,7 +326,9 @@ def _parse_overrides(text: str) -> dict[str, int]:
         try:
             if not host:
                 raise Refused
-            overrides[host.strip()] = int(parse(ValueType.INT, limit))
+            number = parse(ValueType.INT, limit)
+            assert isinstance(number, int)
+            overrides[host.strip()] = number
         except Refused:
             name, allowed = "max.connections.per.ip.overrides", "must be a list of HOST:NUMBER"
             raise ConfigError(name, text, allowed) from None

@@ -279,7 +279,7 @@ class FollowedPartitions:
             self._go_on(followed)
 
 
-def _level(partition: FollowedPartition, code: ErrorCode) -> int:
+def _level(partition: FollowedPartition, code: ErrorCode | None) -> int:
     """How loudly to say that a partition pauses: all of a log dir do so when that fails."""
     if not partition.log.log_directory.is_online:
         return logging.DEBUG  # which was said

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
-from drumlin.storage import retention_round
+from drumlin.storage import first_looks, retention_round
 from drumlin.storage.checkpoint_rounds import write_checkpoints
 from drumlin.storage.clean_marker import NO_EPOCH
 from drumlin.storage.doomed_files import DoomedFiles
@@ -37,7 +37,6 @@ from drumlin.storage.partition_names import (
     stray_directory_name,
 )
 from drumlin.storage.recovery import reload_log
-from drumlin.storage.retention import deletable_segments
 from drumlin.storage.retention_round import Tell, tell_nobody
 from drumlin.storage.segment_recovery import UnsupportedFormat
 from drumlin.storage.segment_swap import SegmentSwap
@@ -383,27 +382,11 @@ class LogDirectories:
 
     def prepare_retention(self) -> None:
         """Read what `delete_old_segments` will ask of files that rest since the start. Blocks."""
-        now_ms = self._clock.expiry.now_ms()
-
-        def look(log: PartitionLog) -> None:
-            start_offset, end_offset = log.log_start_offset, log.log_end_offset
-            deletable_segments(log.segments, log.config, start_offset, end_offset, now_ms)
-
-        for log in self:
-            if log.log_directory.is_readable:
-                with contextlib.suppress(KafkaError):  # said where the dir failed
-                    log.look(partial(look, log))
+        first_looks.prepare_retention(self, self._clock.expiry.now_ms())
 
     def prepare_rolls(self) -> None:
         """Read what `roll_overdue` will ask of files that rest since the start. Blocks."""
-
-        def look(log: PartitionLog) -> None:
-            _ = log.segments.active.first_timestamp
-
-        for log in self:
-            if log.config.is_compacted and log.log_directory.is_readable:
-                with contextlib.suppress(KafkaError):
-                    log.look(partial(look, log))
+        first_looks.prepare_rolls(self)
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove a folder that a log has left."""

@@ -58,6 +58,8 @@ class LogState:
         self.leader_epochs = LeaderEpochs()
         self.producer_state = ProducerState()
         self.is_deleted = False
+        #: Of a topic that nobody knows: nothing of it is removed.
+        self.is_unserved = False
         #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
         #: has records from before may not know of all that they have ended; see `compaction.md`.
         self.deletions_kept_from = 0
