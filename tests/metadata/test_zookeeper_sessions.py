@@ -66,6 +66,41 @@ def test_a_session_that_has_expired(
     run(scenario)
 
 
+@pytest.mark.parametrize("error", [ValueError("no such watch"), MemoryError(), OSError(28, "x")])
+def test_a_connection_that_fails_for_what_nobody_has_thought_of(
+    run: Callable[..., None], operator: Operator, error: Exception
+) -> None:
+    """It begins anew, in the same session, and what is asked for meanwhile is answered."""
+
+    async def scenario(store: Any, _: list[Change]) -> None:
+        first = operator.client.exists("/brokers/ids/1").ephemeralOwner
+        handler = store._commits.session._client.handler
+        select, failures = handler.select, []
+
+        def fail_once(*arguments: Any) -> Any:
+            if not failures:
+                failures.append(error)
+                raise error
+            return select(*arguments)
+
+        handler.select = fail_once
+        tries = 0
+
+        async def is_created() -> bool:
+            nonlocal tries
+            tries += 1
+            try:
+                await store.create_topic(f"t{tries}", [[1]], {})
+            except KafkaError:
+                return False
+            return bool(failures)
+
+        await eventually(is_created)
+        assert operator.client.exists("/brokers/ids/1").ephemeralOwner == first
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -> None:
     """It is done, or refused with an error that a client can be told."""

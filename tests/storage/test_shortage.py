@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -168,3 +169,38 @@ def test_a_log_that_could_not_be_loaded_is_loaded_later(
             append(log)
         logs.close()
     assert number > 10
+
+
+def test_a_topic_that_is_made_anew_meanwhile_keeps_its_own_log(tmp_path: Path) -> None:
+    """However late the log of its predecessor is loaded."""
+
+    class Meanwhile(Files):
+        refused = ""
+        made: Any = None
+
+        def read_file(self, path: str) -> bytes:
+            if self.refused and path.startswith(self.refused):
+                raise _EMFILE
+            if "/t-0/" in path and self.made is None and not self.refused:
+                (self.made,) = logs.create_all("t", [0], UUID(int=9), LogConfig())
+            return super().read_file(path)
+
+    dirs = tmp_path / "a", tmp_path / "b"
+    _stopped(dirs, clean=True)
+    logs = open_logs(*dirs)
+    old = logs.get("t", 0)
+    assert old is not None
+    old_path = old.path
+    logs.close()
+    files = Meanwhile()
+    files.refused = old_path
+    logs = open_logs(*dirs, files=files)
+    assert logs.get("t", 0) is None
+    files.refused = ""
+    (directory,) = (each for each in logs.directories if each.not_loaded)
+    assert logs.load_again(directory)
+    assert logs.get("t", 0) is files.made
+    assert files.made.topic_id == UUID(int=9)
+    paths = [log.path for log in logs.with_second_logs() if log.topic == "t"]
+    assert paths == [files.made.path, old_path]
+    logs.abandon()

@@ -324,12 +324,11 @@ def _parse_overrides(text: str) -> dict[str, int]:
     for entry in filter(None, (each.strip() for each in text.split(","))):
         host, _, limit = entry.rpartition(":")
         try:
-            if not host:
-                raise Refused
-            number = parse(ValueType.INT, limit)
-            assert isinstance(number, int)
-            overrides[host.strip()] = number
+            count = parse(ValueType.INT, limit)
         except Refused:
+            count = None
+        if not host or not isinstance(count, int):
             name, allowed = "max.connections.per.ip.overrides", "must be a list of HOST:NUMBER"
-            raise ConfigError(name, text, allowed) from None
+            raise ConfigError(name, text, allowed)
+        overrides[host.strip()] = count
     return overrides

@@ -123,12 +123,7 @@ class LogDirectories:
     def _load(self, directories: Sequence[LogDirectory]) -> None:
         online = [directory for directory in directories if directory.is_online]
         for log in load_all(online, self._config_for, self._threads, self._is_loaded):
-            key = log.topic, log.partition
-            if key in self._logs:
-                _logger.error("%s is a second log of its partition", log.path)
-                self._second_logs.setdefault(key, []).append(log)
-            else:
-                self._logs[key] = log
+            self._add(log)
         for directory in online:
             if directory.is_online:
                 try:
@@ -138,6 +133,12 @@ class LogDirectories:
         if not self.was_clean:
             # What was cut off must not be believed to be there after the next crash.
             self.write_checkpoints()
+
+    def _add(self, log: PartitionLog) -> None:
+        key = log.topic, log.partition
+        if self._logs.setdefault(key, log) is not log:
+            _logger.error("%s is a second log of its partition", log.path)
+            self._second_logs.setdefault(key, []).append(log)
 
     def _is_loaded(self, key: tuple[str, int], path: str) -> bool:
         log = self._logs.get(key)
@@ -462,7 +463,8 @@ class LogDirectories:
             Whether there are more logs than before.
         """
         found = load_missing(directory, self._config_for, self._logs)
-        self._logs.update({(log.topic, log.partition): log for log in found})
+        for log in found:
+            self._add(log)  # its topic may have been made anew meanwhile
         return bool(found)
 
     # -- stopping ----------------------------------------------------------------------

@@ -189,15 +189,15 @@ class TopicMaker(Worker):
 
     def step(self) -> None:
         self._passing = f"passing-{self.steps % 5}"
-        self._delete()
+        self._delete_topic()
         wanted = {"name": self._passing, "num_partitions": 2, "replication_factor": 1}
         answer = self.client.ask("create_topics", 7, topics=[wanted], timeout=5000)
         check(answer.topics[0].error_code, "create_topics")
         for partition in range(2):
             check(produce(self.client, self._passing, batch(b"x"), partition).error_code, "produce")
-        check(self._delete(), "delete_topics")
+        check(self._delete_topic(), "delete_topics")
 
-    def _delete(self) -> int:
+    def _delete_topic(self) -> int:
         topics = [{"name": self._passing, "topic_id": None}]
         answer = self.client.ask("delete_topics", 6, topics=topics, timeout=5000)
         return int(answer.responses[0].error_code)

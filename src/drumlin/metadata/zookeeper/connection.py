@@ -51,7 +51,7 @@ def connect(
         ZooKeeperFailure: kazoo is not installed, or there is no such chroot.
     """
     try:
-        from kazoo.client import KazooClient
+        from drumlin.metadata.zookeeper.lasting import lasting_client
     except ImportError:
         raise ZooKeeperFailure(NO_KAZOO) from None
     # Lost connections are reported by the caller that waits for them.
@@ -65,7 +65,7 @@ def connect(
         options = access.options()
     except ValueError as error:
         raise ZooKeeperFailure(str(error)) from error
-    client = KazooClient(
+    client = lasting_client(
         hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
     )
     with warnings.catch_warnings():
