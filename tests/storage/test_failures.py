@@ -478,24 +478,3 @@ def test_a_deleted_log_blames_no_device(files: FailingFiles, logs: LogDirectorie
         with pytest.raises(KafkaError):
             attempt()
     assert logs.directories[0].is_online
-
-
-# -- what reads without a client ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("look", ["prepare_retention", "prepare_rolls"])
-def test_a_device_that_fails_while_times_are_read_has_failed(
-    tmp_path: Path, files: FailingFiles, look: str
-) -> None:
-    """Whoever meets the error first tells it: nobody else may ask for a long time."""
-    config = LogConfig(retention_ms=1, cleanup_policy=frozenset({"compact", "delete"}))
-    logs = open_logs(tmp_path, config=config, files=files)
-    append(create(logs, config))
-    logs.close()
-    logs = open_logs(tmp_path, config=config, files=files)
-    (log,) = logs
-    log.segments.active.truncate_to_position(log.size_bytes)  # what was read of it is forgotten
-    files.fail("read_at")
-    getattr(logs, look)()
-    assert not logs.directories[0].is_online
-    logs.abandon()

@@ -21,6 +21,7 @@ from drumlin.storage.producer_state import ProducerState
 from drumlin.storage.transaction_index import TransactionIndex
 from drumlin.turns import to_end
 from rig.sole_partition import sole_partition
+from storage.doors import FailingFiles
 from storage.samples import (
     NOW_MS,
     append,
@@ -313,4 +314,21 @@ def test_retention_after_a_start_reads_nothing_on_the_loop(tmp_path: Path) -> No
     (log,) = logs
     assert (log.log_start_offset, len(log.segments)) == (5, 1)
     assert files.read_in == {"looks"}
+    logs.abandon()
+
+
+@pytest.mark.parametrize("look", ["prepare_retention", "prepare_rolls"])
+def test_a_device_that_fails_while_times_are_read_has_failed(tmp_path: Path, look: str) -> None:
+    """Whoever meets the error first tells it: nobody else may ask for a long time."""
+    files = FailingFiles()
+    config = LogConfig(retention_ms=1, cleanup_policy=frozenset({"compact", "delete"}))
+    logs = open_logs(tmp_path, config=config, files=files)
+    append(create(logs, config))
+    logs.close()
+    logs = open_logs(tmp_path, config=config, files=files)
+    (log,) = logs
+    log.segments.active.truncate_to_position(log.size_bytes)  # what was read of it is forgotten
+    files.fail("read_at")
+    getattr(logs, look)()
+    assert not logs.directories[0].is_online
     logs.abandon()
