@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import psutil
 
-from guarantees.faults.workers import Worker, start_all, wait_for_all
+from guarantees.faults.worker import Worker
+from guarantees.faults.workers import start_all, wait_for_all
 from rig.drumlin_server import DrumlinServer
 from rig.fault_injection.injector import CHANGES, DESCRIPTORS, DISK, ROOM, Call, Injector, Rule
 from rig.ports import free_ports
