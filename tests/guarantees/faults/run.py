@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import psutil
 
-from guarantees.faults.workers import Worker, start_all, wait_for_all
+from guarantees.faults.worker import Worker
+from guarantees.faults.workers import start_all, wait_for_all
 from rig.drumlin_server import DrumlinServer
 from rig.fault_injection.injector import CHANGES, DESCRIPTORS, DISK, ROOM, Call, Injector, Rule
 from rig.ports import free_ports
@@ -126,7 +127,9 @@ def _torture(
                 for _ in range(_STARTS if kind == "at a start" else 1):
                     hits += _have(injector, FAULTS[name], kind, plan, chance, server)
                     ended = time.monotonic()
-                    late = wait_for_all(workers, ended, plan.heals_s)
+                    # A start has everything before it, and nothing is warm.
+                    limit_s = plan.heals_s * (2 if kind == "at a start" else 1)
+                    late = wait_for_all(workers, ended, limit_s)
                     took_s = max(took_s, time.monotonic() - ended)
                     server.fail_if_ended()
                     result.complaints += [f"after {described}: {each}" for each in late]
