@@ -125,7 +125,9 @@ def test_those_that_were_back_need_not_be_there() -> None:
     assert settled(replace(state, last_known=known), {3}, MIN_ISR).leader == 3
     assert settled(replace(state, last_known=known), {2}, MIN_ISR).leader == NO_LEADER
     last = replace(state, isr=(), last_known=known, last_leader=2)
-    assert settled(last, {2}, MIN_ISR).leader == 2  # the last known leader, as in Apache Kafka
+    assert settled(last, {2}, MIN_ISR).leader == NO_LEADER  # Apache Kafka would take the last one
+    equal = replace(last, last_known=(known[0], LastKnown(3, LogEnd(4, 900), True)))
+    assert settled(equal, {2}, MIN_ISR).leader == 2
 
 
 def test_all_disks_are_lost() -> None:
@@ -317,3 +319,24 @@ def test_old_states_know_nobody() -> None:
     state = PartitionState(0, NO_LEADER, 4, REPLICAS, (3,))
     assert settled(state, {1, 2}, MIN_ISR) is state
     assert settled(state, {3}, MIN_ISR).leader == 3
+
+
+def test_a_log_of_which_all_records_were_deleted() -> None:
+    """It tells no epoch, and still ends where it did: no shorter one is to give offsets again."""
+    state = replace(ALL, leader=NO_LEADER, isr=())
+    for emptied, other, leader in (
+        (LogEnd(-1, 133), LogEnd(0, 8), 2),
+        (LogEnd(-1, 133), LogEnd(3, 137), 3),
+        (LogEnd(-1, 0), LogEnd(0, 8), 3),
+    ):
+        known = (LastKnown(2, emptied, True), LastKnown(3, other, True))
+        assert settled(replace(state, last_known=known), {2, 3}, MIN_ISR).leader == leader
+
+
+def test_nobody_is_forgotten_for_those_that_are_not_there() -> None:
+    """Their sessions are over, and no controller has looked yet."""
+    found = Returned(END)
+    after = returned(ALL, 3, found, {1}, MIN_ISR)
+    assert (after.leader, after.isr, after.elr) == (1, (1,), (2,))
+    assert after.last_known == (LastKnown(3, END, was_complete=True),)
+    assert returned(ALL, 3, found, {1, 2}, MIN_ISR).last_known == ()

@@ -12,6 +12,7 @@ import pytest
 from replication.simulation.copy_mistakes import COPY_MISTAKES
 from replication.simulation.machine_mistakes import MACHINE_MISTAKES
 from replication.simulation.mistakes import MISTAKES, mistaken
+from replication.simulation.recovery_mistakes import RECOVERY_MISTAKES
 from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
 from replication.simulation.story import story
 from rig.depth import so_many
@@ -83,3 +84,10 @@ def test_mistakes_with_logs_that_are_fetched_anew_are_found(name: str) -> None:
 def test_mistakes_of_the_store_of_one_machine_are_found(name: str) -> None:
     with mistaken(MACHINE_MISTAKES[name]):
         assert any(run(seed, store=ON_MACHINE).violation for seed in seeds_to_find(name))
+
+
+@pytest.mark.parametrize("name", RECOVERY_MISTAKES)
+@pytest.mark.parametrize("store", [pytest.param(ON_ZOOKEEPER, marks=pytest.mark.deep), ON_MACHINE])
+def test_mistakes_about_brokers_that_come_back_are_found(name: str, store: str) -> None:
+    with mistaken(RECOVERY_MISTAKES[name]):
+        assert any(run(seed, store=store).violation for seed in range(_SEEDS_TO_FIND))

@@ -350,7 +350,8 @@ class HostedPartitions:
         self._tell_coordinator(topic, state)  # where it could not load before, it tries again
 
     def _follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
-        if log.epoch_due_at is not None:  # what it has lost its leader has
+        # What it has lost its leader has, if there is one: else this one may come to lead.
+        if log.epoch_due_at is not None and state.leader != NO_LEADER:
             log.truncate_to(log.epoch_due_at)
             log.epoch_due_at = None
         self._followers.follow(topic, state, log)

@@ -119,14 +119,12 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     if not back:
         return NO_LEADER
     needed = min(needed_replicas(state, min_isr), len(complete(state)))
-    best = _by_log_end(state, back)[0]
+    best = _longest(state, back)
     if len(back) >= needed:
         return best
-    if len(remembered) >= needed and best == _by_log_end(state, remembered)[0]:
+    if len(remembered) >= needed and best == _longest(state, remembered):
         return best  # others were back, with less
-    if not state.isr and not state.elr and state.last_leader in back:
-        return state.last_leader  # as Apache Kafka does
-    return NO_LEADER
+    return NO_LEADER  # nor may the last leader, as with Apache Kafka: another is known to have more
 
 
 def is_nothing_left(state: PartitionState) -> bool:
@@ -141,19 +139,33 @@ def best_left(state: PartitionState, alive: Collection[int]) -> int:
     for some in (state.isr, state.elr, _remembered(state)):
         found = [each for each in live if each in some]
         if found:
-            return _by_log_end(state, found)[0]
-    return _by_log_end(state, live)[0] if live else NO_LEADER
+            return _longest(state, found)
+    return _longest(state, live) if live else NO_LEADER
 
 
 def _remembered(state: PartitionState) -> list[int]:
     return [each.node_id for each in state.last_known if each.was_complete]
 
 
-def _by_log_end(state: PartitionState, some: Collection[int]) -> list[int]:
-    """The one whose log ends last, then the last leader, then as replicas are listed."""
+def _longest(state: PartitionState, some: Collection[int]) -> int:
+    """The one whose log ends last; of several the last leader, or the first of the replicas.
+
+    A log without records, as all were deleted, tells no leader epoch: it is compared by its end.
+    Whoever ends later than one that has all that is committed has it, too: it has lost its tail.
+    """
     ends = {each.node_id: each.log_end for each in state.last_known}
+    among = [each for each in state.replicas if each in some]
+
+    def end_of(node_id: int) -> LogEnd:
+        return ends.get(node_id, _UNKNOWN)
 
     def rank(node_id: int) -> tuple[LogEnd, bool]:
-        return ends.get(node_id, _UNKNOWN), node_id == state.last_leader
+        return end_of(node_id), node_id == state.last_leader
 
-    return sorted((each for each in state.replicas if each in some), key=rank, reverse=True)
+    emptied = [each for each in among if end_of(each).leader_epoch < 0 < end_of(each).end_offset]
+    firsts = [
+        max(group, key=rank)
+        for group in ([each for each in among if each not in emptied], emptied)
+        if group
+    ]
+    return max(firsts, key=lambda each: end_of(each).end_offset)

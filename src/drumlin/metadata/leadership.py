@@ -98,11 +98,12 @@ def returned(
         log_end is None or (was_complete and node_id in {*state.isr, *state.elr})
     ):
         return state
-    isr = tuple(each for each in state.isr if each != node_id)
-    live = tuple(each for each in isr if each in alive)
+    rest = tuple(each for each in state.isr if each != node_id)
+    live = tuple(each for each in rest if each in alive)
     leader = state.leader
-    if leader == node_id or leader not in alive:
+    if leader not in live:
         leader = _first(state, live) if live else NO_LEADER
+    isr = live or rest  # it is not forgotten for those that are not there, either
     after = with_isr(state, isr, leader, min_isr, gone=(node_id,))
     if log_end is not None:
         after = remembering(after, LastKnown(node_id, log_end, was_complete), min_isr)

@@ -5,12 +5,14 @@ What differs between the stores is in `on_zookeeper.py` and `on_machine.py`.
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, TypeVar
 
+from drumlin.metadata.eligible import complete
 from drumlin.metadata.image import PartitionState
 
 from .clients import Consumer, Producer
@@ -93,14 +95,6 @@ class Cluster(ABC, Generic[P]):
     @abstractmethod
     def deciding(self) -> list[P]:
         """The processes that decide who leads."""
-
-    @abstractmethod
-    def is_sure_of(self, process: P) -> bool:
-        """Whether the store takes the process for alive, and will."""
-
-    @abstractmethod
-    def is_settled(self) -> bool:
-        """Whether nobody is about to make leaders of those that may be gone by then."""
 
     @abstractmethod
     def may_lead(self) -> list[int]:
@@ -195,8 +189,8 @@ class Cluster(ABC, Generic[P]):
             getattr(self, method)(process, fault)
 
     def may_end(self, process: P) -> bool:
-        """Not while records are only where a second failure would take them, too."""
-        return self.ledger.tainted in ([], [process.node_id])
+        """Whatever a process has written outlives it."""
+        return process.is_running
 
     def _kill(self, process: P, fault: Fault) -> None:
         if self.may_end(process):
@@ -206,11 +200,10 @@ class Cluster(ABC, Generic[P]):
     def _kill_and_lose_tail(self, process: P, fault: Fault) -> None:
         disk = process.disk
         before = disk.log_end_offset
-        if self._may_lose_tail(process):
+        if self.may_damage(process.node_id):
             disk.lose_tail(fault.other)
-            self._powerless.append(process.node_id)
-            self.ledger.tainted.append(process.node_id)
-        elif self.state.isr == (process.node_id,) and self.may_end(process):
+            self._is_damaged(process.node_id)
+        elif complete(self.state) == {process.node_id} and self.may_end(process):
             disk.lose_from(self.ledger.committed_end, fault.other)  # nobody was promised any of it
         else:
             return
@@ -218,21 +211,55 @@ class Cluster(ABC, Generic[P]):
         self.schedule.note("... and its log ends at {} after {}", disk.log_end_offset, before)
         self.come_back(process.node_id, fault.extent)
 
-    def _may_lose_tail(self, process: P) -> bool:
-        """Only while another in-sync replica is there, and will be until this one has left."""
-        now_ms, running = self.schedule.now_ms, self.running()
-        if self.ledger.tainted or any(each.is_stopping for each in running):
-            return False
-        isr = None if process.leader is None else process.leader.isr
-        if isr is not None and isr.pending is not None:
-            return False
-        return self.is_settled() and any(
-            each is not process
-            and each.node_id in self.state.isr
-            and each.paused_until_ms <= now_ms
-            and self.is_sure_of(each)
-            for each in running
+    def may_damage(self, node_id: int) -> bool:
+        """Not while records are only where a second damage would take them, too.
+
+        Fewer than `MIN_ISR` brokers may lose what they have acknowledged: one, until that is known.
+        """
+        return self.ledger.tainted in ([], [node_id]) and any(
+            map(self.ledger.has_all, complete(self.state) - {node_id})
         )
+
+    def _is_damaged(self, node_id: int, *, is_told: bool = False) -> None:
+        """Until another process of it has begun, it is taken for what it was."""
+        self.ledger.is_damaged(node_id, is_told=is_told)
+        if node_id not in self._powerless:
+            self._powerless.append(node_id)
+
+    def _damage(self, node_id: int, fault: Fault) -> None:
+        """Something has happened to the disk of a broker that is down."""
+        disk = self.disks[node_id]
+        if not self.may_damage(node_id):
+            return
+        before = disk.log_end_offset
+        if fault.other < 0.4:
+            disk.lose_tail(fault.extent)
+        elif fault.other < 0.7 or disk.copy is None:
+            disk.lose_all()
+        else:
+            disk.put_back()
+        is_told = disk.is_lost or (disk.marker is not None and disk.marker >= 0)
+        self._is_damaged(node_id, is_told=is_told)
+        self.schedule.note("... the log of B{} ends at {} after {}, by {}", node_id,
+                           disk.log_end_offset, before, disk.marker)  # fmt: skip
+
+    def _replace_disk(self, process: P, fault: Fault) -> None:
+        """Of one that is killed: an empty one takes its place, or a copy."""
+        if self.may_damage(process.node_id):
+            process.end("is killed")
+            self._damage(process.node_id, fault._replace(other=0.4 + fault.other * 0.6))
+            self.come_back(process.node_id, fault.extent)
+
+    def _cut_power(self, process: P, fault: Fault) -> None:
+        """Of all brokers at once; for one of them that is not all."""
+        source = random.Random(fault.extent)
+        ended = self.running()
+        for each in ended:
+            each.end("has no power")
+        if fault.other < 0.8:
+            self._damage(process.node_id, fault._replace(other=fault.other / 0.8))
+        for each in ended:
+            self.come_back(each.node_id, source.random())
 
     def _stop(self, process: P, fault: Fault) -> None:
         if self.may_end(process) and not process.is_stopping:

@@ -18,6 +18,17 @@ class _Flushed(NamedTuple):
     entries: tuple[EpochEntry, ...]
 
 
+class _Copy(NamedTuple):
+    """All that there was after a clean stop, in that broker epoch."""
+
+    flushed: _Flushed
+    base_offset: int
+    log_start_offset: int
+    high_watermark: int
+    was_cleaned: bool
+    marker: int
+
+
 class Disk:
     """One replica."""
 
@@ -36,6 +47,9 @@ class Disk:
         self.was_clean = True
         #: Another, empty disk has taken its place, and no broker has found that out yet.
         self.is_lost = False
+        #: The broker epoch that the marker of a clean stop names; None: there is no marker.
+        self.marker: int | None = None
+        self.copy: _Copy | None = None
         #: Batches were cleaned away, by some process.
         self.was_cleaned = False
         self._flushed = _Flushed((), 0, ())
@@ -48,6 +62,7 @@ class Disk:
         self.recovery_point = self.high_watermark_checkpoint = self.log_start_checkpoint = 0
         self._flushed = _Flushed((), 0, ())
         self.was_cleaned = False
+        self.marker = None
         self.is_lost = True
 
     def take_over(self, other: Disk) -> None:
@@ -58,6 +73,29 @@ class Disk:
         self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, self.log_end_offset)
         self.log_start_checkpoint = self.log_start_offset
         self.flush()
+
+    def close(self, broker_epoch: int) -> None:
+        """A process stops cleanly, in that epoch; somebody makes a copy of what it leaves."""
+        self.was_clean, self.marker = True, broker_epoch
+        self.copy = _Copy(
+            self._flushed,
+            self.base_offset,
+            self.log_start_offset,
+            self.high_watermark_checkpoint,
+            self.was_cleaned,
+            broker_epoch,
+        )
+
+    def put_back(self) -> None:
+        """The copy takes the place of what there is."""
+        assert self.copy is not None
+        self._flushed, self.base_offset, self.log_start_offset, *rest = self.copy
+        self.high_watermark_checkpoint, self.was_cleaned, self.marker = rest
+        self.batches[:] = self._flushed.batches
+        self.log_end_offset = self.recovery_point = self._flushed.log_end_offset
+        self.leader_epochs = LeaderEpochs(self._flushed.entries)
+        self.log_start_checkpoint = self.log_start_offset
+        self.was_clean, self.is_lost = True, False
 
     def flush(self) -> None:
         self.sync()

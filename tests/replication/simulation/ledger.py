@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from drumlin.metadata.eligible import complete
 from drumlin.metadata.image import PartitionState
 
 from .batches import Batch
@@ -39,6 +40,9 @@ class Ledger:
         #: The power failed under them and took records along, and they may be in the ISR still, or
         #: be eligible, or get there for what they had before.
         self.tainted: list[int] = []
+        #: Of these, those of which the metadata knows that they are back.
+        self._back: set[int] = set()
+        self._told: set[int] = set()
         self._values = 0
         #: The last batch of each key that was committed, by its offset.
         self._latest: dict[int, int] = {}
@@ -145,9 +149,37 @@ class Ledger:
             self._broken("a log with {} gives way to one without it", missing)
 
     def look_for_taint(self) -> None:
-        """Who is another process by now, and in no list, is as good as any other replica."""
-        members = {*self.state().isr, *self.state().elr}
-        self.tainted = [each for each in self.tainted if self.is_dead(each) or each in members]
+        """Who is another process by now, and in no list or as complete as it says, is no worse
+        than any other replica."""
+        self.tainted = [each for each in self.tainted if self._is_tainted(each)]
+        self._back.intersection_update(self.tainted)
+
+    def _is_tainted(self, node_id: int) -> bool:
+        """While it is taken for what it was; then until it is in sync as it is."""
+        state = self.state()
+        is_member = node_id in {*state.isr, *state.elr}
+        if not is_member and not self.is_dead(node_id):
+            self._back.add(node_id)
+        if node_id not in self._back:
+            return True
+        return (
+            node_id not in self._told
+            and node_id in complete(state)
+            and not (is_member and self.has_all(node_id))
+        )
+
+    def is_damaged(self, node_id: int, *, is_told: bool) -> None:
+        """`is_told`: it will say so itself, and counts for nothing from then on."""
+        self._back.discard(node_id)
+        self._told.discard(node_id)
+        if is_told:
+            self._told.add(node_id)
+        if node_id not in self.tainted:
+            self.tainted.append(node_id)
+
+    def has_all(self, node_id: int) -> bool:
+        """Whether a disk has all that was committed."""
+        return self.first_missing(self._disks[node_id], self.committed) is None
 
     # -- comparing -------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class MachineProcess(BrokerProcess):
         broker = None if self.store is None else self.store.image.brokers.get(self.node_id)
         return _NO_EPOCH if broker is None else broker.epoch
 
+    @property
+    def last_epoch(self) -> int:
+        return _NO_EPOCH if self.store is None else self.store.broker_epoch
+
     def is_alive(self, node_id: int, broker_epoch: int) -> bool:
         broker = None if self.store is None else self.store.image.brokers.get(node_id)
         return broker is not None and broker_epoch in (_NO_EPOCH, broker.epoch)
@@ -70,7 +74,7 @@ class MachineProcess(BrokerProcess):
     # -- its life ------------------------------------------------------------------------------
 
     def start(self, pipe: End) -> None:
-        self.note("starts, {}", "after a clean stop" if self.was_clean else "after an unclean stop")
+        self.note("starts")
         self.end_of_pipe, self.disk.was_clean = pipe, False
         boot_ms = self.world.schedule.delay_ms(60, 400)
         self.after(boot_ms, lambda: self._begin(Channel(*pipe.channel_streams())))
@@ -86,10 +90,12 @@ class MachineProcess(BrokerProcess):
             self.store, self._isr_changes = store, IsrChanges(store)
             self.world.at_moment("start", self, ())
             broker = BrokerState(self.node_id, None, ())
-            is_whole = self.was_clean and not self.disk.is_lost
-            lacking = {} if is_whole else {PartitionId(TOPIC_ID, 0): self.found}
+            self.epoch_before = store.last_broker_epoch
+            if not self.is_current:
+                self.note("has {}", self.found)
+            lacking = {} if self.is_current else {PartitionId(TOPIC_ID, 0): self.found}
             await store.register_broker(broker, lacking=lacking)
-            if not is_whole:
+            if not self.is_current:
                 await store.advance_leader_epochs()
         except (KafkaError, ChannelEnded) as error:
             self.note("cannot start: {}", error)

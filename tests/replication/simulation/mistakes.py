@@ -188,7 +188,7 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
         (ZooKeeperProcess, "_begin_session", _begin_session_cleanly),
     ),
     "old news count": (
-        (zookeeper_process, "_is_newer", _yes),
+        (zookeeper_process, "is_newer", _yes),
         (InSyncReplicas, "agreed", _agree_to_anything),
     ),
     "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),

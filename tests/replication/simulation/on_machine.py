@@ -25,6 +25,8 @@ from .schedule import Schedule, Violation
 KINDS = {
     "kill": 5,
     "kill and lose tail": 6,
+    "replace disk": 3,
+    "cut power": 3,
     "kill machine": 2,
     "stop": 3,
     "stop machine": 2,
@@ -138,20 +140,6 @@ class MachineCluster(Cluster[MachineProcess]):
     def deciding(self) -> list[MachineProcess]:
         return []
 
-    def is_sure_of(self, process: MachineProcess) -> bool:
-        known = self.machine.authority.image.brokers.get(process.node_id)
-        return process.has_joined and known is not None and known.epoch == process.broker_epoch
-
-    def is_settled(self) -> bool:
-        machine = self.machine
-        return (
-            machine.is_running
-            and machine.paused_until_ms <= self.schedule.now_ms
-            and machine.is_ready
-            and machine.authority.queue == 0
-            and all(self.processes[each].is_running for each in machine.authority.image.brokers)
-        )
-
     def may_lead(self) -> list[int]:
         if not self.machine.is_running or not self.machine.is_ready:
             return []
@@ -192,9 +180,6 @@ class MachineCluster(Cluster[MachineProcess]):
             victim = victims[int(fault.victim * len(victims))]
             self.schedule.after(delay_ms, lambda: self._lose_tail_if_running(victim, quick))
 
-    def may_end(self, process: BrokerProcess) -> bool:
-        return super().may_end(process) and (not self.ledger.tainted or self.machine.has_begun)
-
     def _kill_if_running(self, process: MachineProcess, fault: Fault) -> None:
         if process.is_running:
             self._kill(process, fault)
@@ -203,38 +188,30 @@ class MachineCluster(Cluster[MachineProcess]):
         if process.is_running:
             self._kill_and_lose_tail(process, fault)
 
-    def _may_end_machine(self) -> bool:
-        return not self.ledger.tainted and self.machine.is_running
-
     def _kill_machine(self, process: MachineProcess, fault: Fault) -> None:
         self._end_machine()
 
     def _end_machine(self) -> None:
-        if self._may_end_machine():
+        if self.machine.is_running:
             self.machine.end("is killed")
 
     def _strike_at_change(self, process: MachineProcess, fault: Fault) -> None:
         self._traps["change"] = fault
 
     def _stop_machine(self, process: MachineProcess, fault: Fault) -> None:
-        if self._may_end_machine():
+        if self.machine.is_running:
             self.schedule.note("the machine is to stop")
             self._loses_disk = fault if fault.other < 0.7 else None
             self.machine.stop()
 
+    def _cut_power(self, process: MachineProcess, fault: Fault) -> None:
+        if self.machine.is_running:
+            self._loses_disk = fault if fault.other < 0.8 else None
+            self.machine.end("has no power")
+
     def _lose_disk(self, fault: Fault) -> None:
-        """While all are down, and have stopped cleanly: those that have not leave the ISR, too."""
-        isr = self.state.isr
-        victim = isr[int(fault.victim * len(isr))] if isr else self.replicas[0]
-        if (
-            len(isr) > 1
-            and not self.ledger.tainted
-            and all(d.was_clean for d in self.disks.values())
-        ):
-            self.schedule.note("... and the disk of B{} is replaced", victim)
-            self.disks[victim].lose_all()
-            self._powerless.append(victim)
-            self.ledger.tainted.append(victim)
+        """Of a broker while all are down."""
+        self._damage(self.replicas[int(fault.victim * len(self.replicas))], fault)
 
     def _pause_machine(self, process: MachineProcess, fault: Fault) -> None:
         self.schedule.note("the machine's first process stands still")

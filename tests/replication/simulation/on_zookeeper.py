@@ -17,6 +17,8 @@ from .zookeeper_process import ZooKeeperProcess
 KINDS = {
     "kill": 5,
     "kill and lose tail": 6,
+    "replace disk": 3,
+    "cut power": 3,
     "stop": 3,
     "cut one way": 4,
     "cut both ways": 3,
@@ -102,23 +104,6 @@ class ZooKeeperCluster(Cluster[ZooKeeperProcess]):
 
     def deciding(self) -> list[ZooKeeperProcess]:
         return [each for each in self.running() if each.membership.office_epoch is not None]
-
-    def is_sure_of(self, process: ZooKeeperProcess) -> bool:
-        cut_until_ms = self.network.cut_until(process.node_id, ZOOKEEPER)
-        return (
-            process.membership.is_registered
-            and process.session is not None
-            and not process.session.has_expired
-            and cut_until_ms <= self.schedule.now_ms
-        )
-
-    def is_settled(self) -> bool:
-        for each in self.running():
-            is_behind = each.live.version != self.znodes.registrations
-            member = each.membership
-            if member.settling or (member.office_epoch is not None and is_behind):
-                return False
-        return True
 
     def may_lead(self) -> list[int]:
         return [each for each in self.state.isr if each in self.znodes.registered]

@@ -54,7 +54,10 @@ class BrokerProcess(ABC):
         self.paused_until_ms = 0
         self.clock_ahead_ms = 0
         self.disk_fails_until_ms = 0
-        self.was_clean = disk.was_clean
+        self._marker = disk.marker
+        disk.marker = None
+        #: In which the process before it was registered last; None: there was none.
+        self.epoch_before: int | None = None
         self.log = SimulatedLog(disk, CONFIG, lambda: self.now_ms() / 1000)
         self.log.on_advance = self._advanced
         #: Since the partition's role is that of a leader; before that object says so.
@@ -102,11 +105,26 @@ class BrokerProcess(ABC):
     # -- its life ------------------------------------------------------------------------------
 
     @property
+    def last_epoch(self) -> int:
+        """The one that the marker of a clean stop names."""
+        return self.broker_epoch
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it has what the last process of this broker has left, which stopped cleanly."""
+        if self.disk.is_lost:
+            return False
+        return self.epoch_before is None or self.epoch_before == self._marker
+
+    @property
     def found(self) -> Returned:
         """What it has come back with."""
-        end_offset = self.log.log_end_offset
-        end = LogEnd(self.log.leader_epochs.epoch_for(end_offset - 1), end_offset)
-        return Returned(NO_LOG if self.disk.is_lost else end)
+        end_offset, before, marker = self.log.log_end_offset, self.epoch_before, self._marker
+        if self.disk.is_lost:
+            return Returned(NO_LOG)
+        is_copy = marker is not None and before is not None and -1 < marker < before
+        epoch = self.log.leader_epochs.epoch_for(end_offset - 1)
+        return Returned(LogEnd(epoch, end_offset), is_copy=is_copy)
 
     @property
     def leader(self) -> Partition | None:
@@ -149,7 +167,7 @@ class BrokerProcess(ABC):
         """The last that a process does which stops cleanly."""
         self.disk.flush()
         self.checkpoint()
-        self.disk.was_clean = True
+        self.disk.close(self.last_epoch)
         self.end("has stopped cleanly")
 
     def checkpoint(self) -> None:

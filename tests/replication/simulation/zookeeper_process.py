@@ -8,7 +8,7 @@ from typing import Any
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.leadership import handed_over
 from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.partition_states import _is_newer
+from drumlin.metadata.zookeeper.partition_states import is_newer
 from drumlin.replication.partition import Partition
 
 from .disk import Disk
@@ -34,10 +34,16 @@ class ZooKeeperProcess(BrokerProcess):
         self.live = Live(-1, {})
         self._isr_requests = IsrRequests(self)
         self._untold: list[PartitionState] = []
+        self._last_epoch = -1
+        self.epoch_before = zookeeper.znodes.broker_epochs[node_id] or None
 
     @property
     def broker_epoch(self) -> int:
         return self.membership.broker_epoch
+
+    @property
+    def last_epoch(self) -> int:
+        return self._last_epoch
 
     def is_alive(self, node_id: int, broker_epoch: int) -> bool:
         epoch = self.live.epochs.get(node_id)
@@ -61,7 +67,7 @@ class ZooKeeperProcess(BrokerProcess):
             if isinstance(answer, Expired):
                 if session is self.session:
                     self.note("learns that its session has expired")
-                    self._begin_session(is_clean=self.has_joined or self.was_clean)
+                    self._begin_session(is_clean=self.has_joined or self.is_current)
                 answer = Lost()
             answered(answer)
 
@@ -70,8 +76,8 @@ class ZooKeeperProcess(BrokerProcess):
     # -- its life ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.note("starts, {}", "after a clean stop" if self.was_clean else "after an unclean stop")
-        self._begin_session(is_clean=self.was_clean)
+        self.note("starts, {}", "after a clean stop" if self.is_current else self.found)
+        self._begin_session(is_clean=self.is_current)
         self.after(TICK_MS, self._tick)
 
     def _begin_session(self, *, is_clean: bool) -> None:
@@ -84,7 +90,7 @@ class ZooKeeperProcess(BrokerProcess):
         if not self.has_joined and self.state is not None:
             self._tell_later(self.state)
         self.has_joined = True
-        self.disk.was_clean = False
+        self.disk.was_clean = self.disk.is_lost = False
         self.read_all()
 
     def _tick(self) -> None:
@@ -102,6 +108,7 @@ class ZooKeeperProcess(BrokerProcess):
         self.is_stopping = True
 
         def begun(has_begun: bool) -> None:
+            self._last_epoch = self.broker_epoch if has_begun else -1
             if has_begun:
                 rewrite(
                     self,
@@ -144,7 +151,7 @@ class ZooKeeperProcess(BrokerProcess):
 
     def take_state(self, state: PartitionState) -> None:
         """The image has a state of the partition, if that is newer; what hosts it is told later."""
-        if self.state is None or _is_newer(state, self.state):
+        if self.state is None or is_newer(state, self.state):
             self.state = state
             if self.has_joined:
                 self._tell_later(state)
