@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.broker.machine.placing import Placement, place
-from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
+from drumlin.metadata.image import (
+    NO_LEADER,
+    LastKnown,
+    LogEnd,
+    PartitionId,
+    PartitionState,
+    TopicState,
+)
 
 
 def topic(number: int, *replicas: tuple[int, ...]) -> TopicState:
@@ -161,3 +168,13 @@ def test_every_partition_keeps_its_records(
         kept = [each for each in before.partitions if len(each.replicas) == 1]
         if len(kept) == len(singles):
             assert max(Counter(singles).values(), default=0) <= -(-len(singles) // count)
+
+
+def test_who_may_lead_goes_along() -> None:
+    """Brokers 3 and 4 are no more: the log of 3 moves to 2, that of 4 is dropped."""
+    known = (LastKnown(3, LogEnd(5, 70), True), LastKnown(4, LogEnd(5, 60), True))
+    state = PartitionState(0, NO_LEADER, 5, (1, 3, 4), (1,), last_known=known, last_leader=3)
+    (placement,) = place([TopicState("t", UUID(int=1), (state,))], [1, 2], []).values()
+    assert (placement.moves, placement.dropped) == (((3, 2),), (4,))
+    assert placement.state.last_known == (LastKnown(2, LogEnd(5, 70), True),)
+    assert placement.state.last_leader == 2

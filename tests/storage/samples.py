@@ -83,6 +83,7 @@ def open_logs(
     clock: Clock | None = None,
     budget: int | None = None,
     cluster_id: str = "cluster",
+    last_broker_epoch: int | None = None,
 ) -> LogDirectories:
     return LogDirectories(
         paths,
@@ -91,6 +92,7 @@ def open_logs(
         config_for=lambda topic: config or LogConfig(),
         clock=clock or ManualClock(NOW_MS),
         open_files=OpenFiles(files or Files(), budget),
+        last_broker_epoch=last_broker_epoch,
     ).open()
 
 

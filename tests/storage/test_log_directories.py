@@ -237,6 +237,28 @@ def test_a_clean_stop_is_known(tmp_path: Path) -> None:
     logs.abandon()
 
 
+def test_a_copy_of_a_clean_stop_is_told_from_the_last_one(tmp_path: Path) -> None:
+    """By the broker epoch; a copy needs no recovery, as it is in order."""
+    logs = open_logs(tmp_path, last_broker_epoch=None)
+    append(create(logs), 3)
+    for marked, last, is_current, is_copy in (
+        (7, 7, True, False),
+        (7, 9, False, True),
+        (7, None, True, False),
+        (-1, 9, False, False),  # of an earlier version
+        (9, 7, False, False),  # the store is the older one
+    ):
+        logs.close(marked)
+        assert f'"brokerEpoch":{marked}}}' in (tmp_path / ".kafka_cleanshutdown").read_text()
+        logs = open_logs(tmp_path, last_broker_epoch=last)
+        (directory,) = logs.directories
+        assert (directory.is_current, directory.is_copy) == (is_current, is_copy)
+        assert directory.was_clean
+    logs.abandon()
+    (directory,) = open_logs(tmp_path, last_broker_epoch=9).directories
+    assert (directory.is_current, directory.is_copy, directory.was_clean) == (False, False, False)
+
+
 def test_offsets_of_an_end_that_was_lost_are_not_given_again(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     append(create(logs), 3)
