@@ -191,6 +191,7 @@ def test_a_lake_is_of_one_topic(load: Load, lake: ModuleType, new_topic: NewTopi
     assert len(load.records()) == 10
 
 
+@pytest.mark.deep
 def test_where_a_key_is_in_two_partitions_the_later_record_counts(
     load: Load, lake: ModuleType
 ) -> None:
