@@ -132,9 +132,10 @@ class Replicas:
         carry_out(followed, change)
         if isinstance(change, ChangeOver):
             _, history = self._copies.pop(node)
-            leaders = set(map(id, self.events))
+            committed = max(self.partition.high_watermark, self.partition.settled_before)
+            leaders = {id(each) for each in self.events if each.offset < committed}
             gone = {id(each) for each in self._histories[node]} - set(map(id, history))
-            assert not gone & leaders, "records that the leader has are given up"
+            assert not gone & leaders, "committed records are given up"
             self._histories[node] = history
         elif copy is None:
             self._note_fetched(node, before)
@@ -281,7 +282,7 @@ class Replicas:
         code, high_watermark, stable, start, _, records, diverging = answer
         if code == ErrorCode.offset_out_of_range:
             extent = leader.log_start_offset, leader.log_end_offset
-            self._carry_out(node, followed.reset(asked, *extent), asked.offset)
+            self._carry_out(node, followed.reset(asked, *extent, high_watermark), asked.offset)
             return
         assert code == ErrorCode.none
         content = records.read() if has_records(answer) else b""

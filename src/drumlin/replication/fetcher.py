@@ -216,7 +216,7 @@ class LeaderFetcher:
             raise KafkaError(response.error_code, "the leader refuses")
         self._session.answered(request, response.session_id)
         pace, some_records = Pace(), None
-        out_of_range: list[tuple[Followed, Position]] = []
+        out_of_range: list[tuple[Followed, Position, int]] = []
         for topic in response.topics:
             for answer in topic.partitions:
                 key = topic.topic_id, answer.partition
@@ -226,7 +226,7 @@ class LeaderFetcher:
                 if followed is None or asked is None:
                     continue
                 if answer.error_code is ErrorCode.offset_out_of_range:
-                    out_of_range.append((followed, asked))
+                    out_of_range.append((followed, asked, answer.high_watermark))
                 else:
                     await self._followed.take(followed, asked, answer, pace)
         if some_records is not None:
@@ -235,12 +235,12 @@ class LeaderFetcher:
             await self._reset(connection, out_of_range)
 
     async def _reset(
-        self, connection: BrokerConnection, out_of_range: list[tuple[Followed, Position]]
+        self, connection: BrokerConnection, out_of_range: list[tuple[Followed, Position, int]]
     ) -> None:
         """Ask where the leader's logs begin and end, as it does not have what was asked for."""
-        partitions = [followed.partition for followed, _ in out_of_range]
+        partitions = [followed.partition for followed, _, _ in out_of_range]
         found = await leaders_offsets(connection, self._around.node_id, partitions)
-        for followed, asked in out_of_range:
+        for followed, asked, committed in out_of_range:
             offsets = found.get(followed.partition)
             if offsets is not None:
-                self._followed.reset(followed, asked, offsets)
+                self._followed.reset(followed, asked, offsets, committed)

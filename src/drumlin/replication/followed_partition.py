@@ -5,8 +5,8 @@ epochs only, never to the high watermark. A truncation blocks: it is decided her
 by the fetcher, which asks here before each step that changes the log.
 
 A log that has to be fetched anew is fetched beside the old one (`storage/log_copy.py`). That is the
-log, for readers and for whoever leads next, until the copy has all of the leader's that it had, and
-all that is committed: before the leader hears so, and may take this replica for one in sync.
+log, for readers and for whoever leads next, until the copy has all that is committed: before the
+leader hears so, as it takes this replica for one in sync by that.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
 where the log is truncated below it.
@@ -39,7 +39,9 @@ _logger = logging.getLogger(__name__)
 class _Anew(NamedTuple):
     """What the leader has, of which nothing is known to be in the log."""
 
-    extent: Extent
+    begins_at: int
+    #: All that was committed before this leader epoch is below.
+    goal: int
     why: str
     #: It has deleted all that the log has: then that gives way where there is no room for two.
     is_deleted: bool = False
@@ -76,7 +78,7 @@ class FollowedPartition(Replica):
         """Where to fetch from."""
         log = self._target
         if self._anew is not None and log is self.log:
-            start = self._anew.extent.start
+            start = self._anew.begins_at
             return Position(self.leader_epoch, start, NO_LEADER_EPOCH, start)
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
@@ -189,7 +191,8 @@ class FollowedPartition(Replica):
             yield from self._append(log, answer, self.leader_epoch, now_ms)
         except KafkaError as error:
             if error.code is ErrorCode.kafka_storage_error and self._copy is copy:
-                self._room_needed = log.size_bytes + log.size_bytes // 4 + len(answer.records)
+                if log.log_directory.is_online:
+                    self._room_needed = log.size_bytes + log.size_bytes // 4 + len(answer.records)
                 self._drop_copy()
             if self._copy is not copy or log.log_end_offset < needed:
                 raise
@@ -278,7 +281,7 @@ class FollowedPartition(Replica):
     def _extent(self) -> Extent:
         log = self._target
         if self._anew is not None and log is self.log:
-            return Extent(self._anew.extent.start, self._anew.extent.start)
+            return Extent(self._anew.begins_at, self._anew.begins_at)
         return Extent(log.log_start_offset, log.log_end_offset)
 
     def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
@@ -290,13 +293,13 @@ class FollowedPartition(Replica):
         """
         log, before, leaders_start = self._target, self.position, answer.log_start_offset
         has = f"broker {self.leader_id} ends epoch {leaders.epoch} at {leaders.end_offset}"
-        extent = Extent(leaders_start, max(leaders_start, leaders.end_offset))
         if leaders.epoch < 0:
-            has = (
-                f"broker {self.leader_id} has {leaders_start} to {leaders.end_offset}, and has "
-                "dropped deletions that may be missing here, or shares nothing with it"
+            why = (
+                f"broker {self.leader_id}, which begins at {leaders_start}, has dropped deletions "
+                "that may be missing here, or shares nothing with it"
             )
-            return self._fetch_anew(_Anew(extent, has), answer.high_watermark)
+            anew = _Anew(leaders_start, leaders.end_offset, why)
+            return self._fetch_anew(anew, answer.high_watermark)
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
         has = f"{has}, and begins at {leaders_start}"
         if cut.is_anew or cut.offset < log.log_end_offset:
@@ -308,8 +311,10 @@ class FollowedPartition(Replica):
             )
         return None
 
-    def reset(self, asked: Position, leaders_start: int, leaders_end: int) -> LogChange | None:
-        """The leader does not have the next offset; its log has these.
+    def reset(
+        self, asked: Position, leaders_start: int, leaders_end: int, committed: int = -1
+    ) -> LogChange | None:
+        """The leader does not have the next offset; its log has these. -1: it has not said that.
 
         Returns:
             What has to be carried out before the next fetch.
@@ -326,7 +331,9 @@ class FollowedPartition(Replica):
         if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
         if cut.is_anew:
-            return self._fetch_anew(_Anew(leaders, has, leaders_start > mine.end), leaders_end)
+            goal = leaders_start if self._anew is None else self._anew.goal
+            anew = _Anew(leaders_start, goal, has, leaders_start > mine.end)
+            return self._fetch_anew(anew, leaders_end if committed < 0 else committed)
         return self._truncation_to(cut.offset, has)
 
     def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> LogChange:
@@ -343,13 +350,12 @@ class FollowedPartition(Replica):
 
         Where there is no room for two, the log stays, out of sync, until there is.
         """
-        log, (start, end) = self.log, anew.extent
+        log, start = self.log, anew.begins_at
         self._anew = anew
         self._drop_copy()
-        goal = min(log.log_end_offset, end)
-        if log.log_end_offset == log.log_start_offset or start >= max(goal, committed):
+        if log.log_end_offset == log.log_start_offset or start >= max(anew.goal, committed):
             return self._truncation_to(start, anew.why, is_anew=True)
-        copy = LogCopy(log, start, goal)
+        copy = LogCopy(log, start, anew.goal)
         if not copy.has_room_for(self._room_needed):
             no_room = f"{log.log_directory.path} has no room for two logs of {self.name}"
             if anew.is_deleted:
@@ -406,6 +412,7 @@ class FollowedPartition(Replica):
         has_changed_over = self._copy is not None and self._next_copy is None
         self._copy, self._next_copy = self._next_copy, None
         if has_changed_over:
+            self._room_needed = 0
             self.log.high_watermark = min(self._committed, self.log.log_end_offset)
         if self._copy is None:
             self._anew = None

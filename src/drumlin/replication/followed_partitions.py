@@ -175,12 +175,14 @@ class FollowedPartitions:
         if throttle is not None:
             throttle.used(partition.log, len(answer.records))
 
-    def reset(self, followed: Followed, asked: Position, offsets: LeadersOffsets) -> None:
+    def reset(
+        self, followed: Followed, asked: Position, offsets: LeadersOffsets, committed: int
+    ) -> None:
         """The leader did not have the next offset; its log has these."""
         try:
             if offsets.error_code is not ErrorCode.none:
                 raise KafkaError(offsets.error_code, "the leader refuses to tell its offsets")
-            truncation = followed.partition.reset(asked, offsets.start, offsets.end)
+            truncation = followed.partition.reset(asked, offsets.start, offsets.end, committed)
         except KafkaError as error:
             self._pause(followed, error)
         else:

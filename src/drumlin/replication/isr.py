@@ -63,7 +63,7 @@ class FollowerProgress:
         self._end_offset_then = leader_end_offset
 
     def left(self) -> None:
-        """It has left the ISR by itself, so it may have lost what it had."""
+        """It has lost what it had, maybe: it has left the ISR by itself, or begins anew."""
         self.log_end_offset = self.deletions_kept_from = UNKNOWN
         self.caught_up_at_ms = _LONG_AGO_MS
 
@@ -143,6 +143,12 @@ class InSyncReplicas:
             follower.broker_epoch = broker_epoch
         follower.fetched(offset, log_start_offset, leader_end_offset, now_ms)
         return True
+
+    def begins_anew(self, replica_id: int) -> None:
+        """A follower that is no member fetches all again."""
+        follower = self.followers.get(replica_id)
+        if follower is not None and not self.counts(replica_id):
+            follower.left()
 
     def note_followed(self, replica_id: int, deletions_kept_from: int) -> None:
         """A follower has got all deletions that are dropped by now, or began after that."""

@@ -78,6 +78,10 @@ class Partition(Replica):
     def knows_its_end(self) -> bool:
         return self.isr is None or self._context.is_certain(self)
 
+    @property
+    def settled_before(self) -> int:
+        return self.log.log_end_offset if self.isr is None else self.isr.first_offset
+
     def check_latest_is_known(self) -> None:
         """Refuse to tell the last offset while it may be below one that was told before (KIP-207).
 
@@ -229,6 +233,11 @@ class Partition(Replica):
         if replica_id in isr.state.isr:  # there will be news: it has lost records, and is not
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
+
+    def follower_begins_anew(self, replica_id: int) -> None:
+        if self.isr is not None:
+            self.isr.begins_anew(replica_id)
+            self._move_high_watermark(self.isr)  # it waits for it no longer
 
     def has_in_sync(self, replica_id: int) -> bool:
         return self.isr is not None and self.isr.counts(replica_id)

@@ -85,6 +85,11 @@ class Replica:
         """Whether an offset after the log's end is wrong, and not one that others have by now."""
         return False
 
+    @property
+    def settled_before(self) -> int:
+        """All that was committed before this leader epoch lies below."""
+        return self.log.log_end_offset
+
     def readable_end_offset(self, isolation_level: int) -> int:
         """Where a consumer's fetch ends: READ_COMMITTED stops at the last stable offset."""
         if isolation_level == _READ_COMMITTED:
@@ -173,6 +178,9 @@ class Replica:
         """
         del replica_id, broker_epoch, offset
         return False
+
+    def follower_begins_anew(self, replica_id: int) -> None:
+        """A follower is told to fetch all: what it had counts no more."""
 
     def holds_back(self, replica_id: int) -> bool:
         """Whether a follower that is not in sync is to get nothing now."""

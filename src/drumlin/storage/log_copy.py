@@ -189,8 +189,7 @@ class ChangeOver:
         self._durability = Durability(self._path, self._files)
         self._concluding = threading.Lock()
         self._is_concluded = False
-        # A crash leaves the one or the other, and is to know enough of either.
-        log.deletions_kept_from = max(log.deletions_kept_from, self._fresh.deletions_kept_from)
+        log.deletions_kept_beside = self._fresh.deletions_kept_from
 
     def _check(self) -> None:
         if self._log.is_deleted or not self._copy.is_current:
@@ -234,6 +233,7 @@ class ChangeOver:
     def abandon(self) -> None:
         self._copy.drop()
         self._log.durability.let_go(self)
+        self._log.deletions_kept_beside = 0
 
     def cut(self) -> bool:
         """The log is the new one, for readers too."""
@@ -277,6 +277,7 @@ class ChangeOver:
         fresh.durability.give_up()
         self._durability.recovery_point = fresh.recovery_point
         take_over(log, fresh)
+        log.deletions_kept_beside = 0
         log.durability = self._durability
         log.leader_epochs.unsaved.note()
         log.truncations += 1  # all segments are new objects

@@ -63,6 +63,8 @@ class LogState:
         #: From here on, every tombstone and every marker that was ever in the log is there. Whoever
         #: has records from before may not know of all that they have ended; see `compaction.md`.
         self.deletions_kept_from = 0
+        #: The same of a log beside it, to which a crash may lead (`log_copy.py`).
+        self.deletions_kept_beside = 0
         #: Another number after each time that some were dropped. It begins anywhere: after a
         #: restart it is to be none of those before.
         self.deletion_drops = secrets.randbits(_DROPS_BITS)
@@ -154,7 +156,7 @@ class LogState:
         """`deletions_kept_from` of what a crash leaves now: it may complete a swap under way."""
         pending = self.swaps.pending  # before: it is noted here before it is not pending any more
         dropped_before = 0 if pending is None else pending.drops_deletions_before
-        return max(self.deletions_kept_from, dropped_before)
+        return max(self.deletions_kept_from, dropped_before, self.deletions_kept_beside)
 
     def note_states_cleaned(self, round_end_offset: int) -> None:
         """Records are gone which others took the place of, or deleted, before this offset."""

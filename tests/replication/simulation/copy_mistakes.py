@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.replication.partition import Partition
 
 from .mistakes import Replacement
 
@@ -18,13 +17,8 @@ def _complete_at_once(self: FollowedPartition, copy: Any, answer: Any, now_ms: i
     return (yield from _take_beside(self, copy, answer._replace(high_watermark=0), now_ms))
 
 
-def _never(*_: object) -> bool:
-    return False
-
-
 COPY_MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a log gives way to a part of another": (
         (FollowedPartition, "_take_beside", _complete_at_once),
     ),
-    "a member of the ISR fetches beside its log": ((Partition, "has_in_sync", _never),),
 }

@@ -94,7 +94,7 @@ class Fetcher:
                 self._connection = Connection()
                 self._go_on(followed, None, _BACKOFF_MS)
             elif answer.error_code is ErrorCode.offset_out_of_range:
-                self._ask_for_offsets(followed, asked)
+                self._ask_for_offsets(followed, asked, answer.high_watermark)
             elif answer.error_code is not ErrorCode.none:
                 self._go_on(followed, None, _BACKOFF_MS)
             else:
@@ -122,14 +122,14 @@ class Fetcher:
             # Even if it is not followed any more: then the work has to see that itself.
             self._process.after(1, lambda: self._take(followed, work, answer))
 
-    def _ask_for_offsets(self, followed: FollowedPartition, asked: Any) -> None:
+    def _ask_for_offsets(self, followed: FollowedPartition, asked: Any, committed: int) -> None:
         def answered(offsets: Any) -> None:
             if followed is not self._followed:
                 return
             truncation = None
             if isinstance(offsets, tuple):
                 with suppress(KafkaError):
-                    truncation = followed.reset(asked, *offsets)
+                    truncation = followed.reset(asked, *offsets, committed)
             self._go_on(followed, truncation, _BACKOFF_MS)
 
         self._process.world.network.send(

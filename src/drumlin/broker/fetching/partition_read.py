@@ -119,7 +119,10 @@ class PartitionRead:
         try:
             partition.check_follower(self._replica_id)
             partition.check_leader_epoch(leader_epoch)
-            if self._parting(partition, wanted) is None:
+            parting = self._parting(partition, wanted)
+            if parting is not None and parting[0] == _NO_EPOCH:
+                partition.follower_begins_anew(self._replica_id)
+            elif parting is None:
                 partition.follower_fetched(
                     self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
                 )
@@ -185,7 +188,7 @@ class PartitionRead:
                 if may_block:
                     offsets = partition.offsets()  # they may have moved while a thread read
         except KafkaError as error:
-            return failed(self._told(error.code, partition, fetch_offset))
+            return self._refusal(error.code, partition, fetch_offset)
         answer = (0, *offsets, aborted, records, None)
         return self._looked_again(partition, wanted, answer) if may_block else answer
 
@@ -211,15 +214,19 @@ class PartitionRead:
             answer[5].release()
         return instead
 
-    def _told(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> ErrorCode:
+    def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
         """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
 
-        So one that may have it from a later leader is told to come again.
+        So one that may have it from a later leader is told to come again. A follower has to know
+        from when on it has all that is committed.
         """
-        is_out_of_range = code is ErrorCode.offset_out_of_range and not self.is_follower
-        if not is_out_of_range or fetch_offset < partition.log_end_offset:
-            return code
-        return code if partition.knows_its_end else ErrorCode.offset_not_available
+        if code is not ErrorCode.offset_out_of_range:
+            return failed(code)
+        if self.is_follower:
+            return (code.value, *partition.offsets(), None, NOTHING, None)
+        if fetch_offset < partition.log_end_offset or partition.knows_its_end:
+            return failed(code)
+        return failed(ErrorCode.offset_not_available)
 
     def _told_instead(
         self, partition: Replica, wanted: Wanted
@@ -238,8 +245,8 @@ class PartitionRead:
 
         A follower may share nothing that we have; its records may all be of epochs before those
         that we know of; what we have dropped since may have ended some of them. Then it is told to
-        fetch all anew, beside what it has: by no epoch, and the end of our log. A member of the ISR
-        must not have another log beside the one that it is a member with: it is told where to cut.
+        fetch all anew, beside what it has: by no epoch, and where this one begins. A member of the
+        ISR must not have a log beside the one that it is a member with: it is told where to cut.
         """
         _, _, fetch_offset, last_fetched_epoch, its_start, _ = wanted
         if last_fetched_epoch < 0:
@@ -258,7 +265,7 @@ class PartitionRead:
             return parting
         if partition.has_in_sync(self._replica_id):
             return parting
-        return _NO_EPOCH, partition.log_end_offset
+        return _NO_EPOCH, partition.settled_before
 
 
 def _diverging(
