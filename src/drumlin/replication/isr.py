@@ -133,11 +133,12 @@ class InSyncReplicas:
                 that id: one that has been replaced, or one that is not known, or not yet.
         """
         follower = self.followers.get(replica_id)
-        if follower is None or broker_epoch < follower.broker_epoch:
+        if follower is None or broker_epoch == UNKNOWN:
             return False
-        if broker_epoch == UNKNOWN or not self._is_alive(replica_id, broker_epoch):
+        if not self._is_alive(replica_id, broker_epoch):
             return False  # whatever it claims to have, nobody may have it
-        if broker_epoch > follower.broker_epoch:
+        if broker_epoch != follower.broker_epoch:
+            # A lower one is as new: ZooKeeper may have been put back from a backup.
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
@@ -169,7 +170,7 @@ class InSyncReplicas:
         follower = self.followers.get(replica_id)
         return (
             follower is not None
-            and broker_epoch <= follower.broker_epoch
+            and broker_epoch == follower.broker_epoch
             and follower.deletions_kept_from == deletions_kept_from
             and follower.log_end_offset <= offset
         )
