@@ -106,6 +106,22 @@ def test_the_last_member_stays_with_its_log() -> None:
     assert returned(ALL, 3, Returned(None), {1, 2}, MIN_ISR).isr == (1, 2)
 
 
+def test_who_returns_to_a_leader_does_not_lead_in_its_stead() -> None:
+    """The leader has what the page caches of two machines have lost, and begins anew for once."""
+    alone = settled(ALL, {3}, MIN_ISR)
+    assert (alone.leader, alone.elr) == (3, (1, 2))
+    first = returned(alone, 1, Returned(LogEnd(4, 900)), {3}, MIN_ISR)
+    both = returned(first, 2, Returned(LogEnd(4, 900)), {1, 3}, MIN_ISR)
+    assert (both.leader, both.isr, both.elr) == (3, (3,), ())
+    wish = IsrWish(both.leader_epoch, both.partition_epoch, ((3, 7),))
+    renewed = granted(wish, both, 3, dict.fromkeys(REPLICAS, 7), MIN_ISR)
+    waiting = settled(renewed, {1, 2}, MIN_ISR)
+    assert (waiting.leader, waiting.isr) == (NO_LEADER, (3,))
+    assert settled(waiting, REPLICAS, MIN_ISR).leader == 3
+    asked = elected(waiting, {1, 2}, MIN_ISR, is_unclean=True)
+    assert asked.leader == 1
+
+
 def test_who_never_was_in_sync_is_not_waited_for() -> None:
     two = settled(ALL, {2, 3}, MIN_ISR)
     cut = settled(two, (), MIN_ISR)

@@ -10,6 +10,8 @@ in sync nor eligible any more, but it is remembered with the end of its log (`La
 else is left, those that are back choose the one among them whose log ends last (an *unclean
 recovery*): as soon as they are `min.insync.replicas`, as that many had each record that was
 acknowledged. A replica without a log, or with a copy that was put back, never counts among them.
+Nor does one that came back to a leader, once that has asked for anything: it has all of it, and is
+worth waiting for.
 """
 
 from __future__ import annotations
@@ -103,6 +105,15 @@ def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> Partit
     others = {each.node_id: each for each in state.last_known} | {known.node_id: known}
     last_known = tuple(others[each] for each in state.replicas if each in others)
     return replace(state, last_known=last_known)
+
+
+def superseded(state: PartitionState) -> PartitionState:
+    """The partition as its leader lives: who has come back meanwhile is not to lead in its stead.
+
+    What such a log lacks the leader has. While that is away, it is waited for.
+    """
+    last_known = tuple(each._replace(was_complete=False) for each in state.last_known)
+    return state if last_known == state.last_known else replace(state, last_known=last_known)
 
 
 def next_leader(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
