@@ -122,6 +122,15 @@ def test_who_returns_to_a_leader_does_not_lead_in_its_stead() -> None:
     assert asked.leader == 1
 
 
+def test_the_last_one_that_lacks_nothing_stays_while_its_log_dir_is_offline() -> None:
+    """Others came back from the same power cut before it: it may be back in a moment."""
+    known = (LastKnown(2, LogEnd(4, 900), True),)
+    alone = replace(ALL, leader=3, isr=(3,), last_known=known)
+    assert returned(alone, 3, Returned(None), REPLICAS, MIN_ISR) is alone
+    gone = returned(alone, 3, EMPTY, {1, 2}, MIN_ISR)
+    assert settled(gone, {1, 2}, MIN_ISR).leader == 2
+
+
 def test_who_never_was_in_sync_is_not_waited_for() -> None:
     two = settled(ALL, {2, 3}, MIN_ISR)
     cut = settled(two, (), MIN_ISR)
