@@ -131,6 +131,19 @@ def test_the_last_one_that_lacks_nothing_stays_while_its_log_dir_is_offline() ->
     assert settled(gone, {1, 2}, MIN_ISR).leader == 2
 
 
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_one_copy_alone_is_not_believed(min_isr: int) -> None:
+    """The first one back has lost what the others have, which are about to come."""
+    cut = settled(ALL, (), min_isr)
+    first = returned(cut, 1, Returned(LogEnd(4, 10)), (), min_isr)
+    assert settled(first, {1}, min_isr).leader == NO_LEADER
+    assert settled(first, {1, 2}, min_isr).leader == 2  # it has stopped cleanly
+    second = returned(first, 2, Returned(END), {1}, min_isr)
+    assert settled(second, {1, 2}, min_isr).leader == 2
+    only = replace(ALL, replicas=(1, 2), isr=(1,), leader=1)
+    assert returned(only, 1, Returned(LogEnd(4, 10)), {2}, min_isr) is only
+
+
 def test_who_never_was_in_sync_is_not_waited_for() -> None:
     two = settled(ALL, {2, 3}, MIN_ISR)
     cut = settled(two, (), MIN_ISR)
