@@ -106,6 +106,44 @@ def test_the_last_member_stays_with_its_log() -> None:
     assert returned(ALL, 3, Returned(None), {1, 2}, MIN_ISR).isr == (1, 2)
 
 
+def test_who_returns_to_a_leader_does_not_lead_in_its_stead() -> None:
+    """The leader has what the page caches of two machines have lost, and begins anew for once."""
+    alone = settled(ALL, {3}, MIN_ISR)
+    assert (alone.leader, alone.elr) == (3, (1, 2))
+    first = returned(alone, 1, Returned(LogEnd(4, 900)), {3}, MIN_ISR)
+    both = returned(first, 2, Returned(LogEnd(4, 900)), {1, 3}, MIN_ISR)
+    assert (both.leader, both.isr, both.elr) == (3, (3,), ())
+    wish = IsrWish(both.leader_epoch, both.partition_epoch, ((3, 7),))
+    renewed = granted(wish, both, 3, dict.fromkeys(REPLICAS, 7), MIN_ISR)
+    waiting = settled(renewed, {1, 2}, MIN_ISR)
+    assert (waiting.leader, waiting.isr) == (NO_LEADER, (3,))
+    assert settled(waiting, REPLICAS, MIN_ISR).leader == 3
+    asked = elected(waiting, {1, 2}, MIN_ISR, is_unclean=True)
+    assert asked.leader == 1
+
+
+def test_the_last_one_that_lacks_nothing_stays_while_its_log_dir_is_offline() -> None:
+    """Others came back from the same power cut before it: it may be back in a moment."""
+    known = (LastKnown(2, LogEnd(4, 900), True),)
+    alone = replace(ALL, leader=3, isr=(3,), last_known=known)
+    assert returned(alone, 3, Returned(None), REPLICAS, MIN_ISR) is alone
+    gone = returned(alone, 3, EMPTY, {1, 2}, MIN_ISR)
+    assert settled(gone, {1, 2}, MIN_ISR).leader == 2
+
+
+@pytest.mark.parametrize("min_isr", [1, 2])
+def test_one_copy_alone_is_not_believed(min_isr: int) -> None:
+    """The first one back has lost what the others have, which are about to come."""
+    cut = settled(ALL, (), min_isr)
+    first = returned(cut, 1, Returned(LogEnd(4, 10)), (), min_isr)
+    assert settled(first, {1}, min_isr).leader == NO_LEADER
+    assert settled(first, {1, 2}, min_isr).leader == 2  # it has stopped cleanly
+    second = returned(first, 2, Returned(END), {1}, min_isr)
+    assert settled(second, {1, 2}, min_isr).leader == 2
+    only = replace(ALL, replicas=(1, 2), isr=(1,), leader=1)
+    assert returned(only, 1, Returned(LogEnd(4, 10)), {2}, min_isr) is only
+
+
 def test_who_never_was_in_sync_is_not_waited_for() -> None:
     two = settled(ALL, {2, 3}, MIN_ISR)
     cut = settled(two, (), MIN_ISR)

@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import IsrWish, MetadataStore, UnusableMetadata
-from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.connection import close_client
+from drumlin.metadata.zookeeper import layout, own_layout, registration
+from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, close_client
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import ErrorCode, KafkaError
 from metadata.several_brokers import Brokers
@@ -64,6 +64,44 @@ def test_a_session_that_has_expired(
         assert store.image.brokers[1].epoch == 1
 
     run(scenario)
+
+
+def test_an_epoch_that_has_only_begun_is_no_epoch_to_be_told(
+    run: Callable[..., None], operator: Operator, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should the broker stop now, its log dirs are not to look like copies of an earlier stop."""
+
+    def register(*_: object) -> bool:
+        raise ZooKeeperFailure("it is away again")
+
+    async def scenario(store: Any, _: list[Change]) -> None:
+        path = own_layout.broker_epoch_path(1)
+        before = store.broker_epoch
+        assert before == operator.client.exists(path).version
+        monkeypatch.setattr(registration, "register", register)
+        await asyncio.to_thread(expire, store._commits.session._client, chroot)
+        await eventually(lambda: operator.client.exists(path).version > before)
+        assert store.broker_epoch == -1
+        monkeypatch.undo()
+        await eventually(lambda: store.broker_epoch > before)
+
+    run(scenario)
+
+
+def test_who_was_forgotten_comes_back_with_the_epoch_that_it_had(chroot: str) -> None:
+    async def scenario() -> None:
+        brokers = Brokers(chroot)
+        first, second = await brokers.start_all(1, 2)
+        last = second.broker_epoch
+        await brokers.end(2)
+        await eventually(lambda: 2 not in first.image.brokers)
+        await first.unregister_broker(2)
+        second = await brokers.start(2)
+        assert second.last_broker_epoch == last
+        assert second.broker_epoch > last
+        await brokers.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("error", [ValueError("no such watch"), MemoryError(), OSError(28, "x")])

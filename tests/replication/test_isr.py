@@ -68,6 +68,19 @@ def test_who_is_not_known_yet_is_refused_until_it_is() -> None:
     assert replicas.isr.high_watermark(5, 10, 0) == 10
 
 
+def test_an_epoch_that_is_lower_is_another_process_if_it_is_alive() -> None:
+    """ZooKeeper was put back from a backup: else it would be refused for ever."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.epochs[FOLLOWER] = 7
+    replicas.fetched(FOLLOWER, 5, 10, 0)
+    replicas.isr.note_followed(FOLLOWER, 9)
+    replicas.epochs[FOLLOWER] = 3
+    assert not replicas.isr.fetched(FOLLOWER, 7, 10, 0, 10, 0)
+    assert not replicas.isr.has_followed(FOLLOWER, 3, 5, 9)
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    assert replicas.isr.high_watermark(5, 10, 0) == 10
+
+
 def test_who_is_not_alive_is_refused() -> None:
     replicas = Replicas((LEADER, FOLLOWER))
     replicas.fetched(FOLLOWER, 5, 10, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
+from drumlin.metadata.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.samples import append, create, open_logs
@@ -17,7 +19,9 @@ from storage.samples import append, create, open_logs
 _STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)
 
 
-def led(path: Path, state: PartitionState) -> Partition:
+def led(
+    path: Path, state: PartitionState, ask_for: Callable[[Partition, IsrWish], None] | None = None
+) -> Partition:
     """By broker 1: of three records both followers have two."""
     log = create(open_logs(path), config=LogConfig(min_insync_replicas=2))
     context = LeaderContext(
@@ -25,7 +29,7 @@ def led(path: Path, state: PartitionState) -> Partition:
         lambda *_: True,
         lambda _: None,
         lambda: 30_000.0,
-        lambda *_: None,
+        ask_for or (lambda *_: None),
         lambda _: True,
     )
     partition = Partition(log, state, context)
@@ -67,6 +71,25 @@ def test_nor_does_it_move_as_long_as_others_are_remembered(
     assert refused.value.code is ErrorCode.not_enough_replicas
     partition.agreed(grown(_STATE, 1, 3))
     assert partition.high_watermark == 3
+
+
+def test_who_comes_back_to_a_leader_is_told_of_it(tmp_path: Path) -> None:
+    """It has what they have lost: should it go, the controller is to wait for it."""
+    wishes: list[IsrWish] = []
+    alone = replace(_STATE, isr=(1,), elr=(2,))
+    partition = led(tmp_path, alone, lambda _, wish: wishes.append(wish))
+    wishes.clear()
+    assert partition.isr is not None
+    partition.isr.refused()
+    back = grown(replace(alone, elr=(), last_known=(LastKnown(2, LogEnd(4, 1), True),)), 1)
+    partition.agreed(back)
+    assert wishes == [IsrWish(4, 8, ((1, -1),))]
+    partition.refused(wishes[0])
+    partition.drop_laggards()  # it is asked for again
+    assert wishes[1:] == wishes[:1]
+    partition.agreed(grown(replace(back, last_known=(LastKnown(2, LogEnd(4, 1), False),)), 1))
+    partition.drop_laggards()
+    assert len(wishes) == 2
 
 
 def test_who_waits_is_told_at_once(tmp_path: Path) -> None:

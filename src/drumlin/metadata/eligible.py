@@ -9,7 +9,9 @@ A broker that comes back from an unclean stop may have lost what was not on its 
 in sync nor eligible any more, but it is remembered with the end of its log (`LastKnown`). If nobody
 else is left, those that are back choose the one among them whose log ends last (an *unclean
 recovery*): as soon as they are `min.insync.replicas`, as that many had each record that was
-acknowledged. A replica without a log, or with a copy that was put back, never counts among them.
+acknowledged; but never one of them alone, while there are others who may have all of it. A replica
+without a log, or with a copy that was put back, never counts among them. Nor does one that came
+back to a leader, once that has asked for anything: it has all of it, and is worth waiting for.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from typing import Final
 
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
 
+#: One copy alone may lack what all others have, though `min.insync.replicas` is 1.
+_RECOVERED_FROM: Final = 2
 #: Of a log of which nothing is known: more than nothing.
 _UNKNOWN: Final = LogEnd(-1, 0)
 
@@ -105,6 +109,15 @@ def remembering(state: PartitionState, known: LastKnown, min_isr: int) -> Partit
     return replace(state, last_known=last_known)
 
 
+def superseded(state: PartitionState) -> PartitionState:
+    """The partition as its leader lives: who has come back meanwhile is not to lead in its stead.
+
+    What such a log lacks the leader has. While that is away, it is waited for.
+    """
+    last_known = tuple(each._replace(was_complete=False) for each in state.last_known)
+    return state if last_known == state.last_known else replace(state, last_known=last_known)
+
+
 def next_leader(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
     """Who may lead the partition, as none of its ISR is alive; NO_LEADER if nobody may."""
     eligible = (each for each in state.replicas if each in state.elr and each in alive)
@@ -118,7 +131,8 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     back = [each for each in state.replicas if each in remembered and each in alive]
     if not back:
         return NO_LEADER
-    needed = min(needed_replicas(state, min_isr), len(complete(state)))
+    needed = max(needed_replicas(state, min_isr), _RECOVERED_FROM)
+    needed = min(needed, len(complete(state)))
     best = _longest(state, back)
     if len(back) >= needed:
         return best

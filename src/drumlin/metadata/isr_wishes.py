@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from drumlin.metadata.eligible import with_isr
+from drumlin.metadata.eligible import superseded, with_isr
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.store import IsrWish
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ def granted(
     if is_granted(wish, state, leader):
         return state
     check_wish(wish, state, leader, alive)
-    return with_isr(state, (node_id for node_id, _ in wish.isr), leader, min_isr)
+    return superseded(with_isr(state, (node_id for node_id, _ in wish.isr), leader, min_isr))
 
 
 def check_wish(wish: IsrWish, state: PartitionState, leader: int, alive: Mapping[int, int]) -> None:

@@ -88,15 +88,15 @@ def returned(
     """The partition as a broker is back, or still there, that may lack records of it (KIP-966).
 
     It is neither in sync nor eligible any more. If nobody else has all that is committed, it stays,
-    unless its log is gone or is an older one: such a replica never leads by itself.
+    unless its log is gone or is an older one: such a replica never leads by itself. Who is out of
+    reach stays, too, where others are remembered only: they may lack what it has.
     """
     if state.leader_epoch == NO_EPOCH or node_id not in state.replicas:
         return state
     members, log_end = complete(state), found.log_end
     was_complete = node_id in members and log_end not in (None, NO_LOG) and not found.is_copy
-    if members == {node_id} and (
-        log_end is None or (was_complete and node_id in {*state.isr, *state.elr})
-    ):
+    untouched = {*state.isr, *state.elr}
+    if untouched == {node_id} and (log_end is None or (was_complete and members == untouched)):
         return state
     rest = tuple(each for each in state.isr if each != node_id)
     live = tuple(each for each in rest if each in alive)

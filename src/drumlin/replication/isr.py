@@ -9,6 +9,7 @@ ISR both count: the high watermark waits for every member of either (KIP-497).
                                     before this leader epoch
     a follower is another process -> what its predecessor had counts no more (KIP-903)
     a follower has left the ISR by itself, as its log dir has failed -> nor does what it had
+    others have come back from an unclean stop -> `renewal`: they wait for this leader from now on
 """
 
 from __future__ import annotations
@@ -133,11 +134,12 @@ class InSyncReplicas:
                 that id: one that has been replaced, or one that is not known, or not yet.
         """
         follower = self.followers.get(replica_id)
-        if follower is None or broker_epoch < follower.broker_epoch:
+        if follower is None or broker_epoch == UNKNOWN:
             return False
-        if broker_epoch == UNKNOWN or not self._is_alive(replica_id, broker_epoch):
+        if not self._is_alive(replica_id, broker_epoch):
             return False  # whatever it claims to have, nobody may have it
-        if broker_epoch > follower.broker_epoch:
+        if broker_epoch != follower.broker_epoch:
+            # A lower one is as new: ZooKeeper may have been put back from a backup.
             if follower.broker_epoch != UNKNOWN:
                 follower.caught_up_at_ms = _LONG_AGO_MS
             follower.broker_epoch = broker_epoch
@@ -169,7 +171,7 @@ class InSyncReplicas:
         follower = self.followers.get(replica_id)
         return (
             follower is not None
-            and broker_epoch <= follower.broker_epoch
+            and broker_epoch == follower.broker_epoch
             and follower.deletions_kept_from == deletions_kept_from
             and follower.log_end_offset <= offset
         )
@@ -249,6 +251,15 @@ class InSyncReplicas:
             if each == self._node_id or not self._lags(each, leader_end_offset, now_ms)
         ]
         return self._wish(kept) if len(kept) < len(self.state.isr) else None
+
+    def renewal(self) -> IsrWish | None:
+        """The ISR as it is, where others might lead in our stead though they lack what we have.
+
+        They came back from an unclean stop (`metadata/eligible.py`); any wish says that we live.
+        """
+        if self.pending is not None or not any(each.was_complete for each in self.state.last_known):
+            return None
+        return self._wish(self.state.isr)
 
     def _lags(self, replica_id: int, leader_end_offset: int, now_ms: float) -> bool:
         follower = self.followers.get(replica_id)

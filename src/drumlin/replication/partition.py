@@ -179,6 +179,7 @@ class Partition(Replica):
         self.replica_count = len(state.replicas)
         isr.agreed(state, self._now_ms())
         self._move_high_watermark(isr)
+        self._ask_for(isr, isr.renewal())
 
     def refused(self, wish: IsrWish) -> None:
         """The change that was asked for will not be made."""
@@ -274,7 +275,8 @@ class Partition(Replica):
         """Ask for an ISR without those who have not had all for too long. Called now and then."""
         isr = self.isr
         if self.is_led and isr is not None:
-            self._ask_for(isr, isr.shrinkage(self.log.log_end_offset, self._now_ms()))
+            shrinkage = isr.shrinkage(self.log.log_end_offset, self._now_ms())
+            self._ask_for(isr, shrinkage or isr.renewal())
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 

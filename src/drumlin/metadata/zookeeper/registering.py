@@ -55,13 +55,21 @@ def check_company(session: Session, node_id: int) -> None:
 
 
 def last_epoch(session: Session, node_id: int) -> int | None:
-    """The last epoch of this broker; None: it has never been one.
+    """The last epoch that a process of this broker had; None: it has never been one.
+
+    To be forgotten raises the epoch, too, but that is no process that has written anything.
 
     Raises:
         ZooKeeperFailure: ZooKeeper is away, or does not let us.
     """
-    (node,) = session.read([own_layout.broker_epoch_path(node_id)])
-    return None if node is None else node.version
+    path = own_layout.broker_epoch_path(node_id)
+    (node,) = session.read([path])
+    if node is None:
+        return None
+    is_unregistered = False
+    with contextlib.suppress(UnreadableNode):
+        is_unregistered = own_layout.is_unregistered(path, node.data)
+    return node.version - is_unregistered
 
 
 def begin_epoch(session: Session, node_id: int, timeout_s: float) -> BrokerFence:

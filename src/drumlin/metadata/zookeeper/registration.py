@@ -70,6 +70,8 @@ class Registration:
 
     async def _take(self, broker: BrokerState, prepare: Preparation | None) -> None:
         run = self._commits.run
+        # Until there is an answer: an epoch may have begun, and this broker be stopped in it.
+        self.epoch = -1
         while True:
             fence = await run(begin_epoch, broker.node_id, self._timeout_s)
             if prepare is not None:
