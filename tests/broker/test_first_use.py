@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
+from drumlin.broker import first_use as first_use_module
 from drumlin.broker.first_use import FirstUse
 from drumlin.turns import TURN_S
 from drumlin.wire import decoder, encoder
@@ -140,3 +142,35 @@ def test_a_thousand_that_waited_for_it_do_not_go_on_in_one_turn() -> None:
         assert first_use.is_prepared(frame, go_on)
 
     asyncio.run(run())
+
+
+def test_without_a_descriptor_for_its_code_a_request_waits(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment no module can be read; then it is answered, and the log has said it once."""
+    attempts = 0
+    prepare = first_use_module._prepare
+
+    def short(api: str, version: int) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise OSError(errno.EMFILE, "Too many open files", f"{api}.py")
+        prepare(api, version)
+
+    monkeypatch.setattr(first_use_module, "_prepare", short)
+
+    async def run() -> None:
+        broker: Any = SimpleNamespace(threads=SimpleNamespace(making=asyncio.to_thread))
+        frame = memoryview(API_KEYS["list_groups"].to_bytes(2, "big") + b"\0\0")
+        went_on = asyncio.Event()
+        first_use = FirstUse(broker.threads)
+        assert not first_use.is_prepared(frame, went_on.set)
+        async with asyncio.timeout(20):
+            await went_on.wait()
+        assert attempts == 3
+
+    asyncio.run(run())
+    (said,) = caplog.records
+    assert "list_groups v0 waits for a descriptor" in said.message
+    assert said.exc_info is None

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.served import SERVED
+from drumlin.storage.files import NO_DESCRIPTOR
 from drumlin.turns import Pace
 from drumlin.wire.messages import API_KEYS, prepare
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _API_AND_VERSION: Final = struct.Struct(">hh")  # what a frame starts with
+_AGAIN_S: Final = 0.1
 _NAMES: Final = {API_KEYS[name]: name for name in SERVED}
 
 
@@ -40,6 +42,7 @@ class FirstUse:
         self._prepared: set[bytes] = set()  # the first bytes of frames
         self._waiting: dict[bytes, list[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_short = False  # of descriptors, which was said
 
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can."""
@@ -61,7 +64,10 @@ class FirstUse:
 
     async def _prepare(self, start: bytes, api: str, version: int) -> None:
         try:
-            await self._threads.making(_prepare, api, version)
+            while True:
+                if await self._is_made(api, version):
+                    break
+                await asyncio.sleep(_AGAIN_S)
         except Exception:  # noqa: BLE001  dispatching it will meet the error too
             _log.exception("%s v%d cannot be prepared", api, version)
         self._prepared.add(start)
@@ -69,6 +75,20 @@ class FirstUse:
         for go_on in self._waiting.pop(start):
             go_on()  # may start several requests: a thousand of them are no single turn
             await pace.give_way()
+
+    async def _is_made(self, api: str, version: int) -> bool:
+        """Whether all is there; not while no file can be opened, which passes."""
+        try:
+            await self._threads.making(_prepare, api, version)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            if not self._is_short:
+                _log.warning("%s v%d waits for a descriptor: %s", api, version, error)
+            self._is_short = True
+            return False
+        self._is_short = False
+        return True
 
 
 def _named(start: bytes) -> tuple[str, int] | None:
