@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -326,3 +328,162 @@ def test_how_far_it_is(dirs: Two) -> None:
     assert list(lags) == sorted(lags, reverse=True)
     assert (sizes[-1], lags[-1]) == (log.size_bytes, 0)
     assert lags[0] > 0
+
+
+class _Amid(Files):
+    """Calls `look` right after each rename of a folder."""
+
+    look: Callable[[], object] | None = None
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if self.look is not None and Path(target).is_dir():
+            self.look()
+
+
+def test_a_thread_that_opens_a_file_amid_the_renames_blames_no_device(dirs: Two) -> None:
+    fill(dirs)
+    files = _Amid()
+    logs, log = opened(dirs, files)
+    seen: list[Any] = []
+
+    def look() -> None:
+        threads.append(threading.Thread(target=lambda: seen.append(len(read_all(log)))))
+        threads[-1].start()
+        threads[-1].join(0.05)  # or it waits for the renames to be over
+
+    threads: list[threading.Thread] = []
+    move = completed(log, logs)
+    log.close_files()
+    files.look = look
+    move.adopt()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 2
+    assert [each.is_online for each in logs.directories] == [True, True]
+    logs.abandon()
+
+
+def test_a_copy_that_is_complete_is_given_up_without_a_trace(dirs: Two, tmp_path: Path) -> None:
+    """Even if the process ends amid that: half a copy must not take the log's place."""
+    fill(dirs)
+    expected = content(opened_once(dirs))
+    for steps in range(100):
+        root = tmp_path / "copy"
+        shutil.rmtree(root, ignore_errors=True)
+        copies = root / "one", root / "two"
+        for source, target in zip(dirs, copies, strict=True):
+            shutil.copytree(source, target)
+        files = StoppingFiles()
+        logs, log = opened(copies, files)
+        move = completed(log, logs)
+        files.left = steps
+        try:
+            move.abandon()
+            is_done = True
+        except Stopped:
+            is_done = False
+        files.left = None
+        logs.abandon()
+        logs, log = opened(copies)
+        assert content(log) == expected, steps
+        logs.abandon()
+        if is_done:
+            return
+    raise AssertionError("it never ends")
+
+
+def completed(log: PartitionLog, logs: LogDirectories) -> LogMove:
+    move = LogMove(log, logs.directories[1])
+    move.begin()
+    log.is_moving = True
+    move.complete()
+    log.is_moving = False
+    return move
+
+
+class _ReadOnly(Files):
+    """A file system that has become one that is only read."""
+
+    path: str | None = None
+
+    def _check(self, path: str) -> None:
+        if self.path is not None and path.startswith(self.path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._check(source)
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._check(path)
+        super().remove(path)
+
+
+def test_a_log_goes_on_where_it_is_whatever_is_left_elsewhere(dirs: Two) -> None:
+    """The device with the copy takes nothing any more, and no removal either."""
+    fill(dirs)
+    files = _ReadOnly()
+    logs, log = opened(dirs, files)
+    move = completed(log, logs)
+    files.path = str(dirs[1])
+    log.is_moving = True
+    with pytest.raises(OSError, match="Read-only"):
+        move.adopt()
+    log.is_moving = False
+    with pytest.raises(OSError, match="Read-only"):
+        move.abandon()
+    appended = append(log, 3, leader_epoch=9).last_offset
+    log.flush()
+    files.path = None
+    logs.abandon()
+    logs, log = opened(dirs)
+    assert log.log_end_offset == appended + 1
+    assert log.log_directory is logs.directories[0]
+    logs.remove_doomed()
+    assert folders(dirs) == [["t-0"], []]
+    assert not list(dirs[0].glob(f"*/{MARKER}"))
+    moved(log, logs)
+    logs.abandon()
+    assert opened(dirs)[1].log_end_offset == appended + 1
+
+
+def test_a_copy_that_could_not_be_removed_is_removed_later(dirs: Two) -> None:
+    fill(dirs)
+    files = _ReadOnly()
+    logs, log = opened(dirs, files)
+    move = completed(log, logs)
+    files.path = str(dirs[1])
+    with pytest.raises(OSError, match="Read-only"):
+        move.abandon()
+    files.path = None
+    logs.remove_doomed()
+    assert folders(dirs) == [["t-0"], []]
+    moved(log, logs)  # the marker in its folder is of no harm
+    logs.abandon()
+    logs, log = opened(dirs)
+    assert log.log_directory is logs.directories[1]
+
+
+def test_where_no_name_can_be_changed_back_the_next_start_finds_the_copy(dirs: Two) -> None:
+    fill(dirs)
+    files = _ReadOnly()
+    logs, log = opened(dirs, files)
+    expected = content(log)
+    move = completed(log, logs)
+    original, files.path = files.rename, str(dirs[1])
+
+    def rename(source: str, target: str) -> None:
+        if files.path is not None and source.endswith("-delete"):
+            files._check(str(dirs[1]))
+        original(source, target)
+
+    files.rename = rename  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="Read-only"):
+        move.adopt()
+    assert not logs.directories[0].is_online
+    files.path = None
+    move.abandon()
+    logs.abandon()
+    logs, log = opened(dirs)
+    assert content(log) == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.storage.durability import Durability
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.segment_swap import SegmentSwap
@@ -85,3 +86,23 @@ def test_old_files_of_a_swap_that_another_has_settled(logs: LogDirectories) -> N
     logs.remove_doomed()
     assert not list(log.directory.glob("*.deleted"))
     swap.finish()
+
+
+def test_a_log_that_gets_another_folder_keeps_its_recovery_point(logs: LogDirectories) -> None:
+    """A cleaning that has waited for the lock of the old one advances that, and no other."""
+    log = fill(logs)
+    view = log.cleaning_view()
+    old, new = written(log, view, SWAPS["one against two"])
+    other = Durability(log.path, log.log_directory.files)
+
+    class Waiting:
+        def __enter__(self) -> None:
+            log.durability = other
+
+        def __exit__(self, *_: object) -> None: ...
+
+    log.durability.lock = Waiting()  # type: ignore[assignment]
+    swap = SegmentSwap(log, view, old, new)
+    swap.prepare()
+    assert other.recovery_point == 0
+    swap.abandon()

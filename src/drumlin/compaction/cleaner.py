@@ -98,9 +98,10 @@ class Cleaner:
             # What the map says is the last record of its key must outlive those before it.
             # Not by `flush`: what a cleaning has no room for takes no log dir offline.
             log.log_directory.check_writable()
-            with log.durability.lock:
+            durability = log.durability  # another one, once it has another folder
+            with durability.lock:
                 end_offset = cleaning.statistics.round_end_offset
-                log.durability.sync(log.segments, log.leader_epochs, end_offset)
+                durability.sync(log.segments, log.leader_epochs, end_offset)
             for group in cleaning.groups():
                 try:
                     swap = self._clean_group(log, cleaning, group, swap_segments)

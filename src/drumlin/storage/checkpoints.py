@@ -83,7 +83,7 @@ class Checkpoint:
         """
         with self._lock:
             offsets = current()
-            if offsets != self._current():
+            if offsets != self._current() or self._is_behind:
                 self._replace(dict(offsets))
 
     def get(self, key: tuple[str, int]) -> int | None:

@@ -199,6 +199,8 @@ class Files:
     def room(self, path: str) -> tuple[int, int]:
         """How many bytes are free on the device of a folder for us, and how many it has."""
         found = os.statvfs(path)
+        if not found.f_blocks:
+            return INT64_MAX, INT64_MAX  # as above
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def make_directory(self, path: str) -> None:

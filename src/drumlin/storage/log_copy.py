@@ -90,8 +90,10 @@ class LogCopy:
         self._path = f"{self._directory.path}/{future_directory_name(log.topic, log.partition)}"
         self._log: FreshLog | None = None
         self._is_dropped = False
-        #: Whether a crash may lead to it.
-        self.is_marked = False
+        #: Held to drop it, or to begin something with its folder that must not meet that.
+        self._dropping = threading.Lock()
+        self._is_being_made = False
+        self._is_marked = False  # a crash may lead to it
         #: Whether there is no other: it is the log's as soon as its device works again.
         self.is_last = False
 
@@ -119,25 +121,53 @@ class LogCopy:
         kept_free = min(total // _LEFT_FREE, self._old.config.segment_bytes)
         return free - size >= kept_free
 
+    def mark(self) -> None:
+        """From the end of this on a crash leads to it, until it is dropped. Blocks.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR, it is dropped.
+            OSError: the marker may be there.
+        """
+        log = self.log
+        with self._dropping:
+            if self._is_dropped:
+                raise storage_error(f"the second log of {log.name} is dropped")
+            self._is_marked = True
+            moved_folders.mark(log.path, log.topic, log.partition, self._directory.files)
+
     def drop(self) -> None:
-        """Forget it. Its folder is removed in the background, or by the next start."""
-        self._is_dropped = True
-        if self._log is not None:
-            self._log.mark_deleted()
-        if self.is_last:
-            return
-        if self.is_marked:  # else a crash would lead to it
-            try:
-                moved_folders.unmark(self._path, self._directory.files)
-            except OSError as error:
-                self._directory.fail(error, f"drop {self._path}")
-        self._directory.leave(self._path)
+        """Forget it. Its folder is removed in the background, or by the next start.
+
+        No crash leads to it any more: what is appended to the old log next is not to be lost.
+        """
+        with self._dropping:
+            self._is_dropped = True
+            if self._log is not None:
+                self._log.mark_deleted()
+            if self.is_last or self._is_being_made:  # whoever makes it drops it once more
+                return
+            if self._is_marked:
+                try:
+                    moved_folders.unmark(self._path, self._directory.files)
+                except OSError as error:
+                    self._directory.fail(error, f"drop {self._path}")
+            self._directory.leave(self._path)
 
     # -- its beginning ---------------------------------------------------------------------
 
     def prepare(self) -> None:
+        self._directory.check_writable()
+        with self._dropping:
+            if self._is_dropped:
+                raise storage_error(f"the second log of {self._old.name} is dropped")
+            self._is_being_made = True
+        try:
+            self._log = self._make()
+        finally:
+            self._is_being_made = False
+
+    def _make(self) -> FreshLog:
         old, directory = self._old, self._directory
-        directory.check_writable()
         try:
             directory.files.make_directory(self._path)
             segment = Segment.create(
@@ -160,7 +190,7 @@ class LogCopy:
             if error.errno in DEVICE_FULL:
                 raise storage_error(f"no room for a second log of {old.name}: {error}") from error
             raise directory.fail_log(error, f"create {self._path}") from error
-        self._log = fresh
+        return fresh
 
     def abandon(self) -> None:
         self.drop()
@@ -216,8 +246,7 @@ class ChangeOver:
             # First: a checkpoint that is written meanwhile takes it from here.
             log.durability.hold_at(fresh.recovery_point, self)
             self._note_checkpoints()
-            self._copy.is_marked = True
-            moved_folders.mark(fresh.path, log.topic, log.partition, self._files)
+            self._copy.mark()
 
     def _note_checkpoints(self) -> None:
         """What holds of either log."""
@@ -283,14 +312,14 @@ class ChangeOver:
         log.truncations += 1  # all segments are new objects
 
     def rebuild(self) -> None:
-        """Make the new names durable; only then may the old folder be removed."""
+        """Make the new names durable; as long as they are not, the marker stays."""
         with self._concluding, self._failing():
             if not self._is_concluded:
+                self._directory.leave(self._left_path)  # first: room may be what is missing
                 self._files.sync_directory(self._directory.path)
                 moved_folders.unmark(self._path, self._files)
                 key = self._log.topic, self._log.partition
                 self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
-                self._directory.leave(self._left_path)
                 self._is_concluded = True
 
     def finish(self) -> None:

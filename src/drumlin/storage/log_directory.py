@@ -169,9 +169,9 @@ class LogDirectory:
         self._left_folders.append(path)
 
     def take_left_folders(self) -> list[str]:
-        """Those that can be removed now."""
+        """Those that can be removed now. A full device needs their room."""
         left = self._left_folders
-        return [left.pop() for _ in range(len(left))] if self.is_online else []
+        return [left.pop() for _ in range(len(left))] if self.is_readable else []
 
     # -- failure -----------------------------------------------------------------------
 

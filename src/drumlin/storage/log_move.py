@@ -12,6 +12,7 @@ A crash leaves one whole log. From `complete` on, a file in the new folder says 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Sequence
 from typing import Final
 
@@ -55,6 +56,10 @@ class LogMove:
         self._ended: set[Segment] = set()  # sealed, and copied with their indexes
         self._segments: list[Segment] = []  # the new ones
         self._durability = log.durability
+        #: Whether a crash may lead to the copy.
+        self._is_marked = False
+        #: Whether there is no other folder: a start has to find it.
+        self._is_last = False
 
     @property
     def offset_lag(self) -> int:
@@ -67,7 +72,6 @@ class LogMove:
     def begin(self) -> None:
         self._check()
         self._files.make_directory(self.path)
-        moved_folders.unmark(self.log.path, self._files)  # of an earlier move
 
     def copy(self, most: int) -> int:
         """Copy some bytes of batches; how many there were. 0: there is no more for now."""
@@ -183,6 +187,9 @@ class LogMove:
             self._durability = Durability(self._final_path, self._files)
             self._durability.recovery_point = log.recovery_point
             self._check()
+            self._files.sync_directory(self._source.path)
+            moved_folders.unmark(log.path, self._files)  # of an earlier change of folders
+            self._is_marked = True  # before: after an error the marker may be there
             moved_folders.mark(self.path, log.topic, log.partition, self._files)
 
     @property
@@ -228,20 +235,12 @@ class LogMove:
         left_path = f"{source.path}/{deleted_directory_name(log.topic, log.partition)}"
         log.durability.give_up()
         try:
-            self._files.rename(log.path, left_path)
-            try:
-                self._files.rename(self.path, self._final_path)
-            except OSError:
-                self._files.rename(left_path, log.path)
-                raise
+            self._rename(left_path)
         except OSError:
             log.durability = Durability(log.path, self._files)  # all of it is durable already
             log.durability.recovery_point = self._durability.recovery_point
             raise
         before = log.segments.snapshot()
-        for segment in self._segments:
-            for file in segment.all_files():
-                file.path = f"{self._final_path}/{file.path.rpartition('/')[2]}"
         log.path, log.log_directory = self._final_path, self.directory
         log.segments = SegmentList(self._segments)
         log.durability = self._durability
@@ -253,6 +252,22 @@ class LogMove:
         self.left_path = left_path
         self.directory.note_in_order((log.topic, log.partition))
 
+    def _rename(self, left_path: str) -> None:
+        """Readers of the log find its files under the new names, of either folder."""
+        log, open_files = self.log, self._source.open_files
+        old_files = [file for segment in log.segments for file in segment.all_files()]
+        new_files = [file for segment in self._segments for file in segment.all_files()]
+        open_files.rename_folder(log.path, left_path, old_files)
+        try:
+            open_files.rename_folder(self.path, self._final_path, new_files)
+        except OSError:
+            try:
+                open_files.rename_folder(left_path, log.path, old_files)
+            except OSError as error:  # neither forth nor back: the next start finds the copy
+                self._is_last = True
+                self._source.fail(OSError(errno.EIO, str(error)), f"rename {left_path}")
+            raise
+
     def conclude(self) -> None:
         """Make the new names durable; only then may the old folder be removed."""
         self._files.sync_directory(self.directory.path)
@@ -261,8 +276,17 @@ class LogMove:
 
     def abandon(self) -> None:
         """Leave the log where it is, and nothing of the copy. Not after `adopt`."""
+        if self._is_last:
+            return
         self.directory.not_loaded.discard((self.log.topic, self.log.partition))
-        self._files.remove_directory(self.path)
+        try:
+            moved_folders.unmark(self.path, self._files)  # first: a crash must not lead to a rest
+            self._files.remove_directory(self.path)
+        except OSError:
+            self.directory.leave(self.path)
+            if self._is_marked and not self.log.is_deleted:  # the log goes on, without its copy
+                moved_folders.mark(self.log.path, self.log.topic, self.log.partition, self._files)
+            raise
 
 
 _SUFFIXES: Final = (

@@ -59,14 +59,16 @@ def complete_moves(directories: Sequence[LogDirectory]) -> None:
                 directory.go_offline(error, f"complete moves of logs in {directory.path}")
 
 
-def _rename_futures(directory: LogDirectory, _: Sequence[LogDirectory]) -> None:
+def _rename_futures(directory: LogDirectory, directories: Sequence[LogDirectory]) -> None:
     files = directory.files
+    others = [each for each in directories if each is not directory]
     for name in files.list_directory(directory.path):
         if not name.endswith(FUTURE_SUFFIX):
             continue
         path = f"{directory.path}/{name}"
         final = _marked(path, files)
-        if final is None:
+        # A log with the marker has gone on without its copy, which could not be removed.
+        if final is None or any(_marked(f"{each.path}/{final}", files) for each in others):
             _logger.info("%s is removed: it was not completed", path)
             files.rename(path, path.removesuffix(FUTURE_SUFFIX) + DELETE_SUFFIX)
             continue

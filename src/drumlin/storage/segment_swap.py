@@ -115,9 +115,10 @@ class SegmentSwap:
         # Recovery must not read cleaned segments again: what leader epochs and producers were
         # like can't be told from them as well as from what they were made of.
         end_offset = self._check()
-        with log.durability.lock:
+        durability = log.durability  # another one, once it has another folder
+        with durability.lock:
             # Not `flush`: what a cleaning has no room for takes no log dir offline.
-            log.durability.sync(log.segments, log.leader_epochs, end_offset)
+            durability.sync(log.segments, log.leader_epochs, end_offset)
         for segment in self._old:
             segment.transaction_index.entries()  # readers in their midst find them in memory
         with log.swaps.lock:
