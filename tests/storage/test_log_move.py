@@ -14,9 +14,9 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.storage.files import Files
+from drumlin.storage.folder_marker import MARKER
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.log_move import LogMove
-from drumlin.storage.moved_folders import MARKER
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.truncation import truncate
 from drumlin.wire.errors import ErrorCode, KafkaError

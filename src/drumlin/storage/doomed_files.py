@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drumlin.clock import Clock
-from drumlin.storage import moved_folders
+from drumlin.storage import folder_marker
 from drumlin.storage.files import Files
 from drumlin.storage.partition_names import DELETE_SUFFIX, FUTURE_SUFFIX
 
@@ -49,7 +49,7 @@ class DoomedFiles:
             path = entry[1]
             try:
                 if path.endswith(FUTURE_SUFFIX):  # first: a crash must not lead to a rest of it
-                    moved_folders.unmark(path, self._files)
+                    folder_marker.unmark(path, self._files)
                 if path.endswith((DELETE_SUFFIX, FUTURE_SUFFIX)):
                     self._files.remove_directory(path)
                 else:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final, Protocol
 
-from drumlin.storage import moved_folders
+from drumlin.storage import folder_marker
 from drumlin.storage.durability import Durability
 from drumlin.storage.files import DEVICE_FULL
 from drumlin.storage.log_directory import storage_error
@@ -133,7 +133,7 @@ class LogCopy:
             if self._is_dropped:
                 raise storage_error(f"the second log of {log.name} is dropped")
             self._is_marked = True
-            moved_folders.mark(log.path, log.topic, log.partition, self._directory.files)
+            folder_marker.mark(log.path, log.topic, log.partition, self._directory.files)
 
     def drop(self) -> None:
         """Forget it. Its folder is removed in the background, or by the next start.
@@ -148,7 +148,7 @@ class LogCopy:
                 return
             if self._is_marked:
                 try:
-                    moved_folders.unmark(self._path, self._directory.files)
+                    folder_marker.unmark(self._path, self._directory.files)
                 except OSError as error:
                     self._directory.fail(error, f"drop {self._path}")
             self._directory.leave(self._path)
@@ -317,7 +317,7 @@ class ChangeOver:
             if not self._is_concluded:
                 self._directory.leave(self._left_path)  # first: room may be what is missing
                 self._files.sync_directory(self._directory.path)
-                moved_folders.unmark(self._path, self._files)
+                folder_marker.unmark(self._path, self._files)
                 key = self._log.topic, self._log.partition
                 self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
                 self._is_concluded = True

@@ -16,7 +16,7 @@ import errno
 from collections.abc import Sequence
 from typing import Final
 
-from drumlin.storage import leader_epochs, moved_folders, partition_metadata
+from drumlin.storage import folder_marker, leader_epochs, partition_metadata
 from drumlin.storage.durability import Durability
 from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.offset_index import OffsetIndex
@@ -188,9 +188,9 @@ class LogMove:
             self._durability.recovery_point = log.recovery_point
             self._check()
             self._files.sync_directory(self._source.path)
-            moved_folders.unmark(log.path, self._files)  # of an earlier change of folders
+            folder_marker.unmark(log.path, self._files)  # of an earlier change of folders
             self._is_marked = True  # before: after an error the marker may be there
-            moved_folders.mark(self.path, log.topic, log.partition, self._files)
+            folder_marker.mark(self.path, log.topic, log.partition, self._files)
 
     @property
     def _final_path(self) -> str:
@@ -272,7 +272,7 @@ class LogMove:
         """Make the new names durable; only then may the old folder be removed."""
         self._files.sync_directory(self.directory.path)
         self._files.sync_directory(self._source.path)
-        moved_folders.unmark(self._final_path, self._files)
+        folder_marker.unmark(self._final_path, self._files)
 
     def abandon(self) -> None:
         """Leave the log where it is, and nothing of the copy. Not after `adopt`."""
@@ -280,12 +280,12 @@ class LogMove:
             return
         self.directory.not_loaded.discard((self.log.topic, self.log.partition))
         try:
-            moved_folders.unmark(self.path, self._files)  # first: a crash must not lead to a rest
+            folder_marker.unmark(self.path, self._files)  # first: a crash must not lead to a rest
             self._files.remove_directory(self.path)
         except OSError:
             self.directory.leave(self.path)
             if self._is_marked and not self.log.is_deleted:  # the log goes on, without its copy
-                moved_folders.mark(self.log.path, self.log.topic, self.log.partition, self._files)
+                folder_marker.mark(self.log.path, self.log.topic, self.log.partition, self._files)
             raise
 
 

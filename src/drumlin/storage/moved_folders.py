@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from drumlin.storage.folder_marker import MARKER, unmark
 from drumlin.storage.partition_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -24,23 +25,6 @@ if TYPE_CHECKING:
     from drumlin.storage.log_state import LogState
 
 _logger = logging.getLogger(__name__)
-
-#: Holds the name that the folder is to have.
-MARKER: Final = "drumlin-moved"
-
-
-def mark(path: str, topic: str, partition: int, files: Files) -> None:
-    """From now on this folder counts, durably."""
-    files.sync_directory(path)
-    files.replace_file(f"{path}/{MARKER}", f"{topic}-{partition}".encode())
-
-
-def unmark(path: str, files: Files) -> None:
-    """There is no other folder of the partition any more."""
-    marker = f"{path}/{MARKER}"
-    if files.exists(marker):
-        files.remove(marker)
-        files.sync_directory(path)
 
 
 def complete_moves(directories: Sequence[LogDirectory]) -> None:
