@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
 from drumlin.metadata.store import IsrWish, MetadataStore, UnusableMetadata
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper import layout, own_layout, registration
 from drumlin.metadata.zookeeper.connection import close_client
 from drumlin.storage.partition_metadata import encode_uuid
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -136,6 +136,43 @@ def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -
         assert {type(each) for each in failures} <= {type(None), KafkaError}, failures
 
     asyncio.run(scenario())
+
+
+def test_an_epoch_that_may_have_begun_is_not_known(
+    run: Callable[..., None], operator: Operator, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop that named the one before would have all logs taken for older copies."""
+
+    async def scenario(store: Any, _: list[Change]) -> None:
+        def epoch() -> int:
+            return operator.client.exists(own_layout.broker_epoch_path(1)).version
+
+        before = store.broker_epoch
+        assert before == epoch()
+        with monkeypatch.context() as refusing:
+            refusing.setattr(registration, "register", lambda *_: False)
+            await asyncio.to_thread(expire, store._commits.session._client, chroot)
+            await eventually(lambda: epoch() > before)
+            assert store.broker_epoch == -1
+        await eventually(lambda: store.broker_epoch == epoch())
+
+    run(scenario)
+
+
+def test_who_stops_begins_no_epoch(
+    run: Callable[..., None], operator: Operator, chroot: str
+) -> None:
+    async def scenario(store: Any, _: list[Change]) -> None:
+        store.register_no_more()
+        before = store.broker_epoch
+        await asyncio.to_thread(expire, store._commits.session._client, chroot)
+        await eventually(lambda: store._registration.fence is None)
+        assert not await store._registration.keep()
+        assert store.broker_epoch == before
+        assert operator.client.exists(own_layout.broker_epoch_path(1)).version == before
+        assert not operator.has("/brokers/ids/1")
+
+    run(scenario)
 
 
 def expire(client: KazooClient, hosts: str) -> None:

@@ -45,6 +45,7 @@ class Registration:
         self.fence: BrokerFence | None = None
         #: See `store.MetadataStore.broker_epoch`.
         self.epoch = -1
+        self._is_over = False
 
     def held(self) -> BrokerFence:
         """What to write with.
@@ -69,7 +70,7 @@ class Registration:
             await self._take(broker, prepare)
 
     async def _take(self, broker: BrokerState, prepare: Preparation | None) -> None:
-        run = self._commits.run
+        run, self.epoch = self._commits.run, -1  # until it is registered in the one that begins
         while True:
             fence = await run(begin_epoch, broker.node_id, self._timeout_s)
             if prepare is not None:
@@ -93,9 +94,16 @@ class Registration:
             if broker is None:
                 return False
             while self.fence is None or not await self._commits.run(is_held, self.fence):
-                was_lost, self.fence = True, None
+                self.fence = None
+                if self._is_over:
+                    return False
+                was_lost = True
                 await self._take(broker, None)
             return was_lost
+
+    def end(self) -> None:
+        """It registers no more."""
+        self._is_over = True
 
     async def withdraw(self) -> BrokerFence:
         """Begin an epoch of which no other broker knows: none takes us into an ISR any more.
