@@ -95,6 +95,9 @@ class Member:
         state = replace(broker, epoch=next(self._store.epochs))
         await self._store.tell(lambda image: image.put_broker(state), BrokersChanged())
 
+    def register_no_more(self) -> None:
+        """It does so only once."""
+
     async def advance_leader_epochs(self) -> None:
         raise AssertionError("no broker of these is ever killed")
 

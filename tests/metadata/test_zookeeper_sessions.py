@@ -176,6 +176,43 @@ def test_what_is_asked_of_a_store_that_closes(chroot: str, *, is_closed: bool) -
     asyncio.run(scenario())
 
 
+def test_an_epoch_that_may_have_begun_is_not_known(
+    run: Callable[..., None], operator: Operator, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop that named the one before would have all logs taken for older copies."""
+
+    async def scenario(store: Any, _: list[Change]) -> None:
+        def epoch() -> int:
+            return operator.client.exists(own_layout.broker_epoch_path(1)).version
+
+        before = store.broker_epoch
+        assert before == epoch()
+        with monkeypatch.context() as refusing:
+            refusing.setattr(registration, "register", lambda *_: False)
+            await asyncio.to_thread(expire, store._commits.session._client, chroot)
+            await eventually(lambda: epoch() > before)
+            assert store.broker_epoch == -1
+        await eventually(lambda: store.broker_epoch == epoch())
+
+    run(scenario)
+
+
+def test_who_stops_begins_no_epoch(
+    run: Callable[..., None], operator: Operator, chroot: str
+) -> None:
+    async def scenario(store: Any, _: list[Change]) -> None:
+        store.register_no_more()
+        before = store.broker_epoch
+        await asyncio.to_thread(expire, store._commits.session._client, chroot)
+        await eventually(lambda: store._registration.fence is None)
+        assert not await store._registration.keep()
+        assert store.broker_epoch == before
+        assert operator.client.exists(own_layout.broker_epoch_path(1)).version == before
+        assert not operator.has("/brokers/ids/1")
+
+    run(scenario)
+
+
 def expire(client: KazooClient, hosts: str) -> None:
     """End a session from outside: another client takes it over, and closes it."""
     thief = KazooClient(hosts, client_id=client.client_id)

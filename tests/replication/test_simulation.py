@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from replication.simulation.copy_mistakes import COPY_MISTAKES
+from replication.simulation.directed import DIRECTED
 from replication.simulation.machine_mistakes import MACHINE_MISTAKES
 from replication.simulation.mistakes import MISTAKES, mistaken
 from replication.simulation.recovery_mistakes import RECOVERY_MISTAKES
@@ -91,3 +92,11 @@ def test_mistakes_of_the_store_of_one_machine_are_found(name: str) -> None:
 def test_mistakes_about_brokers_that_come_back_are_found(name: str, store: str) -> None:
     with mistaken(RECOVERY_MISTAKES[name]):
         assert any(run(seed, store=store).violation for seed in range(_SEEDS_TO_FIND))
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_mistakes_that_take_an_order_are_found(name: str) -> None:
+    direct, mistake = DIRECTED[name]
+    assert not any(run(seed, (), direct=direct).violation for seed in range(10))
+    with mistaken(mistake):
+        assert any(run(seed, (), direct=direct).violation for seed in range(10))

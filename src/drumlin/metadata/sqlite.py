@@ -298,6 +298,9 @@ class SqliteMetadata:
         """It is not counted: the store lies beside the logs, and is as old as they are."""
         return NO_EPOCH
 
+    def register_no_more(self) -> None:
+        """There is nobody to whom it could be another."""
+
     @property
     def last_broker_epoch(self) -> int | None:
         return None

@@ -286,6 +286,9 @@ class MetadataStore(Protocol):
         To be told to `last_broker_epoch` of the next process, if this one stops cleanly.
         """
 
+    def register_no_more(self) -> None:
+        """This process stops: no epoch begins that its logs would not be told of."""
+
     @property
     def last_broker_epoch(self) -> int | None:
         """Of the last process of this broker before this one; None: there was none, or is no

@@ -6,6 +6,8 @@ when its process ends, and the change over puts all that is on it onto the other
 
 from __future__ import annotations
 
+from drumlin.storage.log_directory import storage_error
+
 from .disk import Disk
 from .ledger import Ledger
 from .log import SimulatedLog
@@ -55,14 +57,16 @@ class SimulatedChangeOver:
         self.is_cut = False
         self._ledger, self._log, self._copy = ledger, log, copy
 
-    def prepare(self) -> None: ...
+    def prepare(self) -> None:
+        if not self._copy.is_current:
+            raise storage_error(f"{self._log.name} has changed meanwhile")
 
     def abandon(self) -> None:
         self._copy.drop()
 
     def cut(self) -> bool:
         """A crash leaves the old log up to here, and the new one, all of it, from here on."""
-        assert self._copy.is_current
+        self.prepare()
         log, fresh = self._log, self._copy.log
         self._ledger.gives_way(log.disk, fresh.disk)
         self.is_cut = True

@@ -63,12 +63,20 @@ class Fetcher:
     # -- truncations -------------------------------------------------------------------------
 
     def _cut(self, followed: FollowedPartition, truncation: Truncation) -> None:
-        truncation.prepare()
-        if not followed.is_to_do(truncation):
-            truncation.abandon()
-            return
         before = followed.log.log_end_offset
-        assert followed.cut(truncation)
+        try:
+            truncation.prepare()
+            if not followed.is_to_do(truncation):
+                truncation.abandon()
+                return
+            assert followed.cut(truncation)
+        except KafkaError as error:
+            if not truncation.is_cut:
+                truncation.abandon()
+            followed.give_up(truncation)
+            self._process.note("pauses: {}", error)
+            self._go_on(followed, None, _BACKOFF_MS)
+            return
         self._process.note("truncates {} -> {}", before, followed.log.log_end_offset)
         self._later(followed, self._disk_ms(), lambda: self._finish(followed, truncation))
 

@@ -27,6 +27,8 @@ class Membership:
         self._process = process
         self._znodes = process.zookeeper.znodes
         self.broker_epoch = -1
+        #: What a clean stop names: as long as it is not registered, another one may have begun.
+        self.last_epoch = -1
         self.is_registered = False
         self.office_epoch: int | None = None
         #: How many elections are on their way to ZooKeeper.
@@ -63,6 +65,7 @@ class Membership:
         self._begin_epoch(is_clean)
 
     def _begin_epoch(self, is_clean: bool) -> None:
+        self.last_epoch = -1
         process, znodes = self._process, self._znodes
         node_id = process.node_id
 
@@ -130,6 +133,7 @@ class Membership:
                 self._retry(lambda: self._begin_epoch(is_clean))
                 return
             self.is_registered = True
+            self.last_epoch = self.broker_epoch
             process.note("is registered, broker epoch {}", self.broker_epoch)
             self.advance(is_clean)
 
@@ -163,6 +167,7 @@ class Membership:
     def begin_last_epoch(self, done: Callable[[bool], None]) -> None:
         """Begin an epoch of which no other broker knows: none takes us into the ISR any more."""
         znodes, node_id = self._znodes, self._process.node_id
+        self.last_epoch = -1  # until there is an answer
 
         def bump() -> int:
             self.check()
@@ -170,7 +175,7 @@ class Membership:
 
         def answered(answer: Any) -> None:
             if isinstance(answer, int):
-                self.broker_epoch = answer
+                self.broker_epoch = self.last_epoch = answer
             done(isinstance(answer, int))
 
         self._process.submit(bump, answered, is_write=True)

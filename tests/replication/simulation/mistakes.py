@@ -156,6 +156,11 @@ def _begin_session_cleanly(self: ZooKeeperProcess, *, is_clean: bool) -> None:
     _begin_session(self, is_clean=is_clean or self.session is not None)
 
 
+def _begun_last(self: ZooKeeperProcess) -> int:
+    """Of a clean stop: the last of which there was an answer."""
+    return self.broker_epoch
+
+
 MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a follower truncates to its high watermark": (
         (FollowedPartition, "__init__", _cut_at_high_watermark),
@@ -165,6 +170,7 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
         (partition_read, "_diverging", _nothing),
     ),
     "a follower keeps what its leader has deleted": (
+        (Partition, "has_in_sync", _yes),  # else the leader does not leave it to the follower
         (followed_partition, "cut_after", _keep_unknown),
     ),
     "fetches count whatever the follower has": ((PartitionRead, "follow", _follow_unseen),),
@@ -186,6 +192,9 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
     "a reborn leader keeps its epoch": ((Membership, "advance", _join_at_once),),
     "a new session makes a broker clean": (
         (ZooKeeperProcess, "_begin_session", _begin_session_cleanly),
+    ),
+    "a clean stop names an epoch that may be over": (
+        (ZooKeeperProcess, "last_epoch", property(_begun_last)),
     ),
     "old news count": (
         (zookeeper_process, "is_newer", _yes),

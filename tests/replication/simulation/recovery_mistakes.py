@@ -1,7 +1,7 @@
 """Mistakes about brokers that come back, by their own disks or not: found on both stores.
 
-Each breaks one rule of who may lead besides the ISR. That a replica without a log counts for
-nothing shows where three fail in the right order: see `tests/metadata/test_eligible.py`.
+Each breaks one rule of who may lead besides the ISR. That a replica without a log, or with an
+older one, counts for nothing shows where three fail in the right order: see `directed.py`.
 """
 
 from __future__ import annotations

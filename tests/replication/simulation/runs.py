@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 from drumlin.replication import followed_partition
@@ -49,8 +50,12 @@ def run(
     *,
     store: str = ON_ZOOKEEPER,
     is_traced: bool = False,
+    direct: Callable[[Any], None] = lambda _: None,
 ) -> Outcome:
-    """One run from its seed; with other faults, if they are given."""
+    """One run from its seed; with other faults, if they are given.
+
+    direct: gets the cluster, and has more happen to it.
+    """
     faults = faults_of(seed, store) if faults is None else faults
     violation = None
     with ExitStack() as stack:
@@ -63,6 +68,7 @@ def run(
         stack.enter_context(cluster.surroundings())
         try:
             cluster.begin(faults)
+            direct(cluster)
             cluster.run()
         except Violation as broken:
             violation = str(broken)

@@ -34,7 +34,6 @@ class ZooKeeperProcess(BrokerProcess):
         self.live = Live(-1, {})
         self._isr_requests = IsrRequests(self)
         self._untold: list[PartitionState] = []
-        self._last_epoch = -1
         self.epoch_before = zookeeper.znodes.broker_epochs[node_id] or None
 
     @property
@@ -43,7 +42,7 @@ class ZooKeeperProcess(BrokerProcess):
 
     @property
     def last_epoch(self) -> int:
-        return self._last_epoch
+        return self.membership.last_epoch
 
     def is_alive(self, node_id: int, broker_epoch: int) -> bool:
         epoch = self.live.epochs.get(node_id)
@@ -108,7 +107,6 @@ class ZooKeeperProcess(BrokerProcess):
         self.is_stopping = True
 
         def begun(has_begun: bool) -> None:
-            self._last_epoch = self.broker_epoch if has_begun else -1
             if has_begun:
                 rewrite(
                     self,

@@ -246,6 +246,9 @@ class SharedMetadata:
         begun: int | None = await self._change(messages.HAND_OVER)
         self.broker_epoch = before if begun is None else begun
 
+    def register_no_more(self) -> None:
+        """It does so only once."""
+
     @property
     def elections(self) -> ElectionCounts | None:
         return None

@@ -202,6 +202,9 @@ class ZooKeeperMetadata:
     def broker_epoch(self) -> int:
         return self._registration.epoch
 
+    def register_no_more(self) -> None:
+        self._registration.end()
+
     def on_change(self, listener: Listener) -> None:
         self._parts.listeners.add(listener)
 

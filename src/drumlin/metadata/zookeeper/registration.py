@@ -45,6 +45,7 @@ class Registration:
         self.fence: BrokerFence | None = None
         #: See `store.MetadataStore.broker_epoch`.
         self.epoch = -1
+        self._is_over = False
 
     def held(self) -> BrokerFence:
         """What to write with.
@@ -95,9 +96,16 @@ class Registration:
             if broker is None:
                 return False
             while self.fence is None or not await self._commits.run(is_held, self.fence):
-                was_lost, self.fence = True, None
+                self.fence = None
+                if self._is_over:
+                    return False
+                was_lost = True
                 await self._take(broker, None)
             return was_lost
+
+    def end(self) -> None:
+        """It registers no more."""
+        self._is_over = True
 
     async def withdraw(self) -> BrokerFence:
         """Begin an epoch of which no other broker knows: none takes us into an ISR any more.
