@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS positions
 CREATE TABLE IF NOT EXISTS refused
     (topic text, topic_id text, partition int, "offset" bigint, key bytea, value bytea, error text);
 """
+#: To make tables takes rights, even where they are there.
+_ARE_MISSING = "SELECT to_regclass('refused') IS NULL"
 _ADD = """
 INSERT INTO balances VALUES (%s, %s, %s) ON CONFLICT (account) DO UPDATE
 SET cents = balances.cents + excluded.cents, payments = balances.payments + excluded.payments
@@ -84,7 +86,8 @@ def position(database: str, source: Source) -> dict[int, int]:
         OtherTopic: another topic of this name was counted.
     """
     with psycopg.connect(database) as connection:
-        connection.execute(_TABLES)
+        if connection.execute(_ARE_MISSING).fetchone() == (True,):
+            connection.execute(_TABLES)
         query = "SELECT partition, next_offset, topic_id FROM positions WHERE topic = %s"
         found = connection.execute(query, [source.topic]).fetchall()
     advice = "To count it besides what is counted, delete the rows of its name from `positions`."

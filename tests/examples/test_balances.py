@@ -110,6 +110,20 @@ def test_payments_are_counted_once(load: Load, balances: ModuleType) -> None:
         load.run()
 
 
+def test_who_may_make_no_tables_can_use_those_that_are_there(
+    load: Load, balances: ModuleType
+) -> None:
+    source = balances.look_up(load.address, load.topic)
+    assert balances.position(load.database, source) == {}
+    with psycopg.connect(load.database) as connection:
+        connection.execute("CREATE ROLE loader LOGIN")
+        connection.execute("GRANT SELECT, INSERT, UPDATE ON balances, positions, refused TO loader")
+    of_loader = load.database.replace("postgres:@", "loader:@")
+    with psycopg.connect(of_loader) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("loader",)
+    assert balances.position(of_loader, source) == {}
+
+
 #: As PostgreSQL has it: its key, its value, and why it is refused.
 BAD = [
     (b"a", b'{"amount": "ten"}', "amount"),
