@@ -114,7 +114,7 @@ def test_a_leader_whose_disk_comes_back_has_nobody_fetch_all_anew(
     assert "anew" not in caplog.text
 
 
-@pytest.mark.parametrize("what", ["disk", "crash", "leader"])
+@pytest.mark.parametrize("what", ["disk", "crash", "leader", "role", "role, and a tail"])
 def test_what_ends_the_copy_has_all_fetched_anew(replicas: Replicas, what: str) -> None:
     """And the old log is not taken for one that has followed so far."""
     fetch_some(replicas)
@@ -124,9 +124,13 @@ def test_what_ends_the_copy_has_all_fetched_anew(replicas: Replicas, what: str) 
         replicas.leave(3)
         replicas.restart(3, is_clean=False)
         replicas.come_back(3)
-    else:
+    elif what == "leader":
         replicas.lead(1)
-    assert replicas.log(3).log_end_offset == MANY
+    else:  # it follows again in the same process, in the same leader epoch
+        replicas.leave(3)
+        replicas.log(3).epoch_due_at = MANY if what == "role" else MANY - 1
+        replicas.come_back(3)
+    assert replicas.log(3).log_end_offset == (MANY - 1 if "tail" in what else MANY)
     replicas.fetch(3, 300)
     assert 3 not in replicas.state.isr
     assert replicas.followed[3].position.offset < MANY
@@ -236,7 +240,7 @@ def _any_process_has_followed(
 def _fetch_anew_once(self: FollowedPartition, *arguments: Any) -> Any:
     """Forget why, as soon as it has begun: what ends the copy has it go back to the old log."""
     change = _anew(self, *arguments)
-    self._anew = None
+    self.log.anew = None
     return change
 
 
@@ -250,8 +254,9 @@ class _CompleteAtOnce(LogCopy):
     [
         (InSyncReplicas, "has_followed", _any_process_has_followed, "crash"),
         (FollowedPartition, "_fetch_anew", _fetch_anew_once, "disk"),
+        (FollowedPartition, "_fetch_anew", _fetch_anew_once, "role"),
     ],
-    ids=["any process has followed", "it forgets why"],
+    ids=["any process has followed", "it forgets why", "whoever follows next is not told"],
 )
 def test_a_mistake_in_this_is_found(
     replicas: Replicas,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from drumlin.peer.follower_fetch import Position
 from drumlin.records.batch import HEADER_SIZE, parse_header
@@ -24,6 +24,7 @@ from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_
 from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
 from drumlin.storage.log_copy import ChangeOver, LogCopy
 from drumlin.storage.log_directory import storage_error
+from drumlin.storage.log_state import Anew
 from drumlin.storage.truncation import Truncation
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -34,17 +35,6 @@ if TYPE_CHECKING:
     from drumlin.wire.fetch_response import PartitionFetch
 
 _logger = logging.getLogger(__name__)
-
-
-class _Anew(NamedTuple):
-    """What the leader has, of which nothing is known to be in the log."""
-
-    begins_at: int
-    #: All that was committed before this leader epoch is below.
-    goal: int
-    why: str
-    #: It has deleted all that the log has: then that gives way where there is no room for two.
-    is_deleted: bool = False
 
 
 class FollowedPartition(Replica):
@@ -60,8 +50,6 @@ class FollowedPartition(Replica):
         self.is_in_sync = True
         self._interruptions = 0
         self._truncation: LogChange | None = None
-        #: Why all is to be fetched anew; the leader must not take the log for that any more.
-        self._anew: _Anew | None = None
         self._copy: LogCopy | None = None
         self._next_copy: LogCopy | None = None
         self._committed = 0  # of the copy, when it was complete
@@ -76,12 +64,25 @@ class FollowedPartition(Replica):
     @property
     def position(self) -> Position:
         """Where to fetch from."""
-        log = self._target
-        if self._anew is not None and log is self.log:
-            start = self._anew.begins_at
+        log, anew = self._target, self._anew
+        if anew is not None and log is self.log:
+            start = anew.begins_at
             return Position(self.leader_epoch, start, NO_LEADER_EPOCH, start)
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
+
+    @property
+    def _anew(self) -> Anew | None:
+        """Why all is to be fetched anew; the leader must not take the log for that any more.
+
+        The log knows it, as this replica may be followed by another object in the same epoch.
+        """
+        anew = self.log.anew
+        return None if anew is None or anew.leader != self._leader else anew
+
+    @property
+    def _leader(self) -> tuple[int, int]:
+        return self.leader_id, self.leader_epoch
 
     @property
     def _target(self) -> PartitionLog:
@@ -98,7 +99,6 @@ class FollowedPartition(Replica):
     def follow(self, leader_id: int, leader_epoch: int) -> None:
         """Another leader, or another epoch; waiting clients with the old one are answered."""
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
-        self._anew = None
         self.interrupt()
         self.waiting.disturb()
 
@@ -167,8 +167,9 @@ class FollowedPartition(Replica):
             return self._agree(answer.diverging, answer)
         if self._copy is not None:
             return (yield from self._take_beside(self._copy, answer, now_ms))
-        if self._anew is not None:
-            return self._fetch_anew(self._anew, answer.high_watermark)
+        anew = self._anew
+        if anew is not None:
+            return self._fetch_anew(anew, answer.high_watermark)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             yield from self._append(self.log, answer, asked.leader_epoch, now_ms)
@@ -279,9 +280,9 @@ class FollowedPartition(Replica):
 
     @property
     def _extent(self) -> Extent:
-        log = self._target
-        if self._anew is not None and log is self.log:
-            return Extent(self._anew.begins_at, self._anew.begins_at)
+        log, anew = self._target, self._anew
+        if anew is not None and log is self.log:
+            return Extent(anew.begins_at, anew.begins_at)
         return Extent(log.log_start_offset, log.log_end_offset)
 
     def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
@@ -298,7 +299,7 @@ class FollowedPartition(Replica):
                 f"broker {self.leader_id}, which begins at {leaders_start}, has dropped deletions "
                 "that may be missing here, or shares nothing with it"
             )
-            anew = _Anew(leaders_start, leaders.end_offset, why)
+            anew = Anew(self._leader, leaders_start, leaders.end_offset, why)
             return self._fetch_anew(anew, answer.high_watermark)
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
         has = f"{has}, and begins at {leaders_start}"
@@ -331,8 +332,9 @@ class FollowedPartition(Replica):
         if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
         if cut.is_anew:
-            goal = leaders_start if self._anew is None else self._anew.goal
-            anew = _Anew(leaders_start, goal, has, leaders_start > mine.end)
+            known = self._anew
+            goal = leaders_start if known is None else known.goal
+            anew = Anew(self._leader, leaders_start, goal, has, leaders_start > mine.end)
             return self._fetch_anew(anew, leaders_end if committed < 0 else committed)
         return self._truncation_to(cut.offset, has)
 
@@ -345,13 +347,13 @@ class FollowedPartition(Replica):
         self._truncation = Truncation(self.log, offset, is_anew=is_anew)
         return self._truncation
 
-    def _fetch_anew(self, anew: _Anew, committed: int) -> LogChange:
+    def _fetch_anew(self, anew: Anew, committed: int) -> LogChange:
         """Fetch all that the leader has: beside the log, if there is anything in either.
 
         Where there is no room for two, the log stays, out of sync, until there is.
         """
         log, start = self.log, anew.begins_at
-        self._anew = anew
+        log.anew = anew
         self._drop_copy()
         if log.log_end_offset == log.log_start_offset or start >= max(anew.goal, committed):
             return self._truncation_to(start, anew.why, is_anew=True)
@@ -415,7 +417,6 @@ class FollowedPartition(Replica):
             self._room_needed = 0
             self.log.high_watermark = min(self._committed, self.log.log_end_offset)
         if self._copy is None:
-            self._anew = None
             self._withheld_bytes = self._withheld_stable_bytes = 0
             self.waiting.disturb()
         return True

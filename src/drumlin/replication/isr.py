@@ -166,7 +166,8 @@ class InSyncReplicas:
         """Whether a follower at `offset` has fetched since deletions were dropped last.
 
         One that has gone back since has lost records: maybe deletions that are not here any more.
-        Another process may have gone back to a log beside which it was fetching this one.
+        Another process may have gone back to a log beside which it was fetching this one; the same
+        process does not (`LogState.anew`).
         """
         follower = self.followers.get(replica_id)
         return (

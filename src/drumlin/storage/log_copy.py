@@ -306,6 +306,7 @@ class ChangeOver:
         fresh.durability.give_up()
         self._durability.recovery_point = fresh.recovery_point
         take_over(log, fresh)
+        log.anew = None
         log.deletions_kept_beside = 0
         log.durability = self._durability
         log.leader_epochs.unsaved.note()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
@@ -26,6 +26,19 @@ _DROPS_BITS: Final = 32
 
 def _nobody(_: int) -> bool:
     return False
+
+
+class Anew(NamedTuple):
+    """What a leader has, of which nothing is known to be in a log that follows it."""
+
+    #: Its id and its leader epoch.
+    leader: tuple[int, int]
+    begins_at: int
+    #: All that was committed before this leader epoch is below.
+    goal: int
+    why: str
+    #: It has deleted all that the log has: then that gives way where there is no room for two.
+    is_deleted: bool = False
 
 
 class LogState:
@@ -75,6 +88,10 @@ class LogState:
         self.has_follower_below: Callable[[int], bool] = _nobody
         #: Where a new leader epoch has to begin before the log is served, because records are lost.
         self.epoch_due_at: int | None = None
+        #: Why all is to be fetched anew. Until that is done, nothing is fetched into this log in
+        #: that leader epoch: the leader believes of a follower that is ahead of where it was last
+        #: that it has fetched all in between, and that may be in a copy which was dropped.
+        self.anew: Anew | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
         #: Whether it was cut, and the rest of the truncation is still to come.

@@ -178,6 +178,8 @@ class Truncation:
         log.segments.replace(gone, (segment,))
         for each in gone:
             each.discard()
+        if self._is_anew:
+            log.anew = None
 
     def _settle(self, gone: list[Segment], end_offset: int) -> None:
         log = self.log
