@@ -8,11 +8,13 @@ that runs out of its buffer, or that does not fit, is refused. The kernels have 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from drumlin.records.batch import Buffer
 from drumlin.records.errors import CorruptRecord
 from drumlin.wire.uvarint import uvarint
+
+if TYPE_CHECKING:  # it loads a library for checksums, which these integers do not need
+    from drumlin.records.batch import Buffer
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
