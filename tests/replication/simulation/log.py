@@ -203,6 +203,7 @@ class SimulatedTruncation:
         self.log = log
         self.is_cut = False
         self._offset = offset
+        self._is_asked_for_anew = is_anew
         self._is_anew = is_anew or offset <= log.log_start_offset
 
     def run(self) -> None:
@@ -243,6 +244,8 @@ class SimulatedTruncation:
         log.deletions_kept_from = min(log.deletions_kept_from, offset)
         log.high_watermark = max(min(log.high_watermark, offset), log.log_start_offset)
         log.leader_epochs.truncate_from_end(offset)
+        if self._is_asked_for_anew:
+            log.anew = None
         return True
 
     def rebuild(self) -> None:
