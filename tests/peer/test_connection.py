@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -21,6 +24,7 @@ from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO, Shape, encode_response, response_shape
 from rig.ports import free_ports
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
+from rig.waiting import eventually
 
 T = TypeVar("T")
 OPTIONS = PeerOptions(request_timeout_ms=5_000, connect_timeout_ms=2_000)
@@ -222,6 +226,27 @@ def test_nobody_listening_is_named() -> None:
 
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: Connection refused"):
         asyncio.run(run())
+
+
+def test_a_shortage_of_descriptors_ends_the_attempt_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def run(port: int) -> list[dict[str, Any]]:
+        unhandled: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: unhandled.append(each))
+        before = set(os.listdir("/proc/self/fd"))
+        with monkeypatch.context() as short:
+            short.setattr(socket, "fromfd", lack)
+            with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}: Too many open files"):
+                await BrokerConnection.open(Address("127.0.0.1", port), OPTIONS)
+        await eventually(lambda: set(os.listdir("/proc/self/fd")) == before)
+        return unhandled
+
+    with ScriptedBroker() as broker:
+        assert asyncio.run(run(broker.port)) == []
 
 
 def test_a_listener_that_says_nothing_is_no_broker() -> None:

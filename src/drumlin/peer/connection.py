@@ -380,7 +380,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         is_plain = self._access.tls is None
-        self._outbox = PlainOutbox(transport, self) if is_plain else EncryptedOutbox(transport)
+        try:
+            self._outbox = PlainOutbox(transport, self) if is_plain else EncryptedOutbox(transport)
+        except OSError as error:  # no descriptor is left
+            self._fail(ConnectionLost(f"broker {self.address}: {_reason(error)}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._frames.writable()
@@ -459,8 +462,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._all_answered.set()
         if self._session is not None and self._session is not asyncio.current_task():
             self._session.cancel()
-        if self._transport is not None and self._outbox is not None:
+        if self._outbox is not None:
             self._outbox.close()
+        if self._transport is not None:
             self._transport.abort()
 
 
