@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -228,25 +228,30 @@ def test_nobody_listening_is_named() -> None:
         asyncio.run(run())
 
 
+def open_descriptors() -> set[Path]:
+    return set(Path("/proc/self/fd").iterdir())
+
+
 def test_a_shortage_of_descriptors_ends_the_attempt_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def lack(*_: object) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def run(port: int) -> list[dict[str, Any]]:
+    async def run(broker: ScriptedBroker) -> list[dict[str, Any]]:
+        port = broker.port
         unhandled: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, each: unhandled.append(each))
-        before = set(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         with monkeypatch.context() as short:
             short.setattr(socket, "fromfd", lack)
             with pytest.raises(ConnectionLost, match=f"127.0.0.1:{port}: Too many open files"):
                 await BrokerConnection.open(Address("127.0.0.1", port), OPTIONS)
-        await eventually(lambda: set(os.listdir("/proc/self/fd")) == before)
+        await eventually(lambda: broker.connection_count == 1 and open_descriptors() == before)
         return unhandled
 
     with ScriptedBroker() as broker:
-        assert asyncio.run(run(broker.port)) == []
+        assert asyncio.run(run(broker)) == []
 
 
 def test_a_listener_that_says_nothing_is_no_broker() -> None:
