@@ -170,7 +170,7 @@ def _have(
     hits = 0
     for _ in range(_SINGLE):
         with injector.injected(rule._replace(after=chance.randrange(30), times=1)):
-            deadline = time.monotonic() + plan.lasts_s / _SINGLE
+            deadline = time.monotonic() + max(plan.lasts_s / _SINGLE, 0.7)
             while not injector.hits and time.monotonic() < deadline:
                 time.sleep(0.005)
         hits += injector.hits
