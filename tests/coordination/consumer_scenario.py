@@ -53,6 +53,7 @@ from drumlin.wire.embedded_protocol import (
 )
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
+from rig.waiting import eventually
 
 GROUP = "g"
 Options = dict[str, str]
@@ -126,10 +127,7 @@ class ConsumerScenario:
         """Who waited and has an answer now. What runs in threads is given a moment."""
         for _ in range(5):
             await asyncio.sleep(0)
-        for _ in range(5_000):
-            if not self._is_resolving():
-                break
-            await asyncio.sleep(0.001)
+        await eventually(lambda: not self._is_resolving())
         for label, future in list(self._waiting.items()):
             if future.done():
                 del self._waiting[label]

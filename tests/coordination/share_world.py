@@ -23,6 +23,7 @@ from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.records.batch import assign_offsets, parse_header
 from drumlin.storage.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Turns
+from rig.waiting import eventually
 
 
 @dataclass
@@ -174,11 +175,7 @@ class ShareWorld:
         }
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        for _ in range(2_000):
-            if condition():
-                return
-            await asyncio.sleep(0.005)
-        raise AssertionError("waited in vain")
+        await eventually(condition)
 
     def pass_time(self, ms: int) -> None:
         """Deadlines that come by then are met."""

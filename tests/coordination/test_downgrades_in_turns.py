@@ -37,6 +37,7 @@ from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, position
+from rig.waiting import eventually
 
 Do = Callable[[GroupCoordinator, ManualClock, Members], Awaitable[None]]
 
@@ -63,10 +64,7 @@ async def _leave(coordinator: GroupCoordinator) -> None:
 
 
 async def _classic(coordinator: GroupCoordinator) -> Group:
-    for _ in range(2_000):
-        if isinstance(coordinator.group("g"), Group):
-            break
-        await asyncio.sleep(0.001)
+    await eventually(lambda: isinstance(coordinator.group("g"), Group))
     return coordinator.classic_group("g")
 
 

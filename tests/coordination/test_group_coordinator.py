@@ -37,6 +37,7 @@ from drumlin.turns import to_end
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets
 from rig.committed_offsets import position as a_position
+from rig.waiting import eventually
 
 DAY_MS = 86_400_000
 Run = Callable[[GroupCoordinator, MemoryLog, ManualClock], Awaitable[None]]
@@ -60,11 +61,7 @@ def with_coordinator(run: Run, settings: Settings | None = None) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2_000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("waited in vain")
+    await eventually(condition)
 
 
 async def loaded(coordinator: GroupCoordinator) -> None:

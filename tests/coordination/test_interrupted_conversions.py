@@ -42,6 +42,7 @@ from drumlin.coordination.groups.downgrades import Downgrades
 from drumlin.coordination.groups.log import load
 from drumlin.coordination.groups.upgrades import Upgrades
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.waiting import eventually
 
 #: So that a conversion is several batches; all members of a classic group are one record.
 _BATCH_BYTES = 1_000
@@ -84,10 +85,7 @@ async def _converted(
         leaving = HeartbeatRequest("m", -1, "c", "/h", None, None, None, None)
         await coordinator.consumer_heartbeat("g", leaving)
         before = _count(log)
-        for _ in range(2_000):
-            if coordinator.group("g").kind.value == "Classic":
-                break
-            await asyncio.sleep(0.001)
+        await eventually(lambda: coordinator.group("g").kind.value == "Classic")
     assert coordinator.group("g").kind.value.lower() == to
     return members, [_first(log, count) for count in range(before, _count(log) + 1)]
 
@@ -157,7 +155,7 @@ async def _settled(
         quiet = quiet + 1 if all(each.is_assigned for each in clients) else 0
         if quiet == _QUIET:
             break
-    await asyncio.wait_for(asyncio.gather(*working.values()), 10)
+    await asyncio.wait_for(asyncio.gather(*working.values()), 60)
 
 
 def _said(group: Any) -> Any:
@@ -298,9 +296,8 @@ def test_the_device_becomes_full(to: str, written: int, monkeypatch: pytest.Monk
             log.room = written
             with pytest.raises(KafkaError):
                 await upgrade(coordinator)
-        for _ in range(100):
-            await asyncio.sleep(0.001)
-        assert not log.room
+        await eventually(lambda: not log.room)
+        await some_turns(100)
         cut = _first(log, _count(log))
         assert await _loaded(cut, clock) == _said(coordinator.group("g"))
         log.room = 1_000

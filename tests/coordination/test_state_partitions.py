@@ -52,11 +52,7 @@ class World:
         yield
 
     async def until(self, count: int) -> None:
-        for _ in range(10_000):
-            if len(self.begun) >= count:
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError("waited in vain")
+        await eventually(lambda: len(self.begun) >= count)
 
 
 def test_what_is_asked_for_is_loaded_next() -> None:

@@ -15,6 +15,7 @@ from drumlin.cli import app
 from drumlin.metadata.changes import Change
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import MetadataStore
+from drumlin.metadata.zookeeper import registering
 from metadata.several_brokers import Brokers, RunBrokers
 from metadata.several_brokers import Scenario as BrokersScenario
 from metadata.stores import Stores, shared_stores, stores_at
@@ -91,6 +92,15 @@ def run_brokers(chroot: str) -> RunBrokers:
         asyncio.run(with_brokers())
 
     return run
+
+
+@pytest.fixture
+def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker whose id is another's gives up at once, and not when that one's session had ended.
+
+    So sessions can be long enough not to end by themselves meanwhile.
+    """
+    monkeypatch.setattr(registering, "_LATE_S", float("-inf"))
 
 
 class HasOption(Protocol):

@@ -93,7 +93,7 @@ class Brokers:
                 getattr(state, key) == value for key, value in fields.items()
             )
 
-        await eventually(lambda: all(map(is_so, self.stores.values())), 10)
+        await eventually(lambda: all(map(is_so, self.stores.values())))
 
 
 class BrokersOfOneMachine(Brokers):

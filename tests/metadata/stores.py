@@ -108,15 +108,20 @@ class SharedOwner:
 def stores_at(
     hosts: str,
     node_id: int = 1,
-    session_timeout_ms: int = 4000,
+    session_timeout_ms: int = 30_000,
     clock: Clock | None = None,
     **more: str,
 ) -> Stores:
-    """Stores that brokers with this id open in ZooKeeper."""
+    """Stores that brokers with this id open in ZooKeeper.
+
+    A session must not end by itself, however long a busy machine leaves this process alone: tests
+    end those that are to end.
+    """
     settings = {
         "zookeeper.connect": hosts,
         "node.id": str(node_id),
         "zookeeper.session.timeout.ms": str(session_timeout_ms),
+        "zookeeper.connection.timeout.ms": "60000",
         **{key.replace("_", "."): value for key, value in more.items()},
     }
 

@@ -74,7 +74,7 @@ def test_a_leader_changes_its_isrs(run_brokers: RunBrokers) -> None:
         assert outcomes[ids[0]] == PartitionState(0, 1, 0, (1, 2), (1,), 1)
         assert partition(first, "t") == outcomes[ids[0]]
         assert outcomes[ids[2]].code is ErrorCode.invalid_request
-        assert brokers.told_of(1) == [0, 1]
+        await eventually(lambda: brokers.told_of(1) == [0, 1])
         await brokers.all_see("t", 0, isr=(1,), partition_epoch=1)
         again = await first.alter_isrs({ids[0]: wishes[ids[0]]})  # as if the answer had been lost
         assert again == {ids[0]: outcomes[ids[0]]}
@@ -183,7 +183,7 @@ def test_leaders_go_back_to_where_they_are_preferred(run_brokers: RunBrokers) ->
         await brokers.all_see("t", 0, leader=1, isr=(1,))
         await brokers.all_see("t", 1, leader=3, isr=(3,))
         await brokers.start(2)
-        await eventually(lambda: 2 in third.image.brokers)
+        await eventually(lambda: all(2 in each.image.brokers for each in (first, third)))
         epoch = third.image.brokers[2].epoch
         state, where = partition(third, "t", 1), id_of(third, "t", 1)
         await third.alter_isrs({where: wish(state, (3, -1), (2, epoch))})

@@ -39,7 +39,7 @@ def test_brokers_see_each_other(run_brokers: RunBrokers) -> None:
                 1: BrokerState(1, "rack-1", (ADDRESS,), 0),
                 2: BrokerState(2, "rack-2", (ADDRESS,), 0),
             }
-        assert brokers.changes[1] == [BrokersChanged()]
+        await eventually(lambda: brokers.changes[1] == [BrokersChanged()])  # told a little later
         await brokers.end(2)
         await eventually(lambda: list(first.image.brokers) == [1])
         second = await brokers.start(2)
@@ -58,13 +58,13 @@ def test_another_broker_becomes_the_controller(run_brokers: RunBrokers, operator
         await eventually(lambda: both[0].controller_id == both[1].controller_id in (2, 3))
         await eventually(lambda: all(set(each.brokers) == {2, 3} for each in both))
         assert operator.get(layout.CONTROLLER_EPOCH) == b"2"
-        leading = [each for each in (second, third) if each._parts.controllership.fence]
-        assert len(leading) == 1
+        offices = [each._parts.controllership for each in (second, third)]
+        await eventually(lambda: len([each for each in offices if each.fence]) == 1)
         await third.create_topic("t", [[2, 3]], {})
         await brokers.end(both[0].controller_id)
         (left,) = brokers.stores
         await brokers.all_see("t", 0, leader=left, isr=(left,))
-        assert brokers.stores[left].image.controller_id == left
+        await eventually(lambda: brokers.stores[left].image.controller_id == left)
 
     run_brokers(scenario)
 
@@ -91,7 +91,11 @@ def test_any_broker_changes_metadata_and_all_see_it(run_brokers: RunBrokers) -> 
                 await eventually(
                     lambda store=store, name=name: len(store.image.topic_configs(name)) == 2
                 )
-                assert store.image.topics[name] == stores[0].image.topics[name]
+                await eventually(
+                    lambda store=store, name=name: (
+                        store.image.topics[name] == stores[0].image.topics[name]
+                    )
+                )
                 assert partition(store, name) == PartitionState(0, 1, 0, (1, 2, 3), (1, 2, 3))
         for store in stores:
             gone = store.image.topics[f"of-{store._node_id}"]
@@ -121,8 +125,12 @@ def test_of_two_brokers_one_creates_a_topic(run_brokers: RunBrokers) -> None:
             await brokers.all_see(name, 0, leader=created.partitions[0].leader)
             expected = configs[outcomes.index(created)]
             for store in (first, second):
+                await eventually(
+                    lambda store=store, name=name, expected=expected: (
+                        store.image.topic_configs(name) == expected
+                    )
+                )
                 assert store.image.topics[name] == created
-                assert store.image.topic_configs(name) == expected
 
     run_brokers(scenario)
 
@@ -181,10 +189,10 @@ def test_a_topic_that_takes_several_transactions_is_seen_whole(
 
 
 def test_of_two_processes_with_one_id_one_is_the_broker(
-    run_brokers: RunBrokers, operator: Operator
+    run_brokers: RunBrokers, operator: Operator, nobody_is_waited_for: None
 ) -> None:
     async def scenario(brokers: Brokers) -> None:
-        stores = [await stores_at(brokers.chroot, 1, 1000).open() for _ in range(2)]
+        stores = [await stores_at(brokers.chroot, 1).open() for _ in range(2)]
         brokers.stores.update(enumerate(stores))
         outcomes = await asyncio.gather(
             *(each.register_broker(BrokerState(1, None, ())) for each in stores),
@@ -263,14 +271,16 @@ def test_an_unclean_leader_is_elected_where_that_is_allowed(
         resource = Resource(ResourceType.TOPIC, "safe")
         await first.alter_configs(resource, lambda _: {"unclean.leader.election.enable": "true"})
         await brokers.all_see("safe", 0, leader=1, isr=(1,))
-        assert (first.elections.elections, first.elections.unclean) == (2, 2)
+        counts = first.elections
+        await eventually(lambda: (counts.elections, counts.unclean) == (2, 2))
         await brokers.start(2)
+        await eventually(lambda: 2 in first.image.brokers)
         where = id_of(first, "t")
         state = partition(first, "t")
         assert state is not None
         await first.alter_isrs({where: wish(state, (1, -1), (2, first.image.brokers[2].epoch))})
         await first.elect_leaders([where], is_unclean=False)
-        assert (first.elections.elections, first.elections.unclean) == (3, 2)
+        await eventually(lambda: (counts.elections, counts.unclean) == (3, 2))
         await eventually(lambda: first.controller_queue == 0)
 
     run_brokers(scenario)

@@ -158,6 +158,7 @@ def test_a_broker_that_goes_is_replaced_where_another_is_in_sync(tmp_path: Path)
                 PartitionState(1, 2, 1, (1, 2), (2,), 1),
                 PartitionState(2, 2, 0, (2, 1, 3), (2, 3), 1),
             )
+        await eventually(lambda: len(changes) > 1)
         assert isinstance(changes[0], BrokersChanged)
         assert isinstance(changes[1], PartitionsChanged)
         # It comes back as another process: in a new epoch, and leads what nobody else has.

@@ -59,6 +59,7 @@ def test_a_session_that_has_expired(
         await store.create_topic("after", [[1]], {})
         state = layout.decode_state("", operator.get(layout.state_path("after", 0)))
         assert state.leader == 1
+        await eventually(lambda: len(changes) >= 5)
         assert len(changes) == len(set(map(str, changes))) == 5
         assert BrokersChanged() in changes  # it is in another epoch
         assert store.image.brokers[1].epoch == 1
@@ -248,14 +249,18 @@ def layout_of_a_zombie() -> Any:
 
 
 def test_who_cannot_be_a_broker(
-    run: Callable[..., None], operator: Operator, chroot: str, caplog: pytest.LogCaptureFixture
+    run: Callable[..., None],
+    operator: Operator,
+    chroot: str,
+    caplog: pytest.LogCaptureFixture,
+    nobody_is_waited_for: None,
 ) -> None:
     """One whose id another process has; and one beside brokers of another program."""
 
     async def refused(node_id: int, complaint: str) -> None:
         def start() -> None:
             with pytest.raises(UnusableMetadata, match=complaint):
-                stores_at(chroot, node_id, 1000).run(nothing)
+                stores_at(chroot, node_id).run(nothing)
 
         await asyncio.to_thread(start)
 
@@ -397,7 +402,7 @@ def test_no_zookeeper_answers() -> None:
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     with pytest.raises(UnusableMetadata, match=r"no ZooKeeper answers on 127\.0\.0\.1:1"):
-        stores_at(ADDRESS_OF_NOTHING, session_timeout_ms=500).run(nothing)
+        stores_at(ADDRESS_OF_NOTHING, zookeeper_connection_timeout_ms="500").run(nothing)
     with pytest.raises(UnusableMetadata, match="is no ZooKeeper address"):
         stores_at("one,,two/x").run(nothing)
 

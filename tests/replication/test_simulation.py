@@ -22,7 +22,6 @@ _BLOCKS, _BLOCKS_ON_MACHINE = 40, 20
 #: It takes from a quarter of a minute to two of them to find these.
 _RARE = (
     "a leader fences nobody",
-    "a leader takes unknown epochs for its own",
     "a new session makes a broker clean",
     "changes are decided side by side",
     "members to be do not count",

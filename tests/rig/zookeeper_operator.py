@@ -17,7 +17,7 @@ class Operator:
 
     def __init__(self, hosts: str) -> None:
         self.client: KazooClient = connect(
-            hosts, session_timeout_ms=10_000, connection_timeout_ms=10_000, makes_chroot=True
+            hosts, session_timeout_ms=60_000, connection_timeout_ms=60_000, makes_chroot=True
         )
 
     def put(self, path: str, data: bytes) -> None:

@@ -294,9 +294,15 @@ def lost_after_the_decision(
 
 
 def test_what_killed_tasks_have_left_is_aborted(client: Client, topic: str, sink: str) -> None:
-    write(client, topic, identity(sink, 0, 0), "a")
+    left = write(client, topic, identity(sink, 0, 0), "a")
     write(client, topic, identity(sink, 0, 0, "another run"), "b")
     assert abort_run(client, SETTINGS, identity(sink, 0, 1)) == 1
+    # A job that has come between is refused: what it was found with is aborted.
+    with pytest.raises(NotDecided, match="aborted meanwhile"):
+        commit_batch(client, SETTINGS, [left], 0)
+    again = write(client, topic, identity(sink, 0, 0), "a")
+    assert commit_batch(client, SETTINGS, [again], 0).is_marked_done
+    await_rows(client, topic, "a")
 
 
 def test_what_is_decided_is_no_leftover(

@@ -27,6 +27,7 @@ from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.turns import Turns
 from drumlin.wire.errors import ErrorCode, KafkaError
+from rig.waiting import eventually
 
 TIMEOUT_MS = 60_000
 T0 = ("t", 0)
@@ -108,11 +109,7 @@ async def loaded(coordinator: TransactionCoordinator) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("waited in vain")
+    await eventually(condition)
 
 
 async def refusal(work: Awaitable[object]) -> ErrorCode:

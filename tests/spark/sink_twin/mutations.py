@@ -176,7 +176,12 @@ LOSERS_ARE_ABORTED_FIRST = Mutation(
     "    if not decision.is_finished:\n",
     "    if losers:\n        yield FenceAll(losers)\n    if not decision.is_finished:\n",
 )
-A_RUN_S_WINNERS_ARE_ABORTED = Mutation(abort_steps, "abort_run", "if each not in kept", "if True")
+A_RUN_S_WINNERS_ARE_ABORTED = Mutation(
+    abort_steps, "abort_run", "(sink, state.winners, run)", "(sink, (), run)"
+)
+WHAT_IS_LEFT_IS_NOT_REFUSED = Mutation(
+    abort_steps, "abort_run", "if left and not settings.is_for_once:", "if False:"
+)
 WHAT_HAS_WON_IS_FORGOTTEN = Mutation(
     abort_steps, "forget", "if not state.is_done and state.batch is not None:", "if False:"
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from drumlin.spark.writing.protocol.errors import (
     BatchDiffers,
     NotDecided,
     NotRepairable,
+    SinkError,
     StateLost,
     WinnersLost,
 )
@@ -38,11 +40,23 @@ class Tale(Program):
 
     def __init__(self, cluster: Cluster, steps: Generator[Any, Any, Any]) -> None:
         self.asked: list[type] = []
+        self.is_over = False
+        self.error: SinkError | None = None
         super().__init__(cluster, steps)
 
     def _go_on(self) -> None:
         self.asked.append(type(self.request))
         super()._go_on()
+
+    def live(self, count: int = 100) -> None:
+        """So many requests, or to the end, whether that is a result or an error."""
+        for _ in range(0 if self.is_over else count):
+            try:
+                self._go_on()
+            except (StopIteration, SinkError) as end:
+                self.is_over = True
+                self.error = end if isinstance(end, SinkError) else None
+                return
 
     def run_behind(self, kind: type) -> Tale:
         self.run(before=kind)
@@ -119,6 +133,27 @@ def a_run_s_winners_are_kept() -> None:
     assert left.opened is not None
     assert cluster.visible == {0: 1}
     assert not is_open(cluster)
+
+
+def what_a_job_has_left_is_refused_first() -> None:
+    """A later job of the run decides, wherever the abort of what an earlier one left has slept."""
+    for slept, went_on in product(range(12), range(16)):
+        cluster = Cluster()
+        committed(cluster, wrote(cluster, 1))
+        wrote(cluster, 2, batch=1, partition=1)
+        identity = TaskIdentity(SINK, QUERY, 1, "run", 0)
+        sweep = Tale(cluster, abort_steps.abort_run(identity, SETTINGS))
+        sweep.live(slept)
+        later = wrote(cluster, 3, batch=1, partition=1)
+        commit = committing(cluster, later)
+        commit.live(went_on)
+        sweep.live()
+        commit.live()
+        if commit.error is not None:
+            Tale(cluster, abort_steps.abort([later], 1, SETTINGS)).live()
+            assert cluster.visible in ({0: 1}, {0: 1, 1: 1})
+            committed(cluster, wrote(cluster, 4, batch=1, partition=1))
+        assert cluster.visible == {0: 1, 1: 1}, (slept, went_on)
 
 
 @pytest.mark.parametrize("seconds", [0, 11])
@@ -341,6 +376,7 @@ def test_a_commit_tells_how_close_the_time_out_was(share: float, was_close: bool
 STORIES: dict[Callable[[], None], Mutation] = {
     losers_may_still_win: mutations.LOSERS_ARE_ABORTED_FIRST,
     a_run_s_winners_are_kept: mutations.A_RUN_S_WINNERS_ARE_ABORTED,
+    what_a_job_has_left_is_refused_first: mutations.WHAT_IS_LEFT_IS_NOT_REFUSED,
     a_deleted_decision_is_missed: mutations.THE_DRIVERS_ID_IS_NOT_LOOKED_AT,
     what_is_decided_again_is_told_as_it_is_now: mutations.WHAT_IS_DECIDED_AGAIN_IS_TOLD_AS_IT_WAS,
     what_has_won_is_committed_before_it_is_forgotten: mutations.WHAT_HAS_WON_IS_FORGOTTEN,

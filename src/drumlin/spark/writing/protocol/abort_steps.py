@@ -1,8 +1,8 @@
 """After a failed job or commit: aborts transactions that cannot win, and finishes those that won.
 
 Spark calls abort with the messages whose commit has failed, and a failed commit may still have
-decided. So before a transaction that may yet win is aborted, its job must be refused in the sink's
-log of decisions. A driver that tries to decide it later reads the refusal there.
+decided. So before a transaction that may yet win is aborted, it must be refused in the sink's log
+of decisions, by itself or with its job. A driver that would decide it later reads the refusal.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol import names, refusals
 from drumlin.spark.writing.protocol.decisions import glance, last_state, take_over
 from drumlin.spark.writing.protocol.driver import (
     abort_open,
     mark_done,
     open_besides,
-    refused_run,
     write,
 )
 from drumlin.spark.writing.protocol.errors import NotRepairable, StateLost, WinnersLost
@@ -26,7 +25,6 @@ from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FetchAnchor,
     InitDriver,
-    ListOpen,
     PrepareTopic,
     Steps,
 )
@@ -71,15 +69,23 @@ def abort_run(identity: TaskIdentity, settings: SinkSettings) -> Steps[int]:
     """After a job that failed before its commit: abort whatever its run's tasks have left open.
 
     An earlier job of the run may have decided, for instance if a function in `foreachBatch` tries
-    again. Its winners are kept.
+    again. Its winners are kept. So may a later one, if this falls asleep: what is found open is
+    refused before it is aborted.
+
+    Raises:
+        SinkError: nothing was aborted, for instance as another driver has gone on meanwhile.
     """
-    seen = yield from glance(identity.sink, settings, identity.batch)
+    sink, run = identity.sink, names.run_name(identity.run)
+    seen = yield from glance(sink, settings, identity.batch)
     yield PrepareTopic(settings.decision_topic)
-    _, state = yield from take_over(identity.sink, settings, is_known=seen is not None)
-    kept = {each.transactional_id for each in state.winners} if state is not None else set()
-    prefix = f"{names.PREFIX}{identity.sink}.{names.run_name(identity.run)}."
-    found = yield ListOpen(prefix)
-    return (yield from _fenced(tuple(each for each in found if each not in kept)))
+    driver, state = yield from take_over(sink, settings, is_known=seen is not None)
+    state = state or SinkState(identity.query)
+    left = yield from open_besides(sink, state.winners, run)
+    if left and not settings.is_for_once:  # of which no other job can be decided
+        tasks = [told for each in left if (told := names.parse_task_id(each)) is not None]
+        refusing = state.refusing(refusals.of_open(state.next_batch, run, tasks))
+        yield from write(driver, sink, settings, refusing)
+    return (yield from _fenced(left))
 
 
 def _fenced(transactional_ids: tuple[str, ...]) -> Steps[int]:
@@ -108,7 +114,7 @@ def abort_sink(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[st
             raise WinnersLost(sink, state.batch, fates.lost)
     losers = yield from open_besides(sink, state.winners)
     if losers or not state.is_done:
-        refusing = state.refusing(*_runs_of(losers, state.next_batch))
+        refusing = state.refusing(*refusals.of_runs(losers, state.next_batch))
         yield from write(driver, sink, settings, replace(refusing, is_done=True, winners=()))
     yield from _fenced(losers)
     return fates, losers
@@ -138,13 +144,7 @@ def forget(sink: str, settings: SinkSettings) -> Steps[tuple[Fates, tuple[str, .
             fates = Fates((), error.lost)  # of the others, all that could be committed is
     losers = yield from open_besides(sink, ())
     forgotten = SinkState("", is_forgotten=True)
-    forgotten = forgotten.refusing(*_runs_of(losers, forgotten.next_batch))
+    forgotten = forgotten.refusing(*refusals.of_runs(losers, forgotten.next_batch))
     yield from write(driver, sink, settings, forgotten)
     yield from _fenced(losers)
     return fates, losers
-
-
-def _runs_of(transactional_ids: Sequence[str], batch: int) -> list[str]:
-    """The entries that refuse the runs of these tasks, from `batch` on."""
-    told = map(names.parse_task_id, transactional_ids)
-    return sorted({refused_run(batch, each.run) for each in told if each is not None})

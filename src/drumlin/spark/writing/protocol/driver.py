@@ -43,6 +43,7 @@ from drumlin.spark.writing.protocol.messages import (
     SourceOffsets,
     TaskMessage,
 )
+from drumlin.spark.writing.protocol.refusals import is_refused
 from drumlin.spark.writing.protocol.requests import (
     Append,
     CommitDriver,
@@ -195,14 +196,8 @@ def check(job: Job, settings: SinkSettings, state: SinkState | None) -> None:
         return
     if state.batch is not None and state.batch > job.batch:
         raise superseded(job.sink, state, job.batch)
-    run = refused_run("", job.run)
-    if job.winners and any(each == job.token or each.endswith(run) for each in state.refused):
+    if job.winners and is_refused(job, state.refused):
         raise NotDecided(f"sink {job.sink!r}: this run of batch {job.batch} was aborted meanwhile")
-
-
-def refused_run(batch: int | str, run: str) -> str:
-    """The entry in `refused` that stands for a whole run, from a batch on."""
-    return f"{batch}:run:{run}"
 
 
 def _first_decision(job: Job, state: SinkState | None, now_ms: int) -> Steps[_Decision]:
@@ -351,16 +346,17 @@ def _open_losers(job: Job, decided: SinkState) -> Steps[tuple[str, ...]]:
     return (yield from open_besides(job.sink, decided.winners))
 
 
-def open_besides(sink: str, winners: Sequence[Winner]) -> Steps[tuple[str, ...]]:
-    """Ids of the sink's open transactions, of any run, that are not among `winners`."""
+def open_besides(sink: str, winners: Sequence[Winner], run: str = "") -> Steps[tuple[str, ...]]:
+    """Ids of the sink's open transactions, of one run or any, that are not among `winners`."""
     kept = {each.transactional_id for each in winners}
-    found = yield ListOpen(f"{names.PREFIX}{sink}.")
+    found = yield ListOpen(f"{names.PREFIX}{sink}.{run and run + '.'}")
     return tuple(
         each
         for each in found
         if each not in kept
         and (told := names.parse_task_id(each)) is not None
         and told.sink == sink
+        and told.run == (run or told.run)
     )
 
 

@@ -17,7 +17,7 @@ from drumlin.spark.writing.protocol.errors import StateLost
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 VERSION: Final = 1
-#: How many refused jobs and runs are remembered; the oldest are dropped first.
+#: How many refusals are remembered; the oldest are dropped first.
 _REFUSED_MAX: Final = 64
 
 
@@ -84,9 +84,10 @@ class SinkState:
     Attributes:
         batch: the last batch that was decided; None before the first decision.
         is_done: all its winners are committed; they are forgotten then.
-        refused: jobs aborted after their commit had been requested, and runs that an operator has
-            aborted: they must not decide any more. Each entry begins with its batch. It is dropped
-            once that batch is done, which can then neither be decided nor repaired.
+        refused: what must not be decided any more, see refusals.py: jobs aborted after their commit
+            had been requested, runs that an operator has aborted, what a failed job has left open.
+            Each entry begins with its batch. It is dropped once that batch is done, which can then
+            neither be decided nor repaired.
         repairs: how often winners of the batch were replaced.
         is_forgotten: an operator has declared the next batch, whichever it is, to be the first.
         looked_ms: when a driver last looked for transactions that no message names.

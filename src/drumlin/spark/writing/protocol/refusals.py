@@ -1,0 +1,69 @@
+"""What must not be decided any more: the entries of a sink's state that say so, and who they mean.
+
+Whoever aborts what may still win writes an entry first, under the fence. An entry begins with a
+batch, and is dropped once that batch is done: none that it means can be decided from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from drumlin.spark.writing.protocol import names
+from drumlin.spark.writing.protocol.job import Job
+
+
+def of_run(batch: int | str, run: str) -> str:
+    """A whole run, from a batch on."""
+    return f"{batch}:run:{run}"
+
+
+def of_runs(transactional_ids: Iterable[str], batch: int) -> list[str]:
+    """The runs of these tasks, from `batch` on."""
+    told = map(names.parse_task_id, transactional_ids)
+    return sorted({of_run(batch, each.run) for each in told if each is not None})
+
+
+def of_open(batch: int, run: str, tasks: Iterable[names.TaskId]) -> str:
+    """Open transactions of a run, none of which belongs to a batch after `batch`.
+
+    Their ids are enough: a process does not use the id of a transaction again that was aborted. Its
+    numbers mostly follow one another, so this stays short whatever the number of tasks.
+    """
+    numbers: dict[str, set[int]] = {}
+    for each in tasks:
+        numbers.setdefault(each.process, set()).add(each.number)
+    told = (f"{process}.{','.join(_spans(found))}" for process, found in sorted(numbers.items()))
+    return f"{batch}:open:{run}:{' '.join(told)}"
+
+
+def is_refused(job: Job, refused: Sequence[str]) -> bool:
+    """Whether this job must not be decided."""
+    run, is_open = of_run("", job.run), f":open:{job.run}:"
+    if any(each == job.token or each.endswith(run) for each in refused):
+        return True
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for entry in refused:
+        _, is_ours, told = entry.partition(is_open)
+        for each in told.split() if is_ours else ():
+            process, _, numbers = each.partition(".")
+            spans.setdefault(process, []).extend(map(_span, numbers.split(",")))
+    own = [names.parse_task_id(each.transactional_id) for each in job.winners]
+    return any(
+        first <= each.number <= last
+        for each in own
+        if each is not None
+        for first, last in spans.get(each.process, ())
+    )
+
+
+def _spans(numbers: set[int]) -> Iterable[str]:
+    """`{0, 1, 2, 7}` as "0-2", "7-7"."""
+    for _, found in groupby(enumerate(sorted(numbers)), lambda each: each[1] - each[0]):
+        span = [number for _, number in found]
+        yield f"{span[0]}-{span[-1]}"
+
+
+def _span(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first), int(last)
