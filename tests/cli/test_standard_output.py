@@ -54,7 +54,7 @@ def wait_until_full(pipe: int) -> None:
 
 
 def everything(pipe: int) -> bytes:
-    with open(pipe, "rb") as file:
+    with os.fdopen(pipe, "rb") as file:
         return file.read()
 
 
@@ -102,7 +102,7 @@ def test_lines_go_whole_into_a_pipe_that_does_not_block(tmp_path: Path, unbuffer
 def test_a_follower_ends_with_its_reader(many: int, how: list[str]) -> None:
     """Though there is nothing more to print, so that no write is refused."""
     with piped("consume", "many", "-f", *how, unbuffered="1") as (process, pipe):
-        with open(pipe, "rb") as reader:
+        with os.fdopen(pipe, "rb") as reader:
             for _ in range(many if "--join" not in how else 0):
                 reader.readline()
         check_end(process, 1)
@@ -118,7 +118,7 @@ def test_a_reader_that_ends_early_ends_the_command() -> None:
 
 @UNBUFFERED
 def test_a_full_disk_is_told_once(unbuffered: str) -> None:
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         shown = subprocess.run(
             [*COMMAND, "version"],
             stdout=full,
