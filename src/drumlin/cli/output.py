@@ -100,7 +100,7 @@ def show_file(path: Path, records: int, as_json: bool) -> None:
     if as_json:
         show_json({"file": str(path), "records": records, "size_bytes": size})
     else:
-        note(f"{records:,} records in {path} ({human_bytes(size)})")
+        note(f"{counted(records, 'record')} in {path} ({human_bytes(size)})")
 
 
 def show_json(value: Any) -> None:
@@ -152,6 +152,11 @@ def human(column: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.1%}" if column.endswith("_ratio") else f"{value:.1f}"
     return plain(value)
+
+
+def counted(count: int, thing: str) -> str:
+    """As `1 record`, `2,000 records`."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def human_bytes(count: int) -> str:
