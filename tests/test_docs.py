@@ -124,6 +124,13 @@ def test_quoted_constants_are_those_of_the_code(document: str, words: str, value
     assert found == [str(value)]
 
 
+def test_nobody_is_told_to_install_a_name_of_an_index() -> None:
+    """There is no package of that name: whoever takes it would be installed by such a line."""
+    told = re.compile(r"pip install (?:-\S+ )*['\"]?drumlin\b|(?<![/.])\bdrumlin\[[a-z]")
+    paths = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "src").rglob("*.py")]
+    assert [path for path in paths if told.search(path.read_text("utf-8"))] == []
+
+
 def test_the_version_is_one() -> None:
     """Where documents name it, they name the one of the package; the build reads it from there."""
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
