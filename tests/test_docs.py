@@ -142,7 +142,7 @@ def test_the_version_is_one() -> None:
 
 
 #: Files of the reader's own, which a tutorial has them write.
-_READERS_OWN = {"test_orders.py"}
+_READERS_OWN = {"test_orders.py", "test_prices.py"}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
