@@ -212,13 +212,13 @@ def delete_offsets(
     as_json: AsJson = False,
 ) -> None:
     """Forget what a group has committed for a topic."""
-    confirm(f"Forget the offsets of {group} for {topic}?", yes)
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
         wanted = partition or sorted(part for name, part in known if name == topic)
         if not wanted:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
+        confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
             asking = group_admin.delete_offsets(cluster.connections, group, topic, wanted)
         elif partition:
