@@ -131,6 +131,16 @@ def test_nobody_is_told_to_install_a_name_of_an_index() -> None:
     assert [path for path in paths if told.search(path.read_text("utf-8"))] == []
 
 
+def test_examples_import_what_is_public() -> None:
+    """What docs/reference/README.md says: names of one part more."""
+    public = re.compile(r"drumlin(\.\w+)?|drumlin\.spark\.java")
+    for path in sorted((ROOT / "examples" / "pipelines").rglob("*.py")):
+        for imported in re.findall(
+            r"^\s*(?:from|import) (drumlin[\w.]*)", path.read_text(), re.MULTILINE
+        ):
+            assert public.fullmatch(imported), f"{path}: {imported}"
+
+
 def test_the_version_is_one() -> None:
     """Where documents name it, they name the one of the package; the build reads it from there."""
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
