@@ -18,13 +18,14 @@ import drumlin
 import test_tidy
 from differential.allowed import ALLOWED
 from drumlin import turns
-from drumlin.broker import loop_watch, router, threads
+from drumlin.broker import loop_watch, request_sizes, router, threads
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
 from drumlin.compaction import pieces, rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
+from drumlin.storage import segment
 from drumlin.version import __version__
 from drumlin.wire import messages
 from drumlin.wire.exact_from import EXACT_FROM
@@ -86,6 +87,22 @@ def test_every_difference_is_told() -> None:
     assert sorted(number for (number,) in places) == list(range(len(points)))
 
 
+def test_sizes_of_requests_are_told() -> None:
+    """Each API with a limit of its own by its name, or by what several are called together."""
+    text = " ".join((ROOT / "docs" / "compatibility.md").read_text("utf-8").split())
+    (listed,) = re.findall(r"`broker/request_sizes.py`: (.*?) all others 4\)", text)
+    told = {int(size): names for names, size in re.findall(r"([A-Za-z, ]+?) (\d+)(?=;)", listed)}
+    together = {
+        "offset_commit": "commits of offsets",
+        "txn_offset_commit": "commits of offsets",
+        "alter_configs": "the altering of configurations",
+        "incremental_alter_configs": "the altering of configurations",
+    }
+    for name, size in request_sizes._LARGER.items():
+        shown = together.get(name, name.title().replace("_", ""))
+        assert shown in told[size >> 20], name
+
+
 #: What documents quote: where, the words around it, and what it must be.
 QUOTED: list[tuple[str, str, object]] = [
     ("docs/compatibility.md", "(4 and later) for the timestamp -{},", -EXACT_FROM),
@@ -100,6 +117,7 @@ QUOTED: list[tuple[str, str, object]] = [
     ("CHANGELOG.md", "of {} bytes a slot (15.6 a key", OFFSET_MAP_SLOT_SIZE),
     ("docs/client.md", "`request_timeout_ms` ({} s", default_of("request_timeout_ms") // 1000),
     ("docs/spark.md", "It needs PySpark {} or later", PYSPARK_MINIMUM),
+    ("docs/operations.md", "at most {} MiB, and released", segment._SET_ASIDE_STEP_BYTES_MAX >> 20),
     ("README.md", "Linux and Python {} or later", PYTHON_MINIMUM),
     ("CONTRIBUTING.md", "Linux and Python {} or later", PYTHON_MINIMUM),
     ("docs/tutorials/python.md", "Linux and Python {} or later", PYTHON_MINIMUM),
