@@ -18,13 +18,14 @@ import drumlin
 import test_tidy
 from differential.allowed import ALLOWED
 from drumlin import turns
-from drumlin.broker import loop_watch, router, threads
+from drumlin.broker import loop_watch, request_sizes, router, threads
 from drumlin.broker.served import SERVED
 from drumlin.cli.app import app
 from drumlin.compaction import pieces, rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
+from drumlin.storage import segment
 from drumlin.version import __version__
 from drumlin.wire import messages
 from drumlin.wire.exact_from import EXACT_FROM
@@ -86,6 +87,22 @@ def test_every_difference_is_told() -> None:
     assert sorted(number for (number,) in places) == list(range(len(points)))
 
 
+def test_sizes_of_requests_are_told() -> None:
+    """Each API with a limit of its own by its name, or by what several are called together."""
+    text = " ".join((ROOT / "docs" / "compatibility.md").read_text("utf-8").split())
+    (listed,) = re.findall(r"`broker/request_sizes.py`: (.*?) all others 4\)", text)
+    told = {int(size): names for names, size in re.findall(r"([A-Za-z, ]+?) (\d+)(?=;)", listed)}
+    together = {
+        "offset_commit": "commits of offsets",
+        "txn_offset_commit": "commits of offsets",
+        "alter_configs": "the altering of configurations",
+        "incremental_alter_configs": "the altering of configurations",
+    }
+    for name, size in request_sizes._LARGER.items():
+        shown = together.get(name, name.title().replace("_", ""))
+        assert shown in told[size >> 20], name
+
+
 #: What documents quote: where, the words around it, and what it must be.
 QUOTED: list[tuple[str, str, object]] = [
     ("docs/compatibility.md", "(4 and later) for the timestamp -{},", -EXACT_FROM),
@@ -100,6 +117,7 @@ QUOTED: list[tuple[str, str, object]] = [
     ("CHANGELOG.md", "of {} bytes a slot (15.6 a key", OFFSET_MAP_SLOT_SIZE),
     ("docs/client.md", "`request_timeout_ms` ({} s", default_of("request_timeout_ms") // 1000),
     ("docs/spark.md", "It needs PySpark {} or later", PYSPARK_MINIMUM),
+    ("docs/operations.md", "at most {} MiB, and released", segment._SET_ASIDE_STEP_BYTES_MAX >> 20),
     ("README.md", "Linux and Python {} or later", PYTHON_MINIMUM),
     ("CONTRIBUTING.md", "Linux and Python {} or later", PYTHON_MINIMUM),
     ("docs/tutorials/python.md", "Linux and Python {} or later", PYTHON_MINIMUM),
@@ -124,6 +142,23 @@ def test_quoted_constants_are_those_of_the_code(document: str, words: str, value
     assert found == [str(value)]
 
 
+def test_nobody_is_told_to_install_a_name_of_an_index() -> None:
+    """There is no package of that name: whoever takes it would be installed by such a line."""
+    told = re.compile(r"pip install (?:-\S+ )*['\"]?drumlin\b|(?<![/.])\bdrumlin\[[a-z]")
+    paths = [*DOCUMENTS, ROOT / "CHANGELOG.md", *(ROOT / "src").rglob("*.py")]
+    assert [path for path in paths if told.search(path.read_text("utf-8"))] == []
+
+
+def test_examples_import_what_is_public() -> None:
+    """What docs/reference/README.md says: names of one part more."""
+    public = re.compile(r"drumlin(\.\w+)?|drumlin\.spark\.java")
+    for path in sorted((ROOT / "examples" / "pipelines").rglob("*.py")):
+        for imported in re.findall(
+            r"^\s*(?:from|import) (drumlin[\w.]*)", path.read_text(), re.MULTILINE
+        ):
+            assert public.fullmatch(imported), f"{path}: {imported}"
+
+
 def test_the_version_is_one() -> None:
     """Where documents name it, they name the one of the package; the build reads it from there."""
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -135,7 +170,7 @@ def test_the_version_is_one() -> None:
 
 
 #: Files of the reader's own, which a tutorial has them write.
-_READERS_OWN = {"test_orders.py"}
+_READERS_OWN = {"test_orders.py", "test_prices.py"}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

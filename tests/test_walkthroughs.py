@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import click
 import pytest
 
 from drumlin.cli.app import app
+from rig.fresh_environment import FreshEnvironment
 from rig.ports import free_ports
 from rig.walkthrough import Walkthrough, blocks, check_shown, commands
 
@@ -25,67 +26,91 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 _SET_UP = (
     "git clone",
     "./script/",
+    "mkdir ../trial",
     "python3 -m venv",
     "source ",
-    "pip ",
+    "pip install '../drumlin[spark",
+    "pip wheel ",
     "sudo ",
     "journalctl ",
     "docker ",
 )
 #: Commands that need what a reader brings: a Kafka to move.
 _OF_THE_READERS = ("kafka:9092", "./kafka-data")
+_WITH_SPARK = ("spark",)  # which tests/spark walks
 
 
 def is_skipped(command: str) -> bool:
     return command.startswith(_SET_UP) or any(each in command for each in _OF_THE_READERS)
 
 
-def test_the_readme(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
+    """With nothing that the document has not installed."""
+    return FreshEnvironment(tmp_path_factory.mktemp("environment") / "venv")
+
+
+def test_the_readme(tmp_path: Path, environment: FreshEnvironment) -> None:
     """Its Python runs a second time as well, when everything is there already."""
-    with Walkthrough(tmp_path, is_skipped) as walk:
+    with Walkthrough(tmp_path, is_skipped, environment) as walk:
         # The server with a file of settings, which a reader brings, runs beside the first one.
         (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path / 'of-the-file'}\n")
         beside = f"127.0.0.1:{free_ports(1)[0]}"
         with_file = "drumlin server server.properties --listen "
         walk.replaced[with_file + walk.address] = with_file + beside
-        walk.follow(ROOT / "README.md", without=("spark", "def test_"))
+        walk.follow(ROOT / "README.md", without=_WITH_SPARK)
         assert (tmp_path / "of-the-file" / "meta.properties").is_file()
-        printed = capsys.readouterr().out
-        assert printed.startswith("pyarrow.Table\n")
-        assert {'"ACME"', '"42.17"'} <= set(re.findall(r'"[^"]*"', printed))
-        for language, block in blocks(ROOT / "README.md"):
-            if language == "python" and "spark" not in block and "def test_" not in block:
-                exec(block.replace("127.0.0.1:9092", walk.address), walk.names)
+        assert walk.printed.startswith("pyarrow.Table\n")
+        assert {'"ACME"', '"42.17"'} <= set(re.findall(r'"[^"]*"', walk.printed))
+        for block in blocks(ROOT / "README.md"):
+            if block.language == "python" and "spark" not in block.text and not block.file:
+                walk.run_python(block.text, "README.md")
 
 
-@pytest.mark.parametrize("document", [ROOT / "README.md", TUTORIALS / "python.md"])
-def test_tests_that_are_shown_pass(tmp_path: Path, document: Path) -> None:
-    shown = [block for _, block in blocks(document) if "def test_" in block]
-    (tmp_path / "test_shown.py").write_text("\n".join(shown))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shown.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout
-    assert f"{len(shown)} passed" in done.stdout
-
-
-def test_the_tutorial_for_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Walkthrough(tmp_path, is_skipped) as walk:
-        walk.replaced["idle_timeout_ms=5_000"] = "idle_timeout_ms=1_000"  # nothing more comes
-        walk.follow(TUTORIALS / "python.md", without=("def test_",))
-    printed = capsys.readouterr().out.splitlines()
+def test_the_tutorial_for_python(tmp_path: Path, environment: FreshEnvironment) -> None:
+    with Walkthrough(tmp_path, is_skipped, environment) as walk:
+        walk.follow(TUTORIALS / "python.md")
+    printed = walk.printed.splitlines()
     assert printed[0] == "3"
+    assert ast.literal_eval(printed[1])[-2:] == ["key", "value"]
+    assert ast.literal_eval(printed[2]) == {"ann": 15.75, "bob": 7.0}
     assert "['hello']" in printed
-    assert walk.names["totals"] == {"ann": 15.75, "bob": 7.0}
-    assert not walk.names["table"].schema.names[6:]
 
 
-def test_the_tutorial_for_operators(tmp_path: Path) -> None:
+def test_the_tutorial_for_operators(tmp_path: Path, environment: FreshEnvironment) -> None:
     text = (TUTORIALS / "operator.md").read_text("utf-8")
     (properties,) = re.findall(r"^```properties\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    with Walkthrough(tmp_path, is_skipped) as walk:
+    environment.install("../drumlin")
+    with Walkthrough(tmp_path, is_skipped, environment) as walk:
         here = properties.replace("127.0.0.1:9092", walk.address)
         (tmp_path / "server.properties").write_text(here)
         walk.follow(TUTORIALS / "operator.md")
+
+
+@pytest.mark.deep
+def test_the_document_about_tests(tmp_path: Path, environment: FreshEnvironment) -> None:
+    document = ROOT / "docs" / "testing.md"
+    environment.install("../drumlin")
+    shown = [block for block in blocks(document) if "def test_" in block.text]
+    for number, block in enumerate(each for each in shown if "spark" not in each.text):
+        (tmp_path / f"test_{number}.py").write_text(block.text)
+    with Walkthrough(tmp_path, is_skipped, environment) as walk:
+        walk.follow(document, without=("def test_", "spark"))
+        walk.run("pytest")
+
+
+def test_an_environment_has_what_is_installed_and_nothing_else(
+    environment: FreshEnvironment,
+) -> None:
+    def finds(module: str) -> bool:
+        found = subprocess.run([environment.python, "-c", f"import {module}"], capture_output=True)
+        return found.returncode == 0
+
+    assert not finds("drumlin")
+    environment.install("../drumlin")
+    assert [finds(each) for each in ("drumlin.client", "pytest", "mkdocs")] == [True, False, False]
+    environment.install("pytest")
+    assert finds("pytest") and not finds("pytest_timeout")
 
 
 def test_what_starts_a_service_parses() -> None:

@@ -29,7 +29,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import drumlin
-from drumlin.client.client import Client
+from drumlin import Client
 from drumlin.records.kernels import compaction_kernels, record_kernels
 
 TOPIC = "flights"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from drumlin.client.client import Client
+from drumlin import Client
 
 _MONTHS = np.arange("2013-01", "2014-01", dtype="datetime64[M]")
 #: Timestamps of records are in milliseconds.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.client.client import Client
+from drumlin import Client
 
 _PARTITION = 0
 _CLEANING_TIMEOUT_S = 180

@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import drumlin
-from drumlin.client.client import Client
 
 EVENTS, ACCOUNTS = "account-events", "accounts"
 PARTITIONS = 4
@@ -37,6 +36,7 @@ SET cents = excluded.cents, version = excluded.version WHERE excluded.version > 
 """
 #: What the copy can hold.
 _CENTS_MAX = 2**63 - 1
+_DIGITS_MAX = 19
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Service:
     """
 
     def __init__(
-        self, client: Client, disk: Path, events: str = EVENTS, accounts: str = ACCOUNTS
+        self, client: drumlin.Client, disk: Path, events: str = EVENTS, accounts: str = ACCOUNTS
     ) -> None:
         self._client, self._events, self._accounts = client, events, accounts
         client.create_topic(events, PARTITIONS, configs={"retention.ms": -1}, if_not_exists=True)
@@ -186,7 +186,7 @@ def _words(line: str) -> tuple[str, str, str]:
         Refused: this is no command.
     """
     words = line.split()
-    if len(words) != 3 or not words[2].isdecimal():
+    if len(words) != 3 or not words[2].isdecimal() or len(words[2]) > _DIGITS_MAX:
         raise Refused("a command is a word, a name and a number of cents")
     return words[0], words[1], words[2]
 

@@ -50,7 +50,8 @@ def main() -> None:
     arguments = explained.parse_args()
     spark = start_spark("lake")
     load(spark, arguments.brokers, arguments.topic, arguments.lake, arguments.checkpoint)
-    table(spark, arguments.lake).show()
+    columns = ("string(key)", "offset", "timestamp", "string(value)")
+    table(spark, arguments.lake).selectExpr(*columns).show()
     spark.stop()
 
 

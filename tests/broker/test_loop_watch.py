@@ -8,11 +8,13 @@ import contextlib
 import logging
 import re
 import socket
+import sys
+from pathlib import Path
 
 import pytest
 
 from drumlin.broker import loop_watch
-from drumlin.broker.loop_watch import SLOW_S, LoopWatch
+from drumlin.broker.loop_watch import SLOW_S, LoopWatch, place_of
 from rig.waiting import eventually, wait_until
 from rig.worked_time import WorkedTime
 
@@ -195,3 +197,15 @@ def test_of_many_who_are_ready_each_has_its_turn_but_not_all_in_one(
     assert max(in_turn[-10:]) <= at_once
     assert len(served) == count
     assert max(served.values()) - min(served.values()) <= 1
+
+
+def test_a_turn_of_the_loops_own_has_a_place() -> None:
+    """Where only asyncio's own functions are on the stack, and nothing was named."""
+    frames = []
+    with asyncio.Runner() as runner:
+        loop = runner.get_loop()
+        loop.call_soon(lambda: frames.append(sys._getframe().f_back))
+        runner.run(asyncio.sleep(0))
+    while frames[0] is not None and Path(frames[0].f_code.co_filename).name != "base_events.py":
+        frames[0] = frames[0].f_back
+    assert place_of(frames[0]) == "the loop itself"

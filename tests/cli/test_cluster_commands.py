@@ -163,7 +163,7 @@ def test_a_line_that_is_no_record_is_named(run: Run, topic: str, tmp_path: Path)
     result = run("produce", topic, str(lines), "--json-lines")
     assert result.code == 1
     assert result.err.startswith(f"drumlin: {lines}, line 2: ")
-    assert result.err.endswith("; 1 records were written\n")
+    assert result.err.endswith("; 1 record was written\n")
     assert run("consume", topic).out == "1\n"
 
 

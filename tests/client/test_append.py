@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -95,6 +97,9 @@ def test_a_record_that_is_too_large(client: Client, topic: str) -> None:
     with pytest.raises(DeliveryFailed, match=f"'{topic}' partition 1: message_too_large") as error:
         client.append(table, topic, partition="where")
     assert error.value.acknowledged == 1
+    assert str(error.value).count(topic) == 1
+    told = r"a batch of 20000\d\d bytes; max.message.bytes is 1048588: raise max.message.bytes "
+    assert re.search(told, str(error.value))
     assert client.read(topic)["value"].to_pylist() == [b"small"]
     client.append(pa.table({"value": ["next"], "where": [1]}), topic, partition="where")
     assert client.offsets(topic) == {0: 1, 1: 1, 2: 0}

@@ -300,6 +300,7 @@ def test_options_that_cannot_be() -> None:
             ConsumerOptions(**wrong)
     with pytest.raises(TypeError, match="dual_commit"):
         ConsumerOptions(dual_commit="yes")  # type: ignore[arg-type]
+    assert not ConsumerOptions(offsets_storage="ads").uses_zookeeper
     there = ConsumerOptions(offsets_storage="zookeeper", zookeeper="127.0.0.1:1")
     for group in (None, "a/b"):
         with pytest.raises(ValueError, match="group"):

@@ -19,7 +19,7 @@ from spark.topics import Topic
 pytestmark = pytest.mark.spark
 
 #: How commands begin that set a machine up.
-SET_UP = ("python3 -m venv", "pip ")
+SET_UP = ("mkdir ../trial", "python3 -m venv", "pip ")
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 

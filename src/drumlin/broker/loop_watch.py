@@ -276,4 +276,4 @@ def place_of(frame: FrameType | None) -> str:
             path = path.relative_to(_SOURCES)
         shown.append(f"{code.co_qualname} ({path}:{frame.f_lineno})")
         frame = frame.f_back
-    return " < ".join(shown)
+    return " < ".join(shown) or "the loop itself"

@@ -107,6 +107,6 @@ def risks(config: BrokerConfig) -> Iterator[str]:
     fleeting = [path for path in config.log_dirs if Path(path).resolve().is_relative_to(_FLEETING)]
     if fleeting:
         yield (
-            "the data may be gone after the next reboot: they are in "
-            f"{', '.join(fleeting)}; --data DIR keeps them elsewhere"
+            "the data may be gone after the next reboot: it is in "
+            f"{', '.join(fleeting)}; log.dirs or --data DIR outside {_FLEETING} keeps it"
         )

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from drumlin.cli import output
+from drumlin.cli import output, standard_output
 from drumlin.cli.commands import LazyGroup, Place
 
 _EXIT_USAGE: Final = 2
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has closed it: end as click does when it sees this first.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        standard_output.discard()
         return 1
     except output.Failure as error:
         output.note(f"drumlin: {error}")

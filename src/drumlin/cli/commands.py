@@ -207,7 +207,10 @@ class Place:
 
 
 class LazyGroup(Group):
-    """A group that loads a command when it is run, and for no other."""
+    """A group that loads a command when it is run, and for no other.
+
+    `topic` is `topics`: other tools have the singular. Neither help nor completion shows it.
+    """
 
     def __init__(self, places: Mapping[str, Place], **how: Any) -> None:
         super().__init__(**how)
@@ -217,11 +220,20 @@ class LazyGroup(Group):
         return list(self._places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        place = self._places.get(cmd_name)
+        place = self._places.get(cmd_name) or self._places.get(f"{cmd_name}s")
         if place is None:
             return None
         found: click.Command = getattr(import_module(place.module), place.attribute)
         return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:  # click would suggest what is loaded: nothing
+            name = error.command_name
+            raise click.NoSuchCommand(name, possibilities=self._places, ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from drumlin.cli import group_offsets, output
+from drumlin.cli import group_offsets, output, standard_output
 from drumlin.cli.cluster import Cluster
 from drumlin.cli.cluster import connect as connect_cluster
 from drumlin.cli.command_config import CommandConfig, settings_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Sink = Callable[["pa.RecordBatch"], None]
 
 _POLL_S: Final = 0.1
+_CHECK_EVERY_MS: Final = 1_000
 EXAMPLES: Final = examples(
     "drumlin consume flights -n 10",
     "drumlin consume flights --follow --format '{time} {key}: {value}'",
@@ -113,11 +114,12 @@ def consume(
     }
     if join and (group is None or start or partition or last != END):
         raise click.BadParameter("--join wants --group, which says where to read")
+    check = _check_nothing if to_file else standard_output.check_read
     with ExitStack() as stack:
         client = stack.enter_context(connect(bootstrap, **settings_of(command_config)))
         if join:
             sink = _sink(stack, topic, to_file, as_json, formatter, options)
-            _read_as_member(client, str(group), topic, sink, count, options)
+            _read_as_member(client, str(group), topic, sink, count, options, check)
             return
         partitions = existing_partitions(client, topic, partition)
         starts = first.in_partitions(client, topic, partitions)
@@ -129,7 +131,7 @@ def consume(
         shown = sys.stdout.isatty() and not to_file
         with output.progress(enabled=not shown) as progress:
             task = progress.add_task(topic, total=None, done="")
-            for batch in reading.batches(last, follow):
+            for batch in reading.batches(last, follow, check):
                 sink(batch)
                 progress.update(
                     task,
@@ -143,6 +145,10 @@ def consume(
         output.show_file(to_file, reading.records, as_json)
 
 
+def _check_nothing() -> None:
+    """Records go into a file: it does not matter who reads what is printed."""
+
+
 def _read_as_member(
     client: Client,
     group: str,
@@ -150,12 +156,17 @@ def _read_as_member(
     sink: Sink,
     count: int | None,
     options: ReadOptions,
+    check: Callable[[], None],
 ) -> None:
     """Show what the group assigns to us and commit it, until `count` records have been shown."""
     shown = 0
     how: dict[str, Any] = {"headers": options["headers"], "isolation": options["isolation"]}
     with client.consumer(topic, group=group, commit_interval_ms=None, **how) as consumer:
-        for batch in consumer:
+        while True:
+            batch = consumer.poll(timeout_ms=_CHECK_EVERY_MS)
+            if batch is None:
+                check()
+                continue
             if count is not None:
                 batch = batch.slice(0, count - shown)
             sink(batch)
@@ -214,8 +225,10 @@ class _Reading:
         self.records = 0
         self.expected: int | None = None  # about how many there will be: offsets may be empty
 
-    def batches(self, last: Place, follow: bool) -> Iterator[pa.RecordBatch]:
-        """Batches of one partition each, up to `last` or, following, for ever."""
+    def batches(
+        self, last: Place, follow: bool, check: Callable[[], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of one partition each, up to `last`; following, until `check` raises."""
         while True:
             ends = last.in_partitions(self._client, self._topic, self.offsets)
             if last == END:
@@ -223,6 +236,7 @@ class _Reading:
             yield from self._up_to(ends)
             if not follow or self.records == self._count:
                 return
+            check()
             time.sleep(_POLL_S)
 
     def _check_starts(self, ends: dict[int, int]) -> None:

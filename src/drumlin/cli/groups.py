@@ -11,7 +11,7 @@ from drumlin.cli.cluster import Cluster, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_group
-from drumlin.cli.names import chosen, is_pattern, missing
+from drumlin.cli.names import check_known, chosen, is_pattern, missing
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, examples
 from drumlin.cli.outcomes import for_each
 from drumlin.client import group_admin, share_group_admin
@@ -44,17 +44,21 @@ def list_(
     ] = "*",
     states: Annotated[
         list[str] | None,
-        Option("--state", metavar="STATE", help="Only in this state, as empty; repeatable."),
+        Option("--state", metavar="STATE", help="Only in this state, such as empty; repeatable."),
     ] = None,
     types: Annotated[
         list[str] | None,
-        Option("--type", metavar="TYPE", help="Only classic, consumer or share; repeatable."),
+        Option(
+            "--type", metavar="TYPE", help="Only classic, consumer, share or streams; repeatable."
+        ),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """List groups and their states."""
+    check_known("state of a group", states, group_admin.STATES)
+    check_known("type of a group", types, group_admin.TYPES)
     with connect(bootstrap, command_config) as cluster:
         rows = [
             row
@@ -208,13 +212,13 @@ def delete_offsets(
     as_json: AsJson = False,
 ) -> None:
     """Forget what a group has committed for a topic."""
-    confirm(f"Forget the offsets of {group} for {topic}?", yes)
     with connect(bootstrap, command_config) as cluster:
         described = group_offsets.describe(cluster, group)
         known = group_offsets.positions_of(cluster, described)
         wanted = partition or sorted(part for name, part in known if name == topic)
         if not wanted:
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
+        confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
             asking = group_admin.delete_offsets(cluster.connections, group, topic, wanted)
         elif partition:

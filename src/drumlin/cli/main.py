@@ -7,6 +7,12 @@ import sys
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    from drumlin.cli import app
+    from drumlin.cli import app, standard_output
 
-    sys.exit(app.main(sys.argv[1:]))
+    sys.stdout = standard_output.whole(sys.__stdout__)
+    code = app.main(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except OSError:  # after an error: else it is written out by now
+        standard_output.discard()
+    sys.exit(code)

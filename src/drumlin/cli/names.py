@@ -7,6 +7,8 @@ import fnmatch
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from drumlin.cli import output
 
 if TYPE_CHECKING:  # brings Arrow along
@@ -52,6 +54,19 @@ def suggestion(name: str, known: Collection[str]) -> str:
     """What was meant, perhaps."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_known(kind: str, wanted: Sequence[str] | None, known: Collection[str]) -> None:
+    """Refuse to look for what there can't be: finding nothing would look like an answer.
+
+    Raises:
+        click.BadParameter: something wanted is not among `known`, in any case of letters.
+    """
+    names = {each.lower() for each in known}
+    for each in wanted or ():
+        if each.lower() not in names:
+            near = suggestion(each.lower(), names)
+            raise click.BadParameter(f"{each!r} is no {kind}{near} (there are {', '.join(known)})")
 
 
 def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:

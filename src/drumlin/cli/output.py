@@ -2,7 +2,7 @@
 JSON for a program.
 
 Rows are dictionaries whose keys are the JSON names. A key's last word says its unit (`_bytes`,
-`_ms`, `_ratio`, `timestamp`), and on a terminal, only there, it is written for a person.
+`_ms`, `_ratio`, `timestamp`, `since`), and on a terminal, only there, it is written for a person.
 Nothing here knows Kafka.
 """
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # loaded where there is a terminal to paint on
 Row = Mapping[str, Any]
 
 _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_TIME_UNITS_MS = (("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000))
 
 
 class Failure(Exception):
@@ -91,7 +92,9 @@ def _table(rows: Sequence[Row], columns: Sequence[str], title: str | None) -> Ta
 
 
 def _heading(column: str) -> str:
-    return column.removeprefix("is_").removesuffix("_bytes").removesuffix("_ms").replace("_", " ")
+    for unit in ("_bytes", "_ms", "_timestamp"):  # which each cell names
+        column = column.removesuffix(unit)
+    return column.removeprefix("is_").replace("_", " ")
 
 
 def show_file(path: Path, records: int, as_json: bool) -> None:
@@ -100,7 +103,7 @@ def show_file(path: Path, records: int, as_json: bool) -> None:
     if as_json:
         show_json({"file": str(path), "records": records, "size_bytes": size})
     else:
-        note(f"{records:,} records in {path} ({human_bytes(size)})")
+        note(f"{counted(records, 'record')} in {path} ({human_bytes(size)})")
 
 
 def show_json(value: Any) -> None:
@@ -140,18 +143,25 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def human(column: str, value: Any) -> str:
+def human(column: str, value: Any, *, timespec: str = "seconds") -> str:
     """One cell of a table, in the unit that the column's name gives."""
     if value is None:
         return "-"
     if isinstance(value, int) and not isinstance(value, bool):
         if column.endswith("_bytes"):
             return human_bytes(value)
-        if column.endswith("timestamp"):
-            return human_timestamp(value)
+        if column.endswith("_ms"):
+            return human_duration(value)
+        if column.endswith(("timestamp", "since")):
+            return human_timestamp(value, timespec)
     if isinstance(value, float):
         return f"{value:.1%}" if column.endswith("_ratio") else f"{value:.1f}"
     return plain(value)
+
+
+def counted(count: int, thing: str) -> str:
+    """As `1 record`, `2,000 records`."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def human_bytes(count: int) -> str:
@@ -163,14 +173,23 @@ def human_bytes(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def human_timestamp(timestamp_ms: int) -> str:
+def human_duration(duration_ms: int) -> str:
+    """As `850 ms`, `32.6 s`, `15 min`."""
+    name, size = "ms", 1
+    for unit, unit_ms in _TIME_UNITS_MS:
+        if abs(duration_ms) >= unit_ms:
+            name, size = unit, unit_ms
+    return f"{round(duration_ms / size, 1):g} {name}"
+
+
+def human_timestamp(timestamp_ms: int, timespec: str = "milliseconds") -> str:
     if timestamp_ms < 0:
         return "-"
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def note(message: str) -> None:

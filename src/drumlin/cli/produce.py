@@ -200,7 +200,7 @@ def _target(client: Client, transactional_id: str | None) -> Iterator[Client | T
         with client.transaction(transactional_id) as transaction:
             yield transaction
     except output.Failure as error:
-        raise output.Failure(f"{error}, and aborted with their transaction") from error
+        raise output.Failure(f"{error}, and aborted with the transaction") from error
 
 
 def _timestamp_ms(text: str) -> int:
@@ -214,7 +214,8 @@ def _report(topic: str, records: int, seconds: float, as_json: bool) -> None:
     if as_json:
         output.show_json({"topic": topic, "records": records, "seconds": round(seconds, 3)})
     else:
-        output.note(f"{records:,} records to {topic} ({records / seconds:,.0f}/s)")
+        rate = f" ({records / seconds:,.0f}/s)" if records > max(seconds, 1) else ""
+        output.note(f"{output.counted(records, 'record')} to {topic}{rate}")
 
 
 @contextmanager
@@ -223,11 +224,15 @@ def _counted(written: Callable[[], int]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        output.note(f"{written():,} records were written")
+        output.note(_written(written()))
         raise
     except (output.Failure, ClientError, OSError, ValueError) as error:
         count = written() + getattr(error, "acknowledged", 0)
-        raise output.Failure(f"{error}; {count:,} records were written") from error
+        raise output.Failure(f"{error}; {_written(count)}") from error
+
+
+def _written(count: int) -> str:
+    return f"{output.counted(count, 'record')} {'was' if count == 1 else 'were'} written"
 
 
 def _encoded(text: str | None) -> bytes | None:

@@ -136,7 +136,9 @@ def _show(report: RestoreReport, as_json: bool) -> None:
     if report.was_there:
         output.note(f"{report.target} is there already: restored from {whence}")
     else:
-        output.note(f"{report.record_count:,} records in {report.target}, from {whence}")
+        output.note(
+            f"{output.counted(report.record_count, 'record')} in {report.target}, from {whence}"
+        )
 
 
 restore_command: Final = command(restore, epilog=EXAMPLES)

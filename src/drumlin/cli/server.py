@@ -19,6 +19,7 @@ from drumlin.config.sources import (
     read_assignments,
     read_environment,
     read_properties_file,
+    variables_of_kafkas_images,
 )
 
 _EXIT_CONFIGURATION: Final = 1
@@ -121,6 +122,9 @@ def _properties(
             near = nearest_variable(variable)
             meant = f" (did you mean {near}?)" if near else ""
             print(f"drumlin server: {variable} names no configuration key{meant}", file=sys.stderr)
+    for variable, ours in variables_of_kafkas_images(os.environ):
+        if ours not in os.environ:
+            print(f"drumlin server: {variable} has no effect: it is {ours} here", file=sys.stderr)
     properties |= from_environment
     if data:
         properties.pop("log.dir", None)

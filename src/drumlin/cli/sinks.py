@@ -95,9 +95,9 @@ def abort(
     from drumlin.spark.writing.protocol.abort_steps import abort_sink
     from drumlin.spark.writing.protocol.messages import SinkSettings
 
-    confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
     with _connected(bootstrap, command_config) as client:
         _known(client, sink, decision_topic)
+        confirm(f"Abort what sink {sink} has open? A query that writes to it now fails.", yes)
         fates, losers = _run(client, abort_sink(sink, SinkSettings(decision_topic)))
     rows = _ended(fates, losers)
     told = [f"{row['transactional_id']}: {row['ended']}" for row in rows]

@@ -330,7 +330,9 @@ def delete(
             names |= dict.fromkeys(
                 chosen("topic", [each], existing) if is_pattern(each) else [each]
             )
-        confirm(f"Delete {', '.join(names)} with all records?", yes)
+        there = [each for each in names if each in existing]
+        if there:
+            confirm(f"Delete {', '.join(there)} with all records?", yes)
 
         def delete_one(topic: str) -> bool:
             if topic in existing:
@@ -395,7 +397,7 @@ def offsets_at(
 )
 def add_partitions(
     topic: Topic,
-    count: Annotated[int, Argument(help="How many there shall be in total.")],
+    count: Annotated[int, Argument(help="How many partitions there will be in total.")],
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,

@@ -38,7 +38,7 @@ from drumlin.peer.security.security import Security
 
 
 def connect(
-    bootstrap: str,
+    bootstrap: str = "",  # so that `bootstrap_servers=` alone is told what it is called here
     *,
     client_id: str = "drumlin",
     request_timeout_ms: int = 30_000,
@@ -75,6 +75,8 @@ def connect(
         TypeError, ValueError: an option does not exist, or cannot have this value.
     """
     arguments.known_options("connect", unknown, (), inspect.signature(connect).parameters)
+    if bootstrap == "":
+        raise TypeError("connect() needs brokers, as in connect('127.0.0.1:9092')")
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,

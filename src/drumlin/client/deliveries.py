@@ -163,7 +163,8 @@ class Deliveries:
 
     def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
         """Wait until nothing is on its way any more, and report the failure."""
-        size = f"a batch of {batch.record_count} records, {len(batch.buffer)} bytes"
+        count = batch.record_count
+        size = f"{count} {'record' if count == 1 else 'records'}, {len(batch.buffer)} bytes"
         failures = [each.batch.done for each in self._on_their_way]
         acknowledged = self.settle()
         may_be_written = any(

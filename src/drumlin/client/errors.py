@@ -222,7 +222,11 @@ def as_delivery_failed(
 ) -> DeliveryFailed:
     """`error` is why records of this partition were not written."""
     where = f"topic {topic!r} partition {partition}"
-    why = str(error)
+    if type(error) is KafkaError:
+        reason = (error.message or "").removeprefix(where).removeprefix(": ")
+        why = ": ".join(filter(None, [error.code.name, reason]))
+    else:
+        why = str(error)
     message = why if why.startswith(where) else f"{where}: {why}"
     failure = DeliveryFailed(message, may_be_written=may_be_written)
     failure.__cause__ = error

@@ -35,6 +35,13 @@ from drumlin.wire.messages import Shape
 
 T = TypeVar("T")
 
+#: What groups of Kafka's can be listed as, streams groups (KIP-1071) too.
+STATES: Final = (
+    *("Empty", "Stable", "Dead", "PreparingRebalance", "CompletingRebalance"),
+    *("Assigning", "Reconciling", "NotReady", "Unknown"),
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
+
 #: A partition's errors that may pass, and have nothing to do with the partition.
 _OF_COORDINATOR: Final = LOST_COORDINATOR | {ErrorCode.coordinator_load_in_progress}
 

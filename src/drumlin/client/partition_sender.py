@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from drumlin.client.errors import ClientError, as_delivery_failed
+from drumlin.client.too_large import explained, is_too_large, largest_bytes
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.errors import ConnectionLost
@@ -139,6 +140,7 @@ class PartitionSender:
         self._in_flight: list[Batch] = []
         self._failed: list[tuple[Batch, Exception]] = []
         self._recovery: asyncio.Task[None] | None = None
+        self._largest_bytes: int | None = None  # of a batch, once one was refused
 
     @property
     def next_sequence(self) -> int:
@@ -305,6 +307,7 @@ class PartitionSender:
 
     async def _recovering(self) -> None:
         try:
+            await self._explain_failed()
             self._sort_failed()
             pauses = backoff_s(self._connections.options)
             while self._queue and self._ended_by is None:
@@ -319,6 +322,16 @@ class PartitionSender:
         finally:
             self._recovery = None
         self._send_what_may_go()
+
+    async def _explain_failed(self) -> None:
+        """Nothing is in flight, and nothing sent meanwhile: what has failed stays as it is."""
+        for place, (batch, error) in enumerate(self._failed):
+            if isinstance(error, KafkaError) and is_too_large(error):
+                size = len(batch.buffer)
+                if self._largest_bytes is None or size <= self._largest_bytes:
+                    self._largest_bytes = await largest_bytes(self._connections, self._topic)
+                why = explained(error, size, batch.record_count, self._largest_bytes)
+                self._failed[place] = (batch, why)
 
     async def _prepare(self, pauses: Iterator[float]) -> None:
         is_stale = self._connection is not None and not self._connection.is_open

@@ -88,8 +88,9 @@ class StateCalls(Calls):
         its rows come in no particular order. With decode="json" each batch has a type of its own.
 
         Raises:
-            What `snapshot` raises; and OffsetOutOfRange where the log's start moves past what
-            is still to be read.
+            OffsetOutOfRange: an offset of `at` is not in the log, or not yet; or the log's start
+                moves past what is still to be read.
+            StateNotExact, UnknownTopic, Undecodable, TypeError, ValueError: as with `snapshot`.
         """
         schema = snapshots.schema_of(columns, headers=headers)
         tables.check_decode(decode)

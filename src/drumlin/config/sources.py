@@ -24,6 +24,7 @@ from drumlin.config.keys import FREE_PREFIXES, broker_keys
 from drumlin.config.properties import parse_properties
 
 ENVIRONMENT_PREFIX: Final = "DRUMLIN_"
+_IMAGE_PREFIX: Final = "KAFKA_"
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -52,6 +53,16 @@ def read_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], li
         else:
             properties[key] = value
     return properties, unknown
+
+
+def variables_of_kafkas_images(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables with which Kafka's images are configured, each with what it is called here."""
+    found = []
+    for variable in sorted(environment):
+        name = variable.removeprefix(_IMAGE_PREFIX)
+        if name != variable and name.upper() in _variables():
+            found.append((variable, ENVIRONMENT_PREFIX + name.upper()))
+    return found
 
 
 def nearest_variable(variable: str) -> str | None:

@@ -171,7 +171,9 @@ def _print_aligned(item: dict[str, Any], *, with_heading: bool) -> None:
         ).rstrip()
         print(f"  \033[1m{heading}\033[0m")
     cells = (
-        "" if item.get(name) is None else output.human(name, _cell(name, item[name]))
+        ""
+        if item.get(name) is None
+        else output.human(name, _cell(name, item[name]), timespec="milliseconds")
         for name, _ in layout
     )
     print(

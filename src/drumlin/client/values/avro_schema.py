@@ -19,7 +19,7 @@ from drumlin.client.values.errors import SchemaError
 #: A schema in Avro's JSON form: a name, an object or a list (a union).
 Form: TypeAlias = "str | Mapping[str, Any] | list[Any]"
 
-NO_PACKAGE: Final = "Avro needs the package fastavro: pip install 'drumlin[schemas]'"
+NO_PACKAGE: Final = "Avro needs the package fastavro: pip install fastavro"
 _PARTS_MAX: Final = 10_000
 _DECIMAL_DIGITS_MAX: Final = 38
 _PRIMITIVE: Final = {

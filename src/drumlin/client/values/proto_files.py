@@ -20,7 +20,7 @@ from drumlin.client.values.registry import RegisteredSchema
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
 
-NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install 'drumlin[schemas]'"
+NO_PACKAGE: Final = "Protobuf needs the package grpcio-tools: pip install grpcio-tools"
 _MAIN: Final = "drumlin-values.proto"
 _COMPILE_TIMEOUT_S: Final = 60
 _NAME_MAX: Final = 200

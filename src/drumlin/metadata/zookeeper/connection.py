@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _OPEN: Final = ZooKeeperAccess()
-NO_KAZOO: Final = "ZooKeeper needs kazoo: pip install 'drumlin[zookeeper]'"
+NO_KAZOO: Final = "ZooKeeper needs the package kazoo: pip install kazoo"
 _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
 _RETRY_S: Final = 0.1

@@ -1,0 +1,64 @@
+"""Standard output that takes all that it is given, or raises: never a part without a word.
+
+Where PYTHONUNBUFFERED is set, Python writes to the raw file, and nobody looks at how much of it
+went out; and whoever shares a pipe with us may have set it to O_NONBLOCK. What commands print
+goes through the stream of this file: it must never drop, repeat or reorder a byte.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Waiting(io.FileIO):
+    """A file whose writes wait for room, even where the file itself would not."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        # None, which the types of the library do not know of: there is no room.
+        while (count := super().write(data)) is None:
+            room = select.poll()
+            room.register(self.fileno(), select.POLLOUT)
+            room.poll()
+        return count
+
+
+def whole(stream: io.TextIOWrapper | None) -> TextIO:
+    """A stream to the file of `stream`, with a buffer that is written until all of it is out."""
+    if stream is None:  # we were started with it closed: whatever is opened next is not it
+        return Path(os.devnull).open("w", encoding="utf-8")
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Waiting(stream.fileno(), "wb", closefd=False)),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering or stream.write_through,
+    )
+
+
+def discard() -> None:
+    """Have nothing more written: nobody reads it, or it can't be."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def check_read() -> None:
+    """For who waits for something to print.
+
+    Raises:
+        BrokenPipeError: nobody will read it, as after `| head` has ended.
+    """
+    try:
+        file = sys.stdout.fileno()
+    except ValueError:  # no file, as in a test
+        return
+    reader = select.poll()
+    reader.register(file, 0)
+    if reader.poll(0):
+        raise BrokenPipeError
