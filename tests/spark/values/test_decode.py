@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from drumlin import SchemaRegistry
 from drumlin.spark import dead_letters, decode_values, encode_values, read_values, sink
 from rig.schema_registry import RegistryRig, running_registry
 from spark.topics import Topic
@@ -115,7 +116,7 @@ def test_bad_records_in_columns_or_dropped(
         frame = decode_values(
             load(spark, topic),
             format="avro",
-            registry=registry.url,
+            registry=SchemaRegistry(registry.url, patience_ms=0, unknown_ids_are_bad=True),
             subject="orders-value",
             into="order",
             bad_records=bad_records,

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable, SchemaError
 
 #: A schema in Avro's JSON form: a name, an object or a list (a union).
 Form: TypeAlias = "str | Mapping[str, Any] | list[Any]"
@@ -51,11 +51,12 @@ class AvroSchema:
         """
         Raises:
             SchemaError: it is no Avro schema.
+            DecoderUnavailable: what parses it is not installed.
         """
         try:
             from fastavro.schema import parse_schema
         except ImportError:
-            raise SchemaError(NO_PACKAGE) from None
+            raise DecoderUnavailable(NO_PACKAGE) from None
         self.text = text
         self._names: dict[str, Any] = {}
         #: Whether each value of a record is encoded as nothing, as far as that was asked.
@@ -67,6 +68,8 @@ class AvroSchema:
             _check_attributes([self.root, *self._names.values()])
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
+        except MemoryError:
+            raise  # it says nothing about the schema
         except Exception as error:
             raise SchemaError(f"not an Avro schema: {error!r}") from error
 
@@ -91,6 +94,8 @@ class AvroSchema:
             first = form[0] if isinstance(form, list) else form
             value = _from_json(self, self.whole(first), value)
             schemaless_writer(target, self._complete(first), value)
+        except MemoryError:
+            raise
         except Exception as error:
             raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
         index = b"\0" if isinstance(form, list) else b""

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable
 from drumlin.client.values.framing import Payloads
 from drumlin.client.values.nodes import Nodes
 from drumlin.records.kernels import value_kernels
@@ -40,11 +40,13 @@ def value_kernels_here() -> ValueKernels:
     """The kernels, which are compiled now if they have not been.
 
     Raises:
-        SchemaError: they cannot be had.
+        DecoderUnavailable: they cannot be had.
     """
     kernels = value_kernels.require()
     if kernels is None:
-        raise SchemaError("this format needs compiled kernels, which failed here: see the log")
+        raise DecoderUnavailable(
+            "this format needs compiled kernels, which failed here: see the log"
+        )
     return kernels
 
 

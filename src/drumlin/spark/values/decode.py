@@ -58,6 +58,7 @@ def decode_values(
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
         RegistryError: the registry does not have the subject, or cannot be asked.
+        DecoderUnavailable: a package is not installed, or a compiler has failed.
         ValueError: arguments that do not go together, or a column that is not there.
     """
     decoder = _decoder(schema, format, registry, subject, message)
@@ -92,7 +93,7 @@ def read_values(
 
     Raises:
         OptionError: the options are invalid.
-        SchemaError, RegistryError, ValueError: as `decode_values`.
+        SchemaError, RegistryError, DecoderUnavailable, ValueError: as `decode_values`.
     """
     from drumlin.spark.keyword_options import as_text
     from drumlin.spark.mapping import map_batches, map_stream
@@ -135,7 +136,7 @@ def _planned(
     """The schema of the result, and what tasks do.
 
     Raises:
-        SchemaError: the format needs kernels, and they cannot be had.
+        DecoderUnavailable: the format needs kernels, and they cannot be had.
         ValueError: arguments that do not go together, or a column that is not there.
     """
     from drumlin.client.values.kernel_runs import value_kernels_here
