@@ -90,7 +90,6 @@ class DrumlinDataSource(DataSource):
         return StreamReader(options, Cluster(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from drumlin.spark.writing.columns import written_columns
         from drumlin.spark.writing.options import SinkOptions
         from drumlin.spark.writing.writers import BatchWriter
 
@@ -100,7 +99,7 @@ class DrumlinDataSource(DataSource):
                 "use mode('append'), and delete the topic's records first if they are to go"
             )
         options = SinkOptions.parse(self.options)
-        return BatchWriter(options, written_columns(schema, options.topic))
+        return BatchWriter(options, options.columns(schema))
 
     def streamWriter(  # noqa: N802
         self,
@@ -109,12 +108,11 @@ class DrumlinDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         # In output mode `complete` Spark passes `overwrite`. As in Spark's Kafka sink, every batch
         # appends all rows of the result: a compacted topic keeps the last one of each key.
-        from drumlin.spark.writing.columns import written_columns
         from drumlin.spark.writing.options import SinkOptions
         from drumlin.spark.writing.writers import StreamWriter
 
         options = SinkOptions.parse(self.options)
-        return StreamWriter(options, written_columns(schema, options.topic))
+        return StreamWriter(options, options.columns(schema))
 
     def _parsed_options(self) -> SourceOptions:
         if "snapshot" not in self.options:
