@@ -98,6 +98,11 @@ class ValueDecoder:
         """The Arrow type that values become."""
         return self._format.type
 
+    @property
+    def needs_kernels(self) -> bool:
+        """Whether values are decoded by kernels."""
+        return self._format.kind is not None
+
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
         """The values of a column of bytes; null where there are none, and where there is a reason.
 
