@@ -130,8 +130,9 @@ TYPE_8: Final = 9  # doubles and sfixed64
 TYPE_BOOL: Final = 10
 TYPE_STRING: Final = 11
 TYPE_BYTES: Final = 12
-TYPE_TIMESTAMP: Final = 13
+TYPE_TIMESTAMP: Final = 13  # from here on, messages, which are not there twice
 TYPE_MESSAGE: Final = 14
+TYPE_ENCODED: Final = 15  # a message that stays as its bytes
 
 WIRE_VARINT: Final = 0
 WIRE_8: Final = 1
