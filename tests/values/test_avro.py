@@ -123,6 +123,24 @@ def test_unions_and_enums_that_change() -> None:
     ]
 
 
+def test_a_union_of_two_numbers_is_the_wider_one() -> None:
+    whole = record(
+        {"name": "a", "type": ["int", "null", "long"]},
+        {"name": "b", "type": ["double", "float"], "default": 2.5},
+    )
+    values = [
+        written(whole, {"a": a, "b": b})
+        for a, b in ((None, 0.5), (5, ("float", 1.5)), (2**40, 2.0))
+    ]
+    found = decoded(whole, values)
+    assert found == [{"a": None, "b": 0.5}, {"a": 5, "b": 1.5}, {"a": 2**40, "b": 2.0}]
+    older = record({"name": "a", "type": "int"})
+    assert decoded(whole, [zigzag(7)], older) == [{"a": 7, "b": 2.5}]
+    times = {"type": "long", "logicalType": "timestamp-micros"}
+    apart = record({"name": "a", "type": ["int", times]})
+    assert decoded(apart, [b"\0" + zigzag(1)]) == [{"a": {"member0": 1, "member1": None}}]
+
+
 def test_a_timestamp_keeps_the_unit_that_it_was_written_in() -> None:
     def at(unit: str) -> dict[str, Any]:
         return record({"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{unit}"}})

@@ -1,7 +1,8 @@
 """Avro schemas: parsed, with the schemas that they refer to; and what Arrow type each becomes.
 
-The mapping is that of Spark's `from_avro`: a union of null and one type is that type, a union of
-several is a struct with a field for each, enums and UUIDs are text, times of day are integers.
+The mapping is that of Spark's `from_avro`: a union of null and one type is that type, one of int
+and long is a long and one of float and double a double, a union of others is a struct with a
+field for each, enums and UUIDs are text, times of day are integers.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ _LOGICAL: Final = {
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
     ("fixed", "uuid"): pa.string(),
 }
+
+
+#: What a union of two numbers is.
+_WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
 class AvroSchema:
@@ -145,6 +150,11 @@ def logical_of(form: Mapping[str, Any] | list[Any]) -> str:
     return str(form.get("logicalType", "")) if isinstance(form, Mapping) else ""
 
 
+def _plain_kind(form: Mapping[str, Any] | list[Any]) -> str:
+    """The kind of a form without a logical type, or an empty text."""
+    return "" if logical_of(form) else kind_of(form)
+
+
 @dataclass(frozen=True)
 class Part:
     """A part of the reader's schema, the type that it becomes, and the number of its node.
@@ -201,6 +211,9 @@ class _Builder:
             return self.part(others[0], path, may_be_null)
         if not others:
             return self.part("null", path)
+        wider = _WIDER.get(frozenset(map(_plain_kind, map(self.schema.whole, others))))
+        if wider is not None:
+            return self.part(wider, path, may_be_null)
         node = self._number()
         members = tuple(
             self.part(each, f"{path}.member{index}", may_be_null=True)
