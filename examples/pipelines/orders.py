@@ -50,7 +50,7 @@ def enrich(
         "kafka.isolation.level": "read_committed",
         "columns": "key,value,timestamp",
     }
-    write = sink(target, bootstrap_servers=brokers, sinkId=f"orders.{target}")
+    write = sink(target, bootstrap_servers=brokers, sinkId=f"orders.{target}", writeTimestamps=True)
 
     def enrich_batch(orders: DataFrame, number: int) -> None:
         columns = ["key", "value"]

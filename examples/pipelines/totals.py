@@ -52,7 +52,7 @@ def keep(
         "checkpointTopicIds": "true",
         "maxOffsetsPerTrigger": str(batch_offsets),
         "kafka.isolation.level": "read_committed",
-        "columns": "topic,partition,offset,key,value",
+        "columns": "topic,partition,offset,timestamp,key,value,headers",
     }
     payments = decoded(read(spark, brokers, topic, options))
     changed = totals(payments).withColumn("topic", f.lit(target))

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from drumlin.client.values.avro_encoder import AvroEncoder as AvroEncoder
     from drumlin.client.values.decoded import Decoded as Decoded
     from drumlin.client.values.decoder import ValueDecoder as ValueDecoder
+    from drumlin.client.values.errors import DecoderUnavailable as DecoderUnavailable
     from drumlin.client.values.errors import RegistryError as RegistryError
     from drumlin.client.values.errors import RegistryUnavailable as RegistryUnavailable
     from drumlin.client.values.errors import SchemaError as SchemaError
@@ -115,6 +116,7 @@ _DEFINED_IN: Final = {
     "drumlin.client.values.decoded": ("Decoded",),
     "drumlin.client.values.decoder": ("ValueDecoder",),
     "drumlin.client.values.errors": (
+        "DecoderUnavailable",
         "RegistryError",
         "RegistryUnavailable",
         "SchemaError",

@@ -69,6 +69,17 @@ def check(log: LogInMemory, tasks_max: int) -> None:
     assert log.looks <= 130
 
 
+def test_a_plan_of_many_large_logs_looks_at_each_a_few_times() -> None:
+    """Each look is a cold read of a broker, and all ranges are looked at for one plan."""
+    log = LogInMemory((80_000_000, 100))
+    for count, looks in ((1, 130), (100, 4096), (2000, 8000)):
+        log.looks = 0
+        ranges = [PlannedRange("t", each, 0, log.end_offset) for each in range(count)]
+        densities = LogDensities(log.look, lambda keys: {}).of(ranges)
+        assert len(densities) == count
+        assert log.looks <= looks
+
+
 def test_a_log_of_equal_records() -> None:
     check(LogInMemory((80_000_000, 100)), 62)
     log = LogInMemory((1000, 100))

@@ -6,6 +6,11 @@ import json
 import subprocess
 import sys
 
+from pyspark.sql import SparkSession
+
+from drumlin.spark import register
+from spark.topics import Topic
+
 HEAVY = ["pyarrow", "numba", "numpy", "kio", "pandas", "asyncio"]
 
 
@@ -25,6 +30,14 @@ def test_looking_for_sources_loads_nothing_heavy() -> None:
     )
     loaded = {name.split(".")[0] for name in json.loads(found)}
     assert not loaded.intersection(HEAVY)
+
+
+def test_a_session_can_be_told(spark: SparkSession, address: str) -> None:
+    """As it has to be where the process that looks for data sources has no `drumlin`."""
+    register(spark)
+    topic = Topic(address, 1).create()
+    topic.fill(5)
+    assert spark.read.format("drumlin").options(**topic.options()).load().count() == 5
 
 
 def test_what_cannot_be_loaded_is_not_offered() -> None:

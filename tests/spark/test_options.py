@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_names import unknown_options
@@ -73,6 +74,9 @@ def test_subscriptions(option: str, value: str, expected: Subscription) -> None:
         (BASE | {"fetchoffset.numretries": "٣"}, "numRetries"),
         (BASE | {"fetchoffset.retryintervalms": "-1"}, "retryIntervalMs"),
         (BASE | {"batchbytes": str(2**31)}, "'batchBytes' must be below 2 GiB"),
+        (BASE | {"batchbytes": "2g"}, "'batchBytes' must be below 2 GiB"),
+        (BASE | {"batchbytes": "0m"}, "'batchBytes' must be positive"),
+        (BASE | {"batchbytes": "1t"}, "'batchBytes': expected a whole number"),
         (BASE | {"kafka.max.partition.fetch.bytes": str(2**31)}, "below 2 GiB"),
         (BASE | {"failondataloss": "maybe"}, "failOnDataLoss"),
         (BASE | {"startingoffsets": "soon"}, "startingOffsets"),
@@ -270,3 +274,25 @@ def test_columns() -> None:
     for text, message in [("", "nothing"), ("valu", "valu is no column"), ("key,KEY", "twice")]:
         with pytest.raises(OptionError, match=message):
             parse(columns=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("64m", 64 << 20), (" 1GB", 1 << 30), ("512kb", 512 << 10), ("1000", 1000)]
+)
+def test_sizes_may_have_the_units_that_spark_has(text: str, size: int) -> None:
+    assert SourceOptions.parse(BASE | {"batchbytes": text}).batch_bytes == size
+
+
+def test_a_table_of_a_catalog_is_told_what_to_be_instead() -> None:
+    """Spark gives it no options, so that every sentence about a missing one would mislead."""
+    source = DrumlinDataSource({})
+    schema = StructType([StructField("value", BinaryType())])
+    for use in (
+        source.schema,
+        lambda: source.reader(schema),
+        lambda: source.streamReader(schema),
+        lambda: source.writer(schema, overwrite=False),
+        lambda: source.streamWriter(schema, overwrite=False),
+    ):
+        with pytest.raises(OptionError, match=r"CREATE TEMPORARY VIEW .* WITH"):
+            use()

@@ -123,6 +123,24 @@ def test_unions_and_enums_that_change() -> None:
     ]
 
 
+def test_a_union_of_two_numbers_is_the_wider_one() -> None:
+    whole = record(
+        {"name": "a", "type": ["int", "null", "long"]},
+        {"name": "b", "type": ["double", "float"], "default": 2.5},
+    )
+    values = [
+        written(whole, {"a": a, "b": b})
+        for a, b in ((None, 0.5), (5, ("float", 1.5)), (2**40, 2.0))
+    ]
+    found = decoded(whole, values)
+    assert found == [{"a": None, "b": 0.5}, {"a": 5, "b": 1.5}, {"a": 2**40, "b": 2.0}]
+    older = record({"name": "a", "type": "int"})
+    assert decoded(whole, [zigzag(7)], older) == [{"a": 7, "b": 2.5}]
+    times = {"type": "long", "logicalType": "timestamp-micros"}
+    apart = record({"name": "a", "type": ["int", times]})
+    assert decoded(apart, [b"\0" + zigzag(1)]) == [{"a": {"member0": 1, "member1": None}}]
+
+
 def test_a_timestamp_keeps_the_unit_that_it_was_written_in() -> None:
     def at(unit: str) -> dict[str, Any]:
         return record({"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{unit}"}})
@@ -260,6 +278,74 @@ def test_empty_records_in_each_other_are_looked_at_once() -> None:
     kept = {"name": "a", "type": "long"}
     writer = record({"name": "gone", "type": empty}, kept)
     assert decoded(record(kept), [zigzag(5)], writer) == [{"a": 5}]
+
+
+TREE = record(
+    {"name": "v", "type": "int"},
+    {"name": "next", "type": ["null", "Tree"]},
+    {"name": "more", "type": {"type": "map", "values": {"type": "array", "items": "Tree"}}},
+    name="Tree",
+)
+
+
+def tree(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"v": depth, "next": None, "more": {}}
+    for level in range(depth):
+        found = {"v": level, "next": found, "more": {"k": [{**found, "next": None}] * 2}}
+    return found
+
+
+def test_what_contains_itself_and_is_not_wanted_is_passed_over() -> None:
+    a, b = {"name": "a", "type": "int"}, {"name": "b", "type": "string"}
+    writer = record(a, {"name": "tree", "type": TREE}, b)
+    values = [written(writer, {"a": n, "tree": tree(n), "b": "x"}) for n in (0, 1, 3)]
+    expected = [{"a": n, "b": "x"} for n in (0, 1, 3)]
+    assert decoded(record(a, b), values, writer) == expected
+    cut = decoded(record(a, b), [value[:-3] for value in values], writer)
+    assert all(isinstance(each, str) for each in cut)
+    # Of the record itself some fields.
+    reader = record({"name": "v", "type": "long"}, name="Tree")
+    assert decoded(reader, [written(TREE, tree(2))], TREE) == [{"v": 1}]
+    leaf = {**record({"name": "v", "type": "long"}, name="Leaf"), "aliases": ["Tree"]}
+    item = {**record({"name": "next", "type": ["null", leaf]}, name="I"), "aliases": ["Tree"]}
+    more = {"type": "map", "values": {"type": "array", "items": item}}
+    reader = record({"name": "more", "type": more}, name="Tree")
+    inner = {"next": None}
+    assert decoded(reader, [written(TREE, tree(1))], TREE) == [{"more": [("k", [inner, inner])]}]
+
+
+def test_it_is_passed_over_however_deep_it_is() -> None:
+    chain = record({"name": "v", "type": "int"}, {"name": "next", "type": ["null", "R"]})
+    b = {"name": "b", "type": "string"}
+    writer = record({"name": "gone", "type": chain}, b, name="W")
+    depth = 100_000
+    value = (zigzag(5) + b"\2") * depth + zigzag(5) + b"\0" + b"\2x"
+    assert decoded(record(b, name="W"), [value, value[:-1], value], writer)[::2] == [{"b": "x"}] * 2
+
+
+def test_a_value_without_an_end_is_refused() -> None:
+    kept = {"name": "a", "type": "int"}
+    endless = record({"name": "one", "type": record({"name": "two", "type": "R"}, name="S")})
+    writer = record(kept, {"name": "gone", "type": ["null", endless]}, name="W")
+    with pytest.raises(SchemaError, match="without an end"):
+        decoded(record(kept, name="W"), [zigzag(5) + b"\0"], writer)
+
+
+def test_what_is_not_wanted_may_hold_anything_that_has_an_end() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A"]}
+    gone = record(
+        {"name": "enum", "type": enum},
+        {"name": "boolean", "type": "boolean"},
+        {"name": "int", "type": "int"},
+        {"name": "text", "type": "string"},
+        {"name": "nulls", "type": {"type": "array", "items": "null"}},
+        name="G",
+    )
+    kept = {"name": "a", "type": "int"}
+    nulls = zigzag(2**60) + zigzag(-(2**60)) + zigzag(0) + zigzag(0)
+    value = zigzag(7) + b"\5" + zigzag(2**40) + b"\2\xff" + nulls + zigzag(1)
+    writer = record({"name": "gone", "type": gone}, kept)
+    assert decoded(record(kept), [value], writer) == [{"a": 1}]
 
 
 def test_branches_that_are_taken_back_count_as_steps() -> None:

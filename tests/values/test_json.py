@@ -82,6 +82,41 @@ def test_each_value_is_decoded_as_if_it_were_alone(texts: list[str]) -> None:
             assert not isinstance(known.get("a", 0), int)
 
 
+_ODD = (
+    b'{"a":1,"z":%s}' % (b'{"a":' * 1500 + b"1" + b"}" * 1500),
+    b'{"a":1,"z":%s}' % (b"1" * 5000),
+    *(
+        b'{"a":1,"z":%s}' % each
+        for each in (
+            *(b"Inf", b"-Infinity", b"nan", b"1e400", b"01", b"1.", b".1", b"1_0", b"-", b"True"),
+            *(b'"\t"', b'"\\ud800"', b'"\\q"', b'"\x7f\0"', b"[1,]", b"{,}", b"1}null{", b'"\xff"'),
+        )
+    ),
+    *(b'{"a":1}\0}', b'{"a":1\x0b}', b'{"a":1 ,"":2}', b'{"a":1,"\\u0061":2}', b'{"a":-0}'),
+    *(b'{"a":1}\r', b'{"a":1}\r{"a":2}', b'{"a":\r1}', b'{"b":"x\ry"}', b'{"b":"x\ny"}'),
+    *(b'\xef\xbb\xbf{"a":1}', b"null", b'{"a":NaN}', b'{"c":NaN}', b'\x0b{"a":1}', b"", b" "),
+)
+
+
+@pytest.mark.parametrize("value", _ODD)
+def test_a_value_is_good_or_bad_whatever_lies_beside_it(value: bytes) -> None:
+    """And whatever white space is around it."""
+    found = []
+    for beside in ([], [b'{"a":1}'], [b"{not JSON}"], [b'{"a":1}\n', b"{}{}", b'{"a":"x"}']):
+        for around in (b"", b" ", b"\n"):
+            values = [*beside, value + around, *beside]
+            decoded = DECODER.decode(pa.array(values, pa.binary()))
+            row = len(beside)
+            found.append(f"{row in decoded.reasons} {decoded.values[row].as_py()}")
+    assert set(found) == {found[0]}
+
+
+def test_what_is_not_wanted_may_be_of_any_depth_and_length() -> None:
+    found = DECODER.decode(pa.array([*_ODD[:2], b"{not JSON}"], pa.binary()))
+    assert [each and each["a"] for each in found.values.to_pylist()] == [1, 1, None]
+    assert list(found.reasons) == [2]
+
+
 def test_bad_values_among_good_ones() -> None:
     good = [b'{"a":%d}' % number for number in range(1000)]
     values = [

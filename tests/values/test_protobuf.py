@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pool, message_factory
+from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -246,11 +246,9 @@ def test_unknown_fields_groups_and_other_wire_types_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("message A { A next = 1; }", "contains itself"),
         ("message A { int32 a = 1 }", "not a Protobuf schema"),
         ("enum E { A = 0; }", "no message"),
         ('import "../../etc/passwd"; message A {}', "not a Protobuf schema"),
-        ("message A { map<string, B> m = 1; } message B { repeated A a = 1; }", "contains itself"),
         ("message A {" * 5000 + "}" * 5000, "not a Protobuf schema"),
         (
             "".join(f"message M{n} {{ M{n + 1} a = 1; }}" for n in range(1500))
@@ -263,6 +261,52 @@ def test_unknown_fields_groups_and_other_wire_types_are_passed_over() -> None:
 def test_schemas_that_are_refused(text: str, reason: str) -> None:
     with pytest.raises(SchemaError, match=reason):
         ValueDecoder(f'syntax = "proto3"; {text}', format="protobuf")
+
+
+TREE = """syntax = "proto3"; import "google/protobuf/struct.proto";
+message Tree {
+  int32 v = 1; Tree next = 2; repeated Tree more = 3; map<string, Tree> named = 4; int32 last = 5;
+}
+message Holder { int32 a = 1; google.protobuf.Struct data = 2; Tree tree = 3; }
+"""
+
+
+def test_where_a_message_contains_itself_the_one_within_is_its_bytes() -> None:
+    decoder = ValueDecoder(TREE, format="protobuf")
+    leaf = b"\x08\5"
+    inner = b"\x12" + bytes([len(leaf)]) + leaf + b"\x08\4"
+    parts = [b"\x08\3"]
+    parts += [b"\x12" + bytes([len(inner)]) + inner]
+    parts += [b"\x1a" + bytes([len(each)]) + each for each in (inner, b"", leaf)]
+    entries = [b"\x0a\1a\x12" + bytes([len(leaf)]) + leaf, b"\x0a\1b"]
+    parts += [b"\x22" + bytes([len(each)]) + each for each in entries]
+    values = [b"".join(parts) + b"\x28\7", b"\x08\1", b"\x12\2\x08\5\x12\2\x08\6"]
+    found = decoder.decode(pa.array(values, pa.binary()))
+    named = [("a", leaf), ("b", b"")]
+    first = {"v": 3, "next": inner, "more": [inner, b"", leaf], "named": named, "last": 7}
+    nothing = {"next": None, "more": [], "named": [], "last": 0}
+    assert found.values.to_pylist() == [first, {"v": 1, **nothing}, None]
+    assert "twice" in found.reasons[2], "parsers would merge the two"
+    # And they can be decoded by the same decoder.
+    again = decoder.decode(pa.array([inner, leaf], pa.binary())).values.to_pylist()
+    assert again == [{"v": 4, **nothing, "next": leaf}, {"v": 5, **nothing}]
+
+
+def test_structs_of_any_depth_are_no_reason_to_refuse_a_message() -> None:
+    files = files_of(RegisteredSchema(0, "PROTOBUF", TREE))
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    holder = message_factory.GetMessageClass(pool.FindMessageTypeByName("Holder"))
+    message = json_format.ParseDict({"a": 1, "data": {"x": 1.5, "y": {"z": "s"}}}, holder())
+    decoder = ValueDecoder(TREE, format="protobuf", message="Holder")
+    (found,) = decoder.decode(
+        pa.array([message.SerializeToString()], pa.binary())
+    ).values.to_pylist()
+    fields = dict(found["data"]["fields"])
+    assert (found["a"], found["tree"], fields["x"]["number_value"]) == (1, None, 1.5)
+    within = fields["y"]["struct_value"]
+    assert within == message.data.fields["y"].struct_value.SerializeToString()
 
 
 @pytest.mark.parametrize("name", ["a/b", "\ud800", "../a", "x" * 300])

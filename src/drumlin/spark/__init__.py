@@ -4,7 +4,7 @@ PySpark imports this package in every session that looks for data sources, so it
 """
 
 from drumlin.spark.mapping import map_batches, map_stream
-from drumlin.spark.session import configure
+from drumlin.spark.session import configure, register
 from drumlin.spark.state.change_stream import read_changes
 from drumlin.spark.state.changes import changes
 from drumlin.spark.state.restore import restore
@@ -24,6 +24,7 @@ __all__ = [
     "map_stream",
     "read_changes",
     "read_values",
+    "register",
     "restore",
     "sink",
     "snapshot",

@@ -21,9 +21,13 @@ from drumlin.spark.ranges import PlannedRange
 #: as reading a few megabytes, so this is large enough; it is still a small piece to repeat.
 TASK_BYTES: Final = 128 << 20
 
-#: Sampling continues while this much may lie between two samples, up to `_SAMPLES_MAX` a range.
+#: Sampling continues while this much may lie between two samples, up to so many of a range, and of
+#: all ranges: each is a cold read of a broker.
 _STRETCH_BYTES: Final = TASK_BYTES // 2
 _SAMPLES_MAX: Final = 128
+_SAMPLES_IN_ALL: Final = 4096
+#: However many ranges there are: both ends, and two in between.
+_SAMPLES_MIN: Final = 4
 
 #: The most tasks of one range: 8 TiB in tasks of the usual size. A limit is needed because a
 #: broker may report any end offset.
@@ -149,7 +153,12 @@ def limit_bytes(
     return limited
 
 
-def places_to_sample(whole: PlannedRange, samples: dict[int, float]) -> list[int]:
+def samples_each(range_count: int) -> int:
+    """How often each of so many ranges may be sampled."""
+    return max(_SAMPLES_MIN, min(_SAMPLES_MAX, _SAMPLES_IN_ALL // max(1, range_count)))
+
+
+def places_to_sample(whole: PlannedRange, samples: dict[int, float], samples_max: int) -> list[int]:
     """The offsets to sample next, given the `samples` so far; empty when they suffice.
 
     First come both ends. At the start, the offset before it will do: a stream has sampled that as
@@ -165,7 +174,7 @@ def places_to_sample(whole: PlannedRange, samples: dict[int, float]) -> list[int
     within = {
         at: each for at, each in samples.items() if whole.start_offset - 1 <= at < whole.end_offset
     }
-    room = _SAMPLES_MAX - len(within)
+    room = samples_max - len(within)
     large = [
         each
         for each in Density.of(within.items()).stretches(whole.start_offset, whole.end_offset)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from drumlin.client.log_samples import LogPlace, LogSample
-from drumlin.spark.density import Density, places_to_sample
+from drumlin.spark.density import Density, places_to_sample, samples_each
 from drumlin.spark.offsets import TopicPartition
 from drumlin.spark.packed_ranges import PACKED_BYTES
 from drumlin.spark.ranges import PlannedRange
@@ -112,11 +112,12 @@ class LogDensities:
 
         asked: set[LogPlace] = set()
         densest: dict[str, float] = {}
+        limit = samples_each(len(ranges))
         for _ in range(_ROUNDS_MAX):
             wanted = {
                 LogPlace(each.topic, each.partition, offset)
                 for each in ranges
-                for offset in places_to_sample(each, self._samples.setdefault(each.key, {}))
+                for offset in places_to_sample(each, self._samples.setdefault(each.key, {}), limit)
             } - asked
             if not wanted:
                 break

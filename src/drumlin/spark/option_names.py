@@ -33,7 +33,7 @@ _SOURCE: Final = (
 _SINK: Final = (
     "topic delivery includeHeaders strictOptions "
     "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
-    "transactionalGroup transactionalOffsets batchPlan rowsMayDiffer"
+    "transactionalGroup transactionalOffsets batchPlan rowsMayDiffer writeTimestamps"
 )
 
 #: What Spark, or another part of a program, passes to a source along with its options. The second

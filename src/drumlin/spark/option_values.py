@@ -13,6 +13,8 @@ _Value = TypeVar("_Value")
 
 _WHOLE_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d)?")
+_MEMORY: Final = re.compile(r"(\d{1,9})([kmg])b?", re.ASCII)
+_MEMORY_BITS: Final = {"k": 10, "m": 20, "g": 30}
 _DURATION_UNITS_MS: Final = {
     "us": 0.001,
     "ms": 1,
@@ -54,8 +56,10 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def size_bytes(options: Mapping[str, str], name: str, default: int) -> int:
-    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it."""
-    value = positive(options, name) or default
+    """A size below 2 GiB, as Kafka's protocol and Arrow have 31 bits for it; or as `64m`."""
+    value = converted(options, name, memory_bytes, str(default))
+    if value <= 0:
+        raise OptionError(f"option '{name}' must be positive, not {value}")
     if value >= 2**31:
         raise OptionError(f"option '{name}' must be below 2 GiB, not {value}")
     return value
@@ -105,6 +109,18 @@ def whole_number(text: str) -> int:
     if not -(2**63) <= int(text) < 2**63:
         raise ValueError(f"{text.strip()} is more than 64 bits hold")
     return int(text)
+
+
+def memory_bytes(text: str) -> int:
+    """Bytes, or as Spark has them: `512k`, `64m`, `1g`, with or without a `b` behind.
+
+    Raises:
+        ValueError: not of that form.
+    """
+    match = _MEMORY.fullmatch(text.strip().lower())
+    if match is None:
+        return whole_number(text)
+    return int(match[1]) << _MEMORY_BITS[match[2]]
 
 
 def not_negative(text: str) -> int:

@@ -1,4 +1,6 @@
-"""Settings of a Spark session that make source and sink cheaper; each was measured to do so."""
+"""What a Spark session is told: settings that make source and sink cheaper, each of which was
+measured to do so, and the data source itself where Spark cannot find it.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,17 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         name = f"spark.{side}.extraJavaOptions"
         builder = builder.config(name, _with_flags(_given(builder).get(name, "")))
     return builder
+
+
+def register(spark: SparkSession) -> None:
+    """Have a session know `format("drumlin")` where `drumlin` is not installed for its Python.
+
+    Spark finds it by itself where it is. With `--py-files` it is there for programs and tasks
+    only, and not for the process that looks for data sources.
+    """
+    from drumlin.spark.source import DrumlinDataSource
+
+    spark.dataSource.register(DrumlinDataSource)
 
 
 def _given(builder: SparkSession.Builder) -> dict[str, str]:

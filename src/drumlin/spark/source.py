@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -33,6 +33,9 @@ from drumlin.spark.cluster import Cluster
 from drumlin.spark.option_names import warn_of_unknown
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import COLUMNS, HEADERS_COLUMN, SourceOptions
+
+if TYPE_CHECKING:
+    from drumlin.spark.writing.options import SinkOptions
 
 _TYPES: Final = {
     "key": BinaryType(),
@@ -66,6 +69,12 @@ class DrumlinDataSource(DataSource):
     def schema(self) -> StructType:
         return spark_schema(self._parsed_options().columns)
 
+    def _sink_options(self) -> SinkOptions:
+        from drumlin.spark.writing.options import SinkOptions
+
+        _check_given(self.options)
+        return SinkOptions.parse(self.options)
+
     def reader(self, schema: StructType) -> DataSourceReader:
         from drumlin.spark import pushdown
         from drumlin.spark.batch import BatchReader, FilteringBatchReader
@@ -90,8 +99,6 @@ class DrumlinDataSource(DataSource):
         return StreamReader(options, Cluster(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from drumlin.spark.writing.columns import written_columns
-        from drumlin.spark.writing.options import SinkOptions
         from drumlin.spark.writing.writers import BatchWriter
 
         if overwrite:
@@ -99,8 +106,8 @@ class DrumlinDataSource(DataSource):
                 "save mode 'overwrite' is not supported, as a topic is only ever added to: "
                 "use mode('append'), and delete the topic's records first if they are to go"
             )
-        options = SinkOptions.parse(self.options)
-        return BatchWriter(options, written_columns(schema, options.topic))
+        options = self._sink_options()
+        return BatchWriter(options, options.columns(schema))
 
     def streamWriter(  # noqa: N802
         self,
@@ -109,14 +116,13 @@ class DrumlinDataSource(DataSource):
     ) -> DataSourceStreamWriter:
         # In output mode `complete` Spark passes `overwrite`. As in Spark's Kafka sink, every batch
         # appends all rows of the result: a compacted topic keeps the last one of each key.
-        from drumlin.spark.writing.columns import written_columns
-        from drumlin.spark.writing.options import SinkOptions
         from drumlin.spark.writing.writers import StreamWriter
 
-        options = SinkOptions.parse(self.options)
-        return StreamWriter(options, written_columns(schema, options.topic))
+        options = self._sink_options()
+        return StreamWriter(options, options.columns(schema))
 
     def _parsed_options(self) -> SourceOptions:
+        _check_given(self.options)
         if "snapshot" not in self.options:
             return SourceOptions.parse(self.options)
         from drumlin.spark.state.options import StateOptions
@@ -151,6 +157,20 @@ class DrumlinDataSource(DataSource):
 @functools.cache
 def _warn_once(names: frozenset[str]) -> None:
     warn_of_unknown(names)
+
+
+def _check_given(options: Mapping[str, str]) -> None:
+    """
+    Raises:
+        OptionError: Spark hands over nothing, as for what was created by CREATE TABLE.
+    """
+    if not options:
+        raise OptionError(
+            "not one option has arrived: Spark gives a table of a catalog none to a data source in "
+            "Python. Use CREATE TEMPORARY VIEW … USING drumlin OPTIONS (…) instead of a table, or "
+            "name the options in the query: SELECT … FROM a_table WITH "
+            "('kafka.bootstrap.servers' = '…', 'subscribe' = '…')"
+        )
 
 
 def _check_field(field: StructField) -> None:

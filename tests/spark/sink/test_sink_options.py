@@ -6,6 +6,7 @@ import logging
 import pickle
 
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from drumlin.spark.option_names import unknown_options
 from drumlin.spark.option_values import OptionError
@@ -108,6 +109,26 @@ def test_a_batch_is_no_larger_than_a_request_may_be() -> None:
 def test_what_is_refused(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
         SinkOptions.parse(SERVERS | {name.lower(): each for name, each in options.items()})
+
+
+def columns(schema: str, **options: object) -> tuple[str, ...]:
+    fields = [each.split() for each in schema.split(", ")]
+    types = {"string": StringType(), "timestamp": TimestampType(), "bigint": LongType()}
+    struct = StructType([StructField(name, types[kind]) for name, kind in fields])
+    return parse(topic="t", **options).columns(struct)
+
+
+def test_times_of_rows_are_those_of_records_only_if_that_is_asked_for() -> None:
+    """Old ones are deleted by retention, and most rows have them without meaning it."""
+    for kind in ("timestamp", "bigint", "string"):
+        assert columns(f"value string, timestamp {kind}") == ("value",)
+    for kind in ("timestamp", "bigint"):
+        found = columns(f"value string, timestamp {kind}", writeTimestamps=True)
+        assert found == ("value", "timestamp")
+    with pytest.raises(OptionError, match="must be a timestamp, or a bigint"):
+        columns("value string, timestamp string", writeTimestamps=True)
+    with pytest.raises(OptionError, match="no column 'timestamp'"):
+        columns("value string", writeTimestamps=True)
 
 
 def test_no_option_of_a_producer_is_unknown() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -59,6 +61,20 @@ def test_columns_mean_the_same(
         found.append(records(topic.address, topic.name))
     assert len(found[0]) == len(rows)
     assert found[0] == found[1]
+
+
+def test_a_column_timestamp_is_left_out(
+    spark: SparkSession, both_sources: tuple[str, str], new_topic: NewTopic
+) -> None:
+    """Records of years ago would be gone with the next look of retention."""
+    begun_ms = time.time_ns() // 1_000_000
+    frame = spark.range(1).selectExpr("'v' AS value", "timestamp'2023-01-01' AS timestamp")
+    for sink in both_sources:
+        topic = new_topic(1)
+        write(frame, sink, topic.address, {"topic": topic.name})
+        with connect(topic.address) as client:
+            (at,) = client.read(topic.name)["timestamp"].cast(pa.int64()).to_pylist()
+        assert at >= begun_ms
 
 
 def test_the_option_topic_wins_over_the_column(

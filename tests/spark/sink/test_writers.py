@@ -64,7 +64,8 @@ def test_all_columns(spark: SparkSession, new_topic: NewTopic, reading: Client) 
         (other.name, 0, None, None, 1_600_000_000_001, None, "x"),
         (one.name, 1, "", b"", 1_600_000_000_002, [], "x"),
     ]
-    write(spark.createDataFrame(rows, schema), one.address, delivery="at-least-once")
+    frame = spark.createDataFrame(rows, schema)
+    write(frame, one.address, delivery="at-least-once", writeTimestamps=True)
     found = [
         (each["partition"], each["key"], each["value"], each["headers"])
         for each in records(reading, one.name)

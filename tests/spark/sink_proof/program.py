@@ -104,6 +104,8 @@ def _start(session: SparkSession, plan: Plan, address: str, folder: Path) -> Str
     else:
         rows = _windows(stream) if plan.shape == "windows" else _copy(stream)
         options |= {"kafka.bootstrap.servers": address, "topic": TARGET}
+        if plan.shape != "windows":
+            options["writeTimestamps"] = "true"
         writer = rows.writeStream.outputMode("append").format("drumlin").options(**options)
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     return writer.trigger(availableNow=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from drumlin import SchemaRegistry
 from drumlin.spark import dead_letters, decode_values, encode_values, read_values, sink
 from rig.schema_registry import RegistryRig, running_registry
 from spark.topics import Topic
@@ -115,7 +117,7 @@ def test_bad_records_in_columns_or_dropped(
         frame = decode_values(
             load(spark, topic),
             format="avro",
-            registry=registry.url,
+            registry=SchemaRegistry(registry.url, patience_ms=0, unknown_ids_are_bad=True),
             subject="orders-value",
             into="order",
             bad_records=bad_records,
@@ -182,7 +184,8 @@ def test_dead_letters_go_to_a_topic_of_their_own(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
     """Good and bad records of a batch become visible together."""
-    write(topic, [b'{"id": 1}', b"oops", None])
+    values = [b'{"id": 1}', b"oops", None]
+    topic.write((0, b"k", each, 1_700_000_000_000, [("trace", b"abc")]) for each in values)
     clean, dead = Topic(topic.address, 1).create(), Topic(topic.address, 1).create()
     decoded = read_values(
         spark,
@@ -214,7 +217,69 @@ def test_dead_letters_go_to_a_topic_of_their_own(
     assert bytes(letter.value) == b"oops"
     headers = {each.key.rpartition("errors.")[2]: bytes(each.value) for each in letter.headers}
     assert headers.pop("exception.message").startswith(b"not JSON")
-    assert headers == {"topic": topic.name.encode(), "partition": b"0", "offset": b"1"}
+    assert headers.pop("timestamp") == b"1700000000000"
+    own = {"topic": topic.name.encode(), "partition": b"0", "offset": b"1"}
+    assert headers == {"trace": b"abc", **own}
+
+
+LETTERS = (
+    "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+
+
+def test_keys_and_values_together_and_all_of_a_bad_record_is_in_its_letter(
+    spark: SparkSession,
+) -> None:
+    at = datetime(2024, 2, 3, 4, 5, 6, 789000)
+    trace = ("trace", bytearray(b"abc"))
+    records = [
+        (b'{"k":1}', b'{"id":1}', "t", 0, 0, at, [trace]),
+        (b"oops", b'{"id":2}', "t", 0, 1, at, [trace]),
+        (b'{"k":3}', b"oops", "t", 0, 2, at, None),
+        (b"no", b"no", "t", 0, 3, at, []),
+        (b"no", None, "t", 0, 4, None, []),
+        (None, None, "t", 0, 5, at, [trace]),
+    ]
+    given = spark.createDataFrame(records, LETTERS).coalesce(1)
+    decoded = decode_values(given, "id long", key="k long", bad_records="column")
+    rows = decoded.orderBy("offset").collect()
+    assert [row.key and row.key.k for row in rows] == [1, None, 3, None, None, None]
+    assert [row.value and row.value.id for row in rows] == [1, 2, None, None, None, None]
+    assert [row.raw_key and bytes(row.raw_key) for row in rows] == [
+        *(None, b"oops", b'{"k":3}', b"no", b"no", None)
+    ]
+    errors = [row.error for row in rows]
+    assert errors[0] is errors[5] is None
+    assert [each[:12] for each in errors[1:5]] == [
+        *("key: not JSO", "not JSON of ", "not JSON of ", "key: not JSO")
+    ]
+    letters = dead_letters(decoded).collect()
+    assert [(each.key, each.value, each.timestamp) for each in letters] == [
+        (key, value, time) for key, value, _, _, _, time, _ in records[1:5]
+    ]
+    headers = [[(each.key, bytes(each.value or b"")) for each in row.headers] for row in letters]
+    assert headers[0][0] == ("trace", b"abc")
+    for row, found in enumerate(headers, 1):
+        own = dict(found[1:] if row == 1 else found)
+        assert own.pop("__connect.errors.exception.message").decode() == errors[row]
+        assert own.pop("__connect.errors.offset") == b"%d" % row
+        time = b"" if row == 4 else b"%d" % (at.timestamp() * 1000)
+        assert own.pop("__drumlin.errors.timestamp") == time
+        assert own == {"__connect.errors.topic": b"t", "__connect.errors.partition": b"0"}
+
+
+def test_keys_that_were_decoded_elsewhere(spark: SparkSession) -> None:
+    given = spark.createDataFrame([], LETTERS)
+    keys = decode_values(given, "k long", column="key", into="key")
+    with pytest.raises(ValueError, match="in one call, by its argument `key`"):
+        dead_letters(decode_values(keys, "id long", bad_records="column"))
+    keys = decode_values(given, "k long", column="key", into="key", bad_records="column")
+    assert dead_letters(keys).columns == ["key", "value", "timestamp", "headers"]
+    with pytest.raises(ValueError, match=r"two columns error: rename .* or decode key and value"):
+        decode_values(keys, "id long", bad_records="column")
+    with pytest.raises(ValueError, match="decoded by `key` already"):
+        decode_values(given, "k long", column="key", key="k long")
 
 
 def test_a_stream(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ class AvroDecoder:
         """Decode what the writer's schema wrote, or else the reader's own.
 
         Raises:
-            SchemaError: no value of the writer can be read; or there are no kernels.
+            SchemaError: no value of the writer can be read.
+            DecoderUnavailable: there are no kernels.
             TooLarge: the values take too much memory.
         """
         program = self._program(writer or self._schema)

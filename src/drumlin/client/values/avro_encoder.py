@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from drumlin.client.values.avro_schema import NO_PACKAGE
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable, SchemaError
 from drumlin.client.values.framing import header
 from drumlin.client.values.registry import SchemaRegistry, as_registry, register
 
@@ -84,6 +84,8 @@ class AvroEncoder:
             target.write(self._header)
             try:
                 schemaless_writer(target, self._parsed, value)
+            except MemoryError:
+                raise
             except Exception as error:
                 raise ValueError(f"{value!r:.200} does not fit the schema: {error}") from error
             encoded.append(target.getvalue())
@@ -128,7 +130,7 @@ def _parsed(text: str) -> Any:
     try:
         from fastavro import parse_schema
     except ImportError:
-        raise SchemaError(NO_PACKAGE) from None
+        raise DecoderUnavailable(NO_PACKAGE) from None
     try:
         return parse_schema(json.loads(text))
     except Exception as error:

@@ -6,7 +6,7 @@ of unions, symbols of enums. A program reads nothing; `avro_decoder.py` runs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -69,8 +69,10 @@ class _Mark(NamedTuple):
     steps: int
     tables: int
     literals: int
+    calls: int
     writer: AvroSchema
     open_names: list[str]
+    bounded: int
     loops: int
 
 
@@ -82,7 +84,11 @@ class _Making:
         self._made = 0  # with those that were taken back
         self._tables: list[tuple[int, Sequence[int]]] = []
         self._literals = bytearray()
+        #: Of each call its argument, and the record that is skipped there.
+        self._calls: list[tuple[int, Mapping[str, Any]]] = []
         self._open_names: list[str] = []
+        #: So many of them are left by way of a union, an array or a map, which take bytes.
+        self._bounded = 0
         self._loops = self._loops_max = 0
 
     def finished(self, root: Part) -> Program:
@@ -91,11 +97,26 @@ class _Making:
         null_place = len(self._steps)
         self._null(root)
         self._step(at.OP_END)
+        self._finish_calls()
         for argument, table in self._tables:
             self._steps[argument] = len(self._steps)
             self._steps += table
         steps = np.array(self._steps, np.int64)
         return Program(steps, bytes(self._literals), null_place, self._loops_max)
+
+    def _finish_calls(self) -> None:
+        """Add what is called, once for each record; that may call others."""
+        places: dict[str, int] = {}
+        done = 0
+        while done < len(self._calls):
+            argument, written = self._calls[done]
+            done += 1
+            if written["name"] not in places:
+                places[written["name"]] = len(self._steps)
+                self._open_names, self._bounded = [], 0
+                self._skip_fields(written, str(written["name"]))
+                self._step(at.OP_RETURN)
+            self._steps[argument] = places[written["name"]]
 
     def _step(self, op: int, node: int = 0, first: int = 0, second: int = 0) -> int:
         """Add a step; the place of its first argument."""
@@ -160,12 +181,14 @@ class _Making:
         self._choice(branches, read)
 
     def _mark(self) -> _Mark:
-        lengths = len(self._steps), len(self._tables), len(self._literals)
-        return _Mark(*lengths, self._writer, list(self._open_names), self._loops)
+        lengths = len(self._steps), len(self._tables), len(self._literals), len(self._calls)
+        return _Mark(*lengths, self._writer, list(self._open_names), self._bounded, self._loops)
 
     def _go_back(self, mark: _Mark) -> None:
         del self._steps[mark.steps :], self._tables[mark.tables :], self._literals[mark.literals :]
+        del self._calls[mark.calls :]
         self._writer, self._open_names, self._loops = mark.writer, mark.open_names, mark.loops
+        self._bounded = mark.bounded
 
     def _choice(self, branches: list[Any], read: Any) -> None:
         places: list[int] = []
@@ -173,7 +196,7 @@ class _Making:
         leaving = []
         for branch in branches:
             places.append(len(self._steps))
-            read(branch)
+            self._within(lambda branch=branch: read(branch))
             leaving.append(self._step(at.OP_JUMP))
         for argument in leaving:
             self._steps[argument] = len(self._steps)
@@ -206,7 +229,9 @@ class _Making:
         raise Unreadable(f"{path}: {kind} is no branch of the reader's union")
 
     def _record(self, written: Any, part: Part, path: str) -> None:
-        self._enter(written, part.form, path)
+        if not _have_same_name(written, part.form):
+            raise Unreadable(f"{path}: {written['name']} is not {part.form['name']}")
+        self._open_names.append(written["name"])
         self._step(at.OP_PRESENT, part.node)
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
         targets = [(each["name"], child) for each, child in zip(fields, part.children, strict=True)]
@@ -242,20 +267,16 @@ class _Making:
         self._step(at.OP_LITERAL, 0, start, len(self._literals))
         writer, self._writer = self._writer, self._reader
         open_names, self._open_names = self._open_names, []
+        bounded, self._bounded = self._bounded, 0
         self.read(field["type"], part, path)
-        self._writer, self._open_names = writer, open_names
+        self._writer, self._open_names, self._bounded = writer, open_names, bounded
         self._step(at.OP_RESUME)
 
-    def _enter(self, written: Any, read: Any, path: str) -> None:
-        if not _have_same_name(written, read):
-            raise Unreadable(f"{path}: {written['name']} is not {read['name']}")
-        self._open(written, path)
-
-    def _open(self, written: Any, path: str) -> None:
-        name = written["name"]
-        if name in self._open_names:
-            raise SchemaError(f"{path}: {name} contains itself, which no column can")
-        self._open_names.append(name)
+    def _within(self, body: Callable[[], None]) -> None:
+        """What is in a union, an array or a map, each of which takes a byte by itself."""
+        bounded, self._bounded = self._bounded, len(self._open_names)
+        body()
+        self._bounded = bounded
 
     def _loop(self, node: int, items: int, body: Any) -> None:
         self._loops += 1
@@ -263,7 +284,7 @@ class _Making:
         self._step(at.OP_LIST, node)
         again = len(self._steps)
         after = self._step(at.OP_ITEM, node, 0, items)
-        body()
+        self._within(body)
         self._step(at.OP_JUMP, 0, again)
         self._steps[after] = len(self._steps)
         self._loops -= 1
@@ -314,7 +335,7 @@ class _Making:
         argument = self._step(at.OP_DECIMAL, part.node, size) + 1
         self._tables.append((argument, limits))
 
-    # What is read and not kept.
+    # What is passed over: as long as it can be seen where it ends, whatever it holds.
 
     def _skip(self, form: Form, path: str) -> None:
         if takes_no_bytes(self._writer, form):
@@ -324,37 +345,46 @@ class _Making:
         if isinstance(written, list):
             self._choice(written, lambda branch: self._skip(branch, path))
         elif kind == "record":
-            self._open(written, path)
-            for each in written["fields"]:
-                self._skip(each["type"], f"{path}.{each['name']}")
-            self._open_names.pop()
+            self._skip_record(written, path)
+        elif kind == "array" and takes_no_bytes(self._writer, written["items"]):
+            self._step(at.OP_SKIP_BLOCKS)
         elif kind == "array":
-            self._check_items(written["items"], path)
             self._loop(at.NO_NODE, 0, lambda: self._skip(written["items"], path))
         elif kind == "map":
             self._loop(at.NO_NODE, 0, lambda: self._skipped_entry(written, path))
-        elif kind == "enum":
-            count = len(written["symbols"])
-            self._with_table(at.OP_ENUM, at.NO_NODE, range(count), count)
-        elif kind == "fixed":
-            self._step(at.OP_FIXED, at.NO_NODE, written["size"])
-        elif kind in ("int", "long"):
-            self._step(at.OP_INTEGER, at.NO_NODE, at.FORM_8, 32 if kind == "int" else 64)
+        elif kind in ("int", "long", "enum"):
+            self._step(at.OP_INTEGER, at.NO_NODE, at.FORM_8, 64)
+        elif kind in _SIZES or kind == "fixed":
+            self._step(at.OP_FIXED, at.NO_NODE, _SIZES.get(kind) or written["size"])
         else:
-            self._step(_SKIPPED[kind], at.NO_NODE)
+            self._step(at.OP_BYTES, at.NO_NODE)
+
+    def _skip_record(self, written: Any, path: str) -> None:
+        """Within itself a record is skipped by a call, which may be as deep as the value is.
+
+        Raises:
+            SchemaError: it is within itself in every value, which then has no end.
+        """
+        name = written["name"]
+        if name in self._open_names[self._bounded :]:
+            raise SchemaError(f"{path}: {name} contains itself without an end")
+        if name in self._open_names:
+            self._calls.append((self._step(at.OP_CALL), written))
+        else:
+            self._skip_fields(written, path)
+
+    def _skip_fields(self, written: Any, path: str) -> None:
+        self._open_names.append(written["name"])
+        for each in written["fields"]:
+            self._skip(each["type"], f"{path}.{each['name']}")
+        self._open_names.pop()
 
     def _skipped_entry(self, written: Mapping[str, Any], path: str) -> None:
         self._step(at.OP_BYTES, at.NO_NODE)
         self._skip(written["values"], path)
 
 
-_SKIPPED: Final = {
-    "boolean": at.OP_BOOLEAN,
-    "float": at.OP_FLOAT,
-    "double": at.OP_DOUBLE,
-    "bytes": at.OP_BYTES,
-    "string": at.OP_BYTES,
-}
+_SIZES: Final = {"boolean": 1, "float": 4, "double": 8}
 
 
 def _form(written: Any, wanted: Any) -> int:

@@ -1,7 +1,8 @@
 """Avro schemas: parsed, with the schemas that they refer to; and what Arrow type each becomes.
 
-The mapping is that of Spark's `from_avro`: a union of null and one type is that type, a union of
-several is a struct with a field for each, enums and UUIDs are text, times of day are integers.
+The mapping is that of Spark's `from_avro`: a union of null and one type is that type, one of int
+and long is a long and one of float and double a double, a union of others is a struct with a
+field for each, enums and UUIDs are text, times of day are integers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable, SchemaError
 
 #: A schema in Avro's JSON form: a name, an object or a list (a union).
 Form: TypeAlias = "str | Mapping[str, Any] | list[Any]"
@@ -44,6 +45,10 @@ _LOGICAL: Final = {
 }
 
 
+#: What a union of two numbers is.
+_WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+
+
 class AvroSchema:
     """A parsed schema, whose named types are looked up here."""
 
@@ -51,11 +56,12 @@ class AvroSchema:
         """
         Raises:
             SchemaError: it is no Avro schema.
+            DecoderUnavailable: what parses it is not installed.
         """
         try:
             from fastavro.schema import parse_schema
         except ImportError:
-            raise SchemaError(NO_PACKAGE) from None
+            raise DecoderUnavailable(NO_PACKAGE) from None
         self.text = text
         self._names: dict[str, Any] = {}
         #: Whether each value of a record is encoded as nothing, as far as that was asked.
@@ -67,6 +73,8 @@ class AvroSchema:
             _check_attributes([self.root, *self._names.values()])
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
+        except MemoryError:
+            raise  # it says nothing about the schema
         except Exception as error:
             raise SchemaError(f"not an Avro schema: {error!r}") from error
 
@@ -91,6 +99,8 @@ class AvroSchema:
             first = form[0] if isinstance(form, list) else form
             value = _from_json(self, self.whole(first), value)
             schemaless_writer(target, self._complete(first), value)
+        except MemoryError:
+            raise
         except Exception as error:
             raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
         index = b"\0" if isinstance(form, list) else b""
@@ -138,6 +148,11 @@ def kind_of(form: Mapping[str, Any] | list[Any]) -> str:
 def logical_of(form: Mapping[str, Any] | list[Any]) -> str:
     """The name of its logical type, or an empty text."""
     return str(form.get("logicalType", "")) if isinstance(form, Mapping) else ""
+
+
+def _plain_kind(form: Mapping[str, Any] | list[Any]) -> str:
+    """The kind of a form without a logical type, or an empty text."""
+    return "" if logical_of(form) else kind_of(form)
 
 
 @dataclass(frozen=True)
@@ -196,6 +211,9 @@ class _Builder:
             return self.part(others[0], path, may_be_null)
         if not others:
             return self.part("null", path)
+        wider = _WIDER.get(frozenset(map(_plain_kind, map(self.schema.whole, others))))
+        if wider is not None:
+            return self.part(wider, path, may_be_null)
         node = self._number()
         members = tuple(
             self.part(each, f"{path}.member{index}", may_be_null=True)

@@ -72,6 +72,7 @@ class ValueDecoder:
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
         RegistryError: the registry does not have the subject, or cannot be asked.
+        DecoderUnavailable: a package is not installed, or a compiler has failed.
         ValueError: arguments that do not go together.
     """
 
@@ -97,12 +98,20 @@ class ValueDecoder:
         """The Arrow type that values become."""
         return self._format.type
 
+    @property
+    def needs_kernels(self) -> bool:
+        """Whether values are decoded by kernels."""
+        return self._format.kind is not None
+
     def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
         """The values of a column of bytes; null where there are none, and where there is a reason.
 
         Raises:
-            RegistryUnavailable: the registry cannot be asked for a schema.
-            SchemaError: what decodes is missing here: a package, or compiled kernels.
+            UnknownSchema: the registry does not have a value's schema (`unknown_ids_are_bad`
+                makes that a reason).
+            RegistryError, RegistryUnavailable: the registry cannot be asked for a schema.
+            DecoderUnavailable: what decodes is missing here, or has failed: a package, a
+                compiler, kernels. None of these says anything about a value.
         """
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
@@ -155,20 +164,25 @@ class ValueDecoder:
         if self._format.kind is None:
             yield None, framed.without_first(HEADER_SIZE)
             return
-        for schema_id, group in by_schema(framed):
-            try:
-                writer = self._writer(self._registry, schema_id)
-                self._format.check(writer)
-            except (UnknownSchema, SchemaError) as error:
-                reasons |= dict.fromkeys(group.rows.tolist(), str(error))
-            else:
+        groups = dict(by_schema(framed))
+        schemas = cache_of(self._registry).schemas(groups)
+        for schema_id, group in groups.items():
+            writer = schemas[schema_id]
+            reason = str(writer) if isinstance(writer, UnknownSchema) else self._refusal(writer)
+            if reason is not None:
+                reasons |= dict.fromkeys(group.rows.tolist(), reason)
+            elif isinstance(writer, RegisteredSchema):
                 yield writer, group
 
-    def _writer(self, registry: SchemaRegistry, schema_id: int) -> RegisteredSchema:
-        writer = cache_of(registry).schema(schema_id)
+    def _refusal(self, writer: RegisteredSchema) -> str | None:
+        """Why nothing that a schema wrote can be decoded; None if it can."""
         if writer.kind != self._format.kind:
-            raise SchemaError(f"schema {schema_id} is {writer.kind}, not {self._format.kind}")
-        return writer
+            return f"schema {writer.id} is {writer.kind}, not {self._format.kind}"
+        try:
+            self._format.check(writer)
+        except SchemaError as error:
+            return str(error)
+        return None
 
 
 def _format_of(

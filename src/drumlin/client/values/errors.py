@@ -12,6 +12,13 @@ class SchemaError(ClientError, ValueError):
     """A schema is invalid, or has something that cannot become columns; the message says what."""
 
 
+class DecoderUnavailable(ClientError, RuntimeError):
+    """What decodes is missing or has failed here: a package, a compiler, kernels.
+
+    That is no fault of a schema, and none of a record: it may go well later, or elsewhere.
+    """
+
+
 class RegistryError(ClientError):
     """The schema registry refused a request. Trying again does not help."""
 

@@ -1,7 +1,7 @@
-"""Whether a JSON value is of a type, and in which part it is not: the slow and exact look.
+"""What may be wrong with a JSON value, and in which part: words for what a parser has refused.
 
-It tells what the parser of whole blocks does not: which value is at fault. Where it finds nothing
-wrong, the parser may still do so: it alone knows how texts become times.
+It does not decide: the parser of whole blocks takes what this refuses (numbers of any length,
+any depth in fields that are not wanted), and refuses what this takes (how texts become times).
 """
 
 from __future__ import annotations

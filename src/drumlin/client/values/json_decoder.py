@@ -1,9 +1,10 @@
 """JSON objects in the bytes of records, as Arrow structs of a given type.
 
-Whole blocks go through Arrow's parser as lines. What one line may hold is checked first, so that
-no value can pass for two, or shift the others; a block that is refused is halved, and the values
-of a small one are checked one by one. A field that an object lacks is null, and one that the type
-lacks is ignored.
+Whole blocks go through Arrow's parser as lines, and it alone decides what is good: a value is, if
+the parser takes it alone. What one line may hold is checked first, so that no value can pass for
+two, or shift the others; a block that is refused is halved, and of a small one each value that
+looks bad is parsed alone. A field that an object lacks is null, and one that the type lacks is
+ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ from drumlin.client.values.registry import RegisteredSchema
 #: Of a refused block of so many values, each is checked.
 _FEW: Final = 4096
 _REASON: Final = "not JSON of this schema"
-_OPEN, _CLOSE, _NEWLINE = b"{}\n"
+_OPEN, _CLOSE, _NEWLINE, _RETURN = b"{}\n\r"
+_MARK: Final = b"\xef\xbb\xbf"
+#: Line breaks become tabs: white space as well, and in strings as little allowed.
+_ONE_LINE: Final = bytes.maketrans(b"\n\r", b"\t\t")
 
 
 class JsonDecoder:
@@ -59,7 +63,7 @@ class JsonDecoder:
         parts: list[tuple[np.ndarray, pa.Array]] = []
         plain = _are_lines(values)
         self._decode_block(values.of(np.flatnonzero(plain)), parts, reasons)
-        self._decode_checked(values.of(np.flatnonzero(~plain)), parts, reasons)
+        self._decode_others(values.of(np.flatnonzero(~plain)), parts, reasons)
         rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros(0, np.int64)
         found = [array for _, array in parts] or [pa.nulls(0, self._wanted)]
         return Rows(rows, pa.concat_arrays(found), reasons)
@@ -74,37 +78,63 @@ class JsonDecoder:
         count = len(values.rows)
         if count == 0:
             return
+        lines = list(map(values.bytes_of, range(count)))
         try:
-            lines = list(map(values.bytes_of, range(count)))
             parts.append((values.rows, self._parse(lines)))
         except (pa.ArrowInvalid, UnicodeDecodeError):
             if count <= _FEW:
-                self._decode_checked(values, parts, reasons)
+                self._decode_each(lines, values.rows, parts, reasons)
                 return
             half = count // 2
             self._decode_block(values.of(np.arange(half)), parts, reasons)
             self._decode_block(values.of(np.arange(half, count)), parts, reasons)
 
-    def _decode_checked(
+    def _decode_others(
         self,
         values: Payloads,
         parts: list[tuple[np.ndarray, pa.Array]],
         reasons: dict[int, str],
     ) -> None:
-        """Check each value before the parser sees it: it tells of one fault only, and not whose."""
+        """Decode what cannot stand on a line as it is: mostly with white space around or within."""
         lines: list[bytes] = []
         rows: list[int] = []
         for place, row in enumerate(values.rows.tolist()):
             value = values.bytes_of(place)
-            try:
-                check_json(value, self._read)
-            except (ValueError, RecursionError) as error:
-                reasons[row] = f"{_REASON}: {error}"
-            else:
-                # Outside of strings, which cannot hold any, line breaks are white space.
-                lines.append(value.replace(b"\n", b" ").strip())
+            line = value.removeprefix(_MARK).translate(_ONE_LINE).strip(b" \t")
+            if line.startswith(b"{") and line.endswith(b"}"):
+                lines.append(line)
                 rows.append(row)
-        self._decode_lines(lines, np.array(rows, np.int64), parts, reasons)
+            else:
+                reasons[row] = self._fault_of(value) or f"{_REASON}: an object was expected"
+        self._decode_each(lines, np.array(rows, np.int64), parts, reasons)
+
+    def _decode_each(
+        self,
+        lines: list[bytes],
+        rows: np.ndarray,
+        parts: list[tuple[np.ndarray, pa.Array]],
+        reasons: dict[int, str],
+    ) -> None:
+        """Find out whose fault it is. A line in which another parser finds one goes in alone."""
+        sound: list[int] = []
+        for place, line in enumerate(lines):
+            fault = self._fault_of(line)
+            if fault is None:
+                sound.append(place)
+                continue
+            try:
+                parts.append((rows[place : place + 1], self._parse([line])))
+            except (pa.ArrowInvalid, UnicodeDecodeError):
+                reasons[int(rows[place])] = fault
+        self._decode_lines([lines[place] for place in sound], rows[sound], parts, reasons)
+
+    def _fault_of(self, value: bytes) -> str | None:
+        """What the parser may have against a value, in better words than its own."""
+        try:
+            check_json(value, self._read)
+        except (ValueError, RecursionError) as error:
+            return f"{_REASON}: {error}"
+        return None
 
     def _decode_lines(
         self,
@@ -163,7 +193,8 @@ def _are_lines(values: Payloads) -> np.ndarray:
     if not len(values.starts):
         return found
     first, last = int(values.starts.min()), int(values.ends.max())
-    breaks = first + np.flatnonzero(values.data[first:last] == _NEWLINE)
+    between = values.data[first:last]
+    breaks = first + np.flatnonzero((between == _NEWLINE) | (between == _RETURN))
     if len(breaks):
         found &= np.searchsorted(breaks, values.starts) == np.searchsorted(breaks, values.ends)
     return found

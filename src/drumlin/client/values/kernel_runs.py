@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from drumlin.client.values.errors import SchemaError
+from drumlin.client.values.errors import DecoderUnavailable
 from drumlin.client.values.framing import Payloads
-from drumlin.client.values.nodes import Nodes
+from drumlin.client.values.nodes import BYTES_MAX, Nodes, TooLarge
 from drumlin.records.kernels import value_kernels
 from drumlin.records.kernels import values_layout as at
 from drumlin.records.kernels.machine_code import ValueKernels
@@ -40,11 +40,13 @@ def value_kernels_here() -> ValueKernels:
     """The kernels, which are compiled now if they have not been.
 
     Raises:
-        SchemaError: they cannot be had.
+        DecoderUnavailable: they cannot be had.
     """
     kernels = value_kernels.require()
     if kernels is None:
-        raise SchemaError("this format needs compiled kernels, which failed here: see the log")
+        raise DecoderUnavailable(
+            "this format needs compiled kernels, which failed here: see the log"
+        )
     return kernels
 
 
@@ -59,22 +61,33 @@ def run(
 ) -> np.ndarray:
     """Fill the nodes; the fault of each row (0: none), and the byte where it was found.
 
-    `sources` and `tables` are what the kernel reads before and after the rows.
+    `sources` and `tables` are what the kernel reads before and after the rows. `work_words` are
+    those that it needs beside the nodes, for its stack: more of them, if it says so.
 
     Raises:
-        TooLarge: the nodes would take too much memory.
+        TooLarge: the nodes, or the stack, would take too much memory.
     """
     count = len(values.rows)
     rows = np.zeros((count, 4), np.int64)
     rows[:, 0], rows[:, 1] = values.starts, values.ends
     node_count = len(nodes.table)
-    work = np.zeros(2 * node_count + work_words + 1, np.int64)
+    words = work_words + 1
     state = np.zeros(at.VALUES_STATE_WIDTH, np.int64)
     state[at.VALUES_ROW_COUNT] = count
     state[at.VALUES_NODE_COUNT] = node_count
     state[at.VALUES_NULL_PLACE] = null_place
-    arrays = (values.data, *sources, rows, *tables, nodes.table, work, state)
-    addresses = [each.ctypes.data for each in arrays]
-    while decode(*addresses) != at.VALUES_DONE:
-        nodes.grow(int(state[at.VALUES_FULL_NODE]), int(state[at.VALUES_FULL_BYTES]))
-    return rows[:, 2:]
+    while True:
+        work = np.zeros(2 * node_count + words, np.int64)
+        state[at.VALUES_STACK_END] = len(work)
+        arrays = (values.data, *sources, rows, *tables, nodes.table, work, state)
+        addresses = [each.ctypes.data for each in arrays]
+        while decode(*addresses) != at.VALUES_DONE:
+            node = int(state[at.VALUES_FULL_NODE])
+            if node == at.NO_NODE:
+                break
+            nodes.grow(node, int(state[at.VALUES_FULL_BYTES]))
+        else:
+            return rows[:, 2:]
+        words *= 4
+        if 8 * words > BYTES_MAX:
+            raise TooLarge

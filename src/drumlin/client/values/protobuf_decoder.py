@@ -55,7 +55,7 @@ class ProtobufDecoder:
         """Decode values; those of a writer begin with the place of their message in its schema.
 
         Raises:
-            SchemaError: there are no kernels.
+            DecoderUnavailable: there are no kernels.
             TooLarge: the values take too much memory.
         """
         reasons: dict[int, str] = {}

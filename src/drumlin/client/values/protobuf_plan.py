@@ -3,7 +3,7 @@
 Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
 the next larger type, enums the names of their values, timestamps times. A field that can tell
 whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
-or empty there.
+or empty there. Where a message contains itself, the one within stays as its bytes.
 """
 
 from __future__ import annotations
@@ -150,8 +150,6 @@ class _Making:
 
     def message(self, name: str, path: str, has_node: bool) -> tuple[Part, int]:
         """A message as a struct, or as the children of a map's entries; and its number."""
-        if name in self._open:
-            raise SchemaError(f"{path}: {name[1:]} contains itself, which no column can")
         descriptor, file = self._definitions.messages[name]
         number = len(self._messages)
         node = self._node(pa.struct([])) if has_node else at.NO_NODE
@@ -229,6 +227,9 @@ class _Making:
         if descriptor.type_name == _TIMESTAMP:
             type_ = pa.timestamp("us", tz="UTC")
             return Part("plain", type_, self._node(type_)), at.TYPE_TIMESTAMP, at.WIRE_SIZED, 0
+        if descriptor.type == _MESSAGE and descriptor.type_name in self._open:
+            type_ = pa.binary()
+            return Part("plain", type_, self._node(type_)), at.TYPE_ENCODED, at.WIRE_SIZED, 0
         if descriptor.type == _MESSAGE:
             is_entry = self._is_entry(descriptor)
             part, number = self.message(descriptor.type_name, path, has_node=not is_entry)

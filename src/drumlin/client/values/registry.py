@@ -36,6 +36,9 @@ _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _PAUSE_MS: Final = 100
 _PAUSE_MAX_MS: Final = 2000
 _NOT_FOUND: Final = 404
+#: What a registry says itself when it has no such subject, version or schema. Any other answer of
+#: this status is that of something before it, which may not have found the registry.
+_UNKNOWN: Final = (40401, 40402, 40403)
 #: The registry's own trouble, or too many requests: worth another try.
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -50,7 +53,10 @@ class SchemaRegistry:
         token: for bearer authentication, instead of a user.
         tls: whom to trust, and which certificate to show; for `https` only.
         timeout_ms: of one request.
-        patience_ms: how long a request is tried again while the registry is away or fails.
+        patience_ms: how long a request is tried again while the registry is away or fails, and a
+            schema asked for again that the registry does not have.
+        unknown_ids_are_bad: values whose schema it does not have are bad records. By default they
+            end the reading: the schema may be missing for now, or the registry be the wrong one.
     """
 
     url: str
@@ -60,6 +66,7 @@ class SchemaRegistry:
     tls: Tls = field(default_factory=Tls)
     timeout_ms: int = 10_000
     patience_ms: int = 30_000
+    unknown_ids_are_bad: bool = False
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -262,16 +269,19 @@ def _refusal(
     registry: SchemaRegistry, where: str, error: urllib.error.HTTPError, deadline: Deadline
 ) -> RegistryError:
     try:
-        said = json.loads(_content(error, deadline))["message"]
-    except (ValueError, KeyError, TypeError, RecursionError, OSError, HTTPException):
-        said = error.reason
-    message = f"{where}: {error.code} {str(said)[:_SAID_MAX]}"
+        told = json.loads(_content(error, deadline))
+    except (ValueError, RecursionError, OSError, HTTPException):
+        told = None
+    told = told if isinstance(told, dict) else {}
+    message = f"{where}: {error.code} {str(told.get('message', error.reason))[:_SAID_MAX]}"
     for secret in (registry.password, registry.token):
         if isinstance(secret, Secret):
             message = secret.hidden_in(message)
-    if error.code in _TRANSIENT:
-        return RegistryUnavailable(message)
-    return UnknownSchema(message) if error.code == _NOT_FOUND else RegistryError(message)
+    if error.code == _NOT_FOUND and told.get("error_code") in _UNKNOWN:
+        return UnknownSchema(message)
+    if error.code == _NOT_FOUND:
+        return RegistryUnavailable(f"{message}; is it a schema registry?")
+    return RegistryUnavailable(message) if error.code in _TRANSIENT else RegistryError(message)
 
 
 def _login(registry: SchemaRegistry) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Schemas by id, remembered by the process: what is asked of the registry, and how often.
 
-An id that the registry does not have is asked for again only after a while, and all such ids
-together only so often: records may hold any number of them. A schema never changes, so what was
-found is kept until there is no more room.
+An id that the registry does not have is asked for again, as it may be there a moment later: what
+follows from it is decided by the registry alone, never by how many other ids are unknown. All
+unknown ids together are asked for only so often: records may hold any number of them. A schema
+never changes, so what was found is kept until there is no more room.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import functools
 import threading
 import time
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from drumlin.client.values.errors import UnknownSchema
 from drumlin.client.values.registry import (
@@ -23,10 +25,14 @@ from drumlin.client.values.registry import (
 
 _SCHEMAS_MAX: Final = 1000
 _UNKNOWN_MAX: Final = 10_000
-_UNKNOWN_FOR_S: Final = 60.0
+#: So many ids are settled before others are asked for; of those that wait none may be forgotten.
+_IDS_AT_ONCE: Final = 1000
+#: An unknown id is asked for again after so long, not earlier.
+_AGAIN_S: Final = 0.5
 #: Of unknown ids: so many at once, and later so many a second.
 _MISSES_AT_ONCE: Final = 100
 _MISSES_PER_S: Final = 10.0
+_ROUNDING: Final = 1e-6
 
 
 class Allowance:
@@ -38,67 +44,124 @@ class Allowance:
         self._left = self._at_once
         self._at_s = now_s
 
-    def is_left(self, now_s: float) -> bool:
-        """Whether there is one left."""
+    def wait_s(self, now_s: float) -> float:
+        """How long it takes until there is one; 0 if there is one left."""
         self._left = min(self._at_once, self._left + (now_s - self._at_s) * self._per_s)
         self._at_s = now_s
-        return self._left >= 1
+        lacking = 1 - self._left
+        return lacking / self._per_s if lacking > _ROUNDING else 0.0
 
     def take(self) -> None:
         """Use one up."""
         self._left -= 1
 
 
+class _Miss(NamedTuple):
+    """When the registry said that it has no such schema, first and last, and how it said so."""
+
+    first_s: float
+    last_s: float
+    said: str
+
+
 class SchemaCache:
     """The schemas of one registry, by id. Threads may share it; they ask one after another."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._registry = registry
+        self._clock = clock
+        self._sleep = sleep
         self._found: OrderedDict[int, RegisteredSchema] = OrderedDict()
-        self._unknown_until_s: OrderedDict[int, float] = OrderedDict()
-        self._misses = Allowance(_MISSES_AT_ONCE, _MISSES_PER_S, time.monotonic())
+        self._missed: OrderedDict[int, _Miss] = OrderedDict()
+        self._misses = Allowance(_MISSES_AT_ONCE, _MISSES_PER_S, clock())
         self._lock = threading.Lock()
 
-    def schema(self, schema_id: int) -> RegisteredSchema:
-        """
+    def schemas(self, ids: Iterable[int]) -> dict[int, RegisteredSchema | UnknownSchema]:
+        """The schema of each id, or the reason why there is none.
+
         Raises:
-            UnknownSchema: the registry does not have it, or said so a short while ago, or so many
-                ids were unknown of late that it was not asked.
+            UnknownSchema: the registry lacks one, and that is not to be taken for its last word.
             RegistryError, RegistryUnavailable
         """
-        with self._lock:
-            found = self._found.get(schema_id)
-            if found is not None:
-                self._found.move_to_end(schema_id)
-                return found
-            self._refuse_what_is_unknown(schema_id)
-            try:
-                found = schema_of_id(self._registry, schema_id)
-            except UnknownSchema:
-                self._miss(schema_id)
-                raise
-            self._found[schema_id] = found
-            if len(self._found) > _SCHEMAS_MAX:
-                self._found.popitem(last=False)
-            return found
+        found: dict[int, RegisteredSchema | UnknownSchema] = {}
+        wanted = list(ids)
+        for start in range(0, len(wanted), _IDS_AT_ONCE):
+            self._settle(wanted[start : start + _IDS_AT_ONCE], found)
+        return found
 
-    def _refuse_what_is_unknown(self, schema_id: int) -> None:
-        now_s = time.monotonic()
+    def _settle(
+        self, ids: Sequence[int], found: dict[int, RegisteredSchema | UnknownSchema]
+    ) -> None:
+        while True:
+            for schema_id in ids:
+                if schema_id in found:
+                    continue
+                answer = self._answer(schema_id)
+                if answer is not None:
+                    found[schema_id] = answer
+                elif not self._registry.unknown_ids_are_bad:
+                    break  # the reading may end with it: no more are asked for meanwhile
+            if all(each in found for each in ids):
+                return
+            self._sleep(_AGAIN_S)
+
+    def _answer(self, schema_id: int) -> RegisteredSchema | UnknownSchema | None:
+        """A schema, or why there is none; None while that may change."""
         if schema_id > ID_MAX:  # some registries have no answer to that but an error
-            raise UnknownSchema(f"no schema has the id {schema_id}")
-        if self._unknown_until_s.get(schema_id, 0) > now_s:
-            raise UnknownSchema(f"the schema registry has no schema {schema_id}")
-        if not self._misses.is_left(now_s):
-            raise UnknownSchema(
-                f"schema {schema_id} was not asked for: of late too many ids were unknown"
-            )
+            return UnknownSchema(f"no schema has the id {schema_id}")
+        while True:
+            with self._lock:
+                now_s = self._clock()
+                found = self._found.get(schema_id)
+                if found is not None:
+                    self._found.move_to_end(schema_id)
+                    return found
+                miss = self._missed.get(schema_id)
+                if miss is not None and now_s < miss.last_s + _AGAIN_S:
+                    return self._judged(schema_id, miss)
+                wait_s = self._misses.wait_s(now_s)
+                if wait_s == 0:
+                    return self._asked(schema_id, miss)
+            self._sleep(wait_s)
 
-    def _miss(self, schema_id: int) -> None:
-        self._misses.take()
-        self._unknown_until_s[schema_id] = time.monotonic() + _UNKNOWN_FOR_S
-        self._unknown_until_s.move_to_end(schema_id)
-        if len(self._unknown_until_s) > _UNKNOWN_MAX:
-            self._unknown_until_s.popitem(last=False)
+    def _asked(self, schema_id: int, miss: _Miss | None) -> RegisteredSchema | UnknownSchema | None:
+        try:
+            found = schema_of_id(self._registry, schema_id)
+        except UnknownSchema as error:
+            self._misses.take()
+            now_s = self._clock()
+            miss = _Miss(now_s if miss is None else miss.first_s, now_s, str(error))
+            self._missed[schema_id] = miss
+            self._missed.move_to_end(schema_id)
+            if len(self._missed) > _UNKNOWN_MAX:
+                self._missed.popitem(last=False)
+            return self._judged(schema_id, miss)
+        self._missed.pop(schema_id, None)
+        self._found[schema_id] = found
+        if len(self._found) > _SCHEMAS_MAX:
+            self._found.popitem(last=False)
+        return found
+
+    def _judged(self, schema_id: int, miss: _Miss) -> UnknownSchema | None:
+        """
+        Raises:
+            UnknownSchema: an unknown id may be one whose schema is missing for now.
+        """
+        if 1000 * (miss.last_s - miss.first_s) < self._registry.patience_ms:
+            return None
+        if self._registry.unknown_ids_are_bad:
+            return UnknownSchema(f"the schema registry has no schema {schema_id}")
+        raise UnknownSchema(
+            f"values were written with schema {schema_id}, which the registry does not have, and "
+            f"has not got within {self._registry.patience_ms / 1000:g} s: {miss.said}. If whatever "
+            "it lacks was never registered, SchemaRegistry(url, unknown_ids_are_bad=True) makes "
+            "such values bad records"
+        )
 
 
 @functools.lru_cache(maxsize=16)

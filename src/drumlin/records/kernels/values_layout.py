@@ -52,6 +52,9 @@ OP_ITEM: Final = 14  # arguments: the place after the loop; the node of items
 OP_LITERAL: Final = 15  # arguments: start and end of what is read instead of the row
 OP_RESUME: Final = 16  # reading the row
 OP_FAULT: Final = 17  # argument: why the row cannot be decoded
+OP_CALL: Final = 18  # argument: a place in the program, from which it comes back
+OP_RETURN: Final = 19
+OP_SKIP_BLOCKS: Final = 20  # an array whose items take no bytes, however many it has
 
 # What becomes of an integer.
 FORM_4: Final = 0
@@ -65,12 +68,13 @@ VALUES_ROW: Final = 0  # the next one
 VALUES_ROW_COUNT: Final = 1
 VALUES_NODE_COUNT: Final = 2
 VALUES_NULL_PLACE: Final = 3  # of the program: a row that is null
-VALUES_FULL_NODE: Final = 4  # the node without room for the next row
+VALUES_FULL_NODE: Final = 4  # the node without room for the next row; `NO_NODE`: the stack
 VALUES_FULL_BYTES: Final = 5  # how many more it needs; 0: it lacks room for an entry
 VALUES_FAULT_POSITION: Final = 6
 VALUES_INNER_START: Final = 7  # of a message within a Protobuf message
 VALUES_INNER_END: Final = 8
-VALUES_STATE_WIDTH: Final = 9
+VALUES_STACK_END: Final = 9  # of the words for loops and calls
+VALUES_STATE_WIDTH: Final = 10
 
 # What it answers.
 VALUES_DONE: Final = 0
@@ -126,8 +130,9 @@ TYPE_8: Final = 9  # doubles and sfixed64
 TYPE_BOOL: Final = 10
 TYPE_STRING: Final = 11
 TYPE_BYTES: Final = 12
-TYPE_TIMESTAMP: Final = 13
+TYPE_TIMESTAMP: Final = 13  # from here on, messages, which are not there twice
 TYPE_MESSAGE: Final = 14
+TYPE_ENCODED: Final = 15  # a message that stays as its bytes
 
 WIRE_VARINT: Final = 0
 WIRE_8: Final = 1

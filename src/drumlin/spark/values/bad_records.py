@@ -12,7 +12,14 @@ BAD_RECORDS: Final = ("fail", "column", "drop")
 #: Where a bad record is kept with `bad_records="column"`.
 ERROR_COLUMN: Final = "error"
 RAW_COLUMN: Final = "raw"
+#: And its key, if keys are decoded.
+RAW_KEY_COLUMN: Final = "raw_key"
+
+
+def raw_column(column: str) -> str:
+    """Where the bytes of a bad record's column are kept."""
+    return RAW_KEY_COLUMN if column == "key" else RAW_COLUMN
 
 
 class BadRecord(ValueError):
-    """A value cannot be decoded; the message says where it lies, and why."""
+    """A value or a key cannot be decoded; the message says where it lies, and why."""

@@ -1,6 +1,6 @@
-"""Decodes a column of Arrow batches in a worker, and does with bad records what was chosen.
+"""Decodes columns of Arrow batches in a worker, and does with bad records what was chosen.
 
-Owns what a task yields for a batch: its columns, the decoded ones among them, and the two that
+Owns what a task yields for a batch: its columns, the decoded ones among them, and those that
 tell of bad records. It reads no topic and knows nothing of DataFrames.
 """
 
@@ -14,61 +14,90 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN, BadRecord, BadRecords
+from drumlin.spark.values.bad_records import ERROR_COLUMN, BadRecord, BadRecords, raw_column
 
 if TYPE_CHECKING:
-    from drumlin.client.values.decoded import Decoded
     from drumlin.client.values.decoder import ValueDecoder
     from drumlin.records.kernels.shipped_code import ShippedCode
+
+
+@dataclass(frozen=True)
+class ColumnDecoding:
+    """How one column of bytes is decoded.
+
+    `into` is the name of the decoded column; None, if its fields become columns of their own.
+    """
+
+    decoder: ValueDecoder
+    column: str
+    into: str | None
 
 
 @dataclass(frozen=True)
 class BatchDecoding:
     """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`.
 
-    `into` is the name of the decoded column; None, if its fields become columns of their own.
     `code` has the driver's kernels, for formats that need them.
     """
 
-    decoder: ValueDecoder
-    column: str
-    into: str | None
+    columns: tuple[ColumnDecoding, ...]
     bad_records: BadRecords
     code: ShippedCode | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches with the decoded column.
+        """The batches with the decoded columns.
 
         Raises:
-            BadRecord: a value cannot be decoded, and that is to stop the query.
+            BadRecord: a value or a key cannot be decoded, and that is to stop the query.
         """
         from drumlin.records import kernels
 
         if self.code is not None:
             kernels.bring(self.code)
         for batch in batches:
-            values = batch.column(self.column)
-            for start, decoded in self.decoder.pieces(values):
-                piece = batch.slice(start, len(decoded.values))
+            for piece, decoded, reasons in self._decoded(batch, self.columns):
                 if self.bad_records == "fail":
-                    _refuse(piece, decoded)
-                yield self._result(piece, decoded)
+                    _refuse(piece, reasons)
+                yield self._result(piece, decoded, reasons)
 
-    def _result(self, piece: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
-        bad = np.zeros(len(decoded.values), bool)
-        bad[list(decoded.reasons)] = True
+    def _decoded(
+        self, batch: pa.RecordBatch, columns: Sequence[ColumnDecoding]
+    ) -> Iterator[tuple[pa.RecordBatch, list[pa.Array], dict[int, str]]]:
+        """Pieces of a batch, each with its decoded columns, and the reasons of bad records."""
+        if not columns:
+            yield batch, [], {}
+            return
+        last = columns[-1]
+        for piece, decoded, reasons in self._decoded(batch, columns[:-1]):
+            for start, found in last.decoder.pieces(piece.column(last.column)):
+                end = start + len(found.values)
+                what = "key: " if last.column == "key" else ""
+                both = {row - start: each for row, each in reasons.items() if start <= row < end}
+                for row, reason in found.reasons.items():
+                    both[row] = f"{both[row]}; {what}{reason}" if row in both else what + reason
+                values = [each.slice(start, len(found.values)) for each in decoded]
+                yield piece.slice(start, len(found.values)), [*values, found.values], both
+
+    def _result(
+        self, piece: pa.RecordBatch, decoded: Sequence[pa.Array], reasons: dict[int, str]
+    ) -> pa.RecordBatch:
+        bad = np.zeros(piece.num_rows, bool)
+        bad[list(reasons)] = True
         columns = {name: piece.column(name) for name in piece.schema.names}
-        raw = columns[self.column]
-        if self.into is None:
-            del columns[self.column]
-            for index, field in enumerate(decoded.values.type):
-                columns[field.name] = _field(decoded.values, index)
-        else:
-            columns[self.into] = decoded.values
+        kept = {raw_column(each.column): columns[each.column] for each in self.columns}
+        for each, values in zip(self.columns, decoded, strict=True):
+            if each.into is not None:
+                columns[each.into] = values
+                continue
+            del columns[each.column]
+            for index, field in enumerate(values.type):
+                columns[field.name] = _field(values, index)
         if self.bad_records == "column":
-            reasons = [decoded.reasons.get(row) for row in range(len(bad))]
-            columns[ERROR_COLUMN] = pa.array(reasons, pa.string())
-            columns[RAW_COLUMN] = pc.if_else(pa.array(bad), raw, pa.scalar(None, raw.type))
+            found = [reasons.get(row) for row in range(len(bad))]
+            columns[ERROR_COLUMN] = pa.array(found, pa.string())
+            for name, raw in kept.items():
+                raw = raw.cast(pa.binary())
+                columns[name] = pc.if_else(pa.array(bad), raw, pa.scalar(None, raw.type))
         result = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
         return result.filter(pa.array(~bad)) if self.bad_records == "drop" and bad.any() else result
 
@@ -78,19 +107,16 @@ def _field(values: pa.Array, index: int) -> pa.Array:
     return pc.struct_field(values, index)
 
 
-def _refuse(piece: pa.RecordBatch, decoded: Decoded) -> None:
-    if not decoded.reasons:
+def _refuse(piece: pa.RecordBatch, reasons: dict[int, str]) -> None:
+    if not reasons:
         return
-    row = min(decoded.reasons)
+    row = min(reasons)
     where = [
         f"{name} {piece.column(name)[row].as_py()}" for name in _PLACE if name in piece.schema.names
     ]
-    others = len(decoded.reasons) - 1
+    others = len(reasons) - 1
     more = f"; so are {others} more in this batch" if others else ""
-    raise BadRecord(
-        f"{' '.join(where) or 'a record'}: the value cannot be decoded: "
-        f"{decoded.reasons[row]}{more}"
-    )
+    raise BadRecord(f"{' '.join(where) or 'a record'}: cannot be decoded: {reasons[row]}{more}")
 
 
 _PLACE: Final[Sequence[str]] = ("topic", "partition", "offset")

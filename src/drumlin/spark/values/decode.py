@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.spark.values.bad_records import (
-    BAD_RECORDS,
-    ERROR_COLUMN,
-    RAW_COLUMN,
-    BadRecords,
-)
+from drumlin.spark.values.bad_records import BAD_RECORDS, ERROR_COLUMN, BadRecords, raw_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +16,7 @@ if TYPE_CHECKING:
 
     from drumlin.client.values.decoder import Format, ValueDecoder
     from drumlin.client.values.registry import SchemaRegistry
-    from drumlin.spark.values.batches import BatchDecoding
+    from drumlin.spark.values.batches import BatchDecoding, ColumnDecoding
 
 
 def decode_values(
@@ -34,6 +29,7 @@ def decode_values(
     message: str | None = None,
     column: str = "value",
     into: str | None = "value",
+    key: ValueDecoder | StructType | str | None = None,
     bad_records: BadRecords = "fail",
 ) -> DataFrame:
     """A DataFrame, of a batch or a stream, whose column of bytes is decoded.
@@ -50,18 +46,21 @@ def decode_values(
         message: for `protobuf`, the message's full name; by default the schema's first one.
         column: the column of bytes. It is kept, unless `into` is the same.
         into: the name of the decoded column; None, if its fields become columns of their own.
+        key: how the column `key` is decoded, too, in its place: a `drumlin.ValueDecoder`, or for
+            JSON what keys become.
         bad_records: `fail` stops the query with an error that names topic, partition and offset,
             if there are such columns. `column` adds a column `error`, null for good records, and
-            a column `raw` with the bytes of bad ones; their decoded column is null. `drop` drops
-            them.
+            a column `raw` with the bytes of bad ones (`raw_key` for those of keys); what cannot
+            be decoded is null. `drop` drops them.
 
     Raises:
         SchemaError: the schema is invalid, or cannot become columns.
         RegistryError: the registry does not have the subject, or cannot be asked.
+        DecoderUnavailable: a package is not installed, or a compiler has failed.
         ValueError: arguments that do not go together, or a column that is not there.
     """
-    decoder = _decoder(schema, format, registry, subject, message)
-    result, decoding = _planned(df.schema, decoder, format, column, into, bad_records)
+    columns = _columns(_decoder(schema, format, registry, subject, message), column, into, key)
+    result, decoding = _planned(df.schema, columns, bad_records)
     return df.mapInArrow(decoding, result)
 
 
@@ -77,6 +76,7 @@ def read_values(
     subject: str | None = None,
     message: str | None = None,
     into: str | None = "value",
+    key: ValueDecoder | StructType | str | None = None,
     bad_records: BadRecords = "fail",
     **options: object,
 ) -> DataFrame:
@@ -89,19 +89,23 @@ def read_values(
         topic: a name, or several with commas between them.
         stream: read it as a stream.
         options: those of `format("drumlin")`; `columns` may be a sequence of names, with `value`.
+            With `bad_records="column"`, `includeHeaders` is true by default, for dead letters.
 
     Raises:
         OptionError: the options are invalid.
-        SchemaError, RegistryError, ValueError: as `decode_values`.
+        SchemaError, RegistryError, DecoderUnavailable, ValueError: as `decode_values`.
     """
     from drumlin.spark.keyword_options import as_text
     from drumlin.spark.mapping import map_batches, map_stream
     from drumlin.spark.options import SourceOptions
     from drumlin.spark.source import spark_schema
 
-    decoder = _decoder(schema, format, registry, subject, message)
-    columns = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
-    result, decoding = _planned(spark_schema(columns), decoder, format, "value", into, bad_records)
+    columns = _columns(_decoder(schema, format, registry, subject, message), "value", into, key)
+    names = {name.lower() for name in options}
+    if bad_records == "column" and not names & {"columns", "includeheaders"}:
+        options["includeHeaders"] = True
+    read = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
+    result, decoding = _planned(spark_schema(read), columns, bad_records)
     mapped = map_stream if stream else map_batches
     return mapped(spark, topic, decoding, result, bootstrap_servers=bootstrap_servers, **options)
 
@@ -124,18 +128,38 @@ def _decoder(
     return ValueDecoder(wanted, format=format_, registry=registry, subject=subject, message=message)
 
 
-def _planned(
-    given: StructType,
+def _columns(
     decoder: ValueDecoder,
-    format_: Format,
     column: str,
     into: str | None,
-    bad_records: BadRecords,
+    key: ValueDecoder | StructType | str | None,
+) -> tuple[ColumnDecoding, ...]:
+    """The columns that are decoded, each once.
+
+    Raises:
+        ValueError: the key would be decoded twice.
+    """
+    from drumlin.client.values.decoder import ValueDecoder
+    from drumlin.spark.values.batches import ColumnDecoding
+
+    value = ColumnDecoding(decoder, column, into)
+    if key is None:
+        return (value,)
+    if "key" in (column, into):
+        raise ValueError(
+            "the column 'key' is decoded by `key` already: leave that out, or `column`"
+        )
+    of_key = key if isinstance(key, ValueDecoder) else _decoder(key, "json", None, None, None)
+    return value, ColumnDecoding(of_key, "key", "key")
+
+
+def _planned(
+    given: StructType, columns: tuple[ColumnDecoding, ...], bad_records: BadRecords
 ) -> tuple[StructType, BatchDecoding]:
     """The schema of the result, and what tasks do.
 
     Raises:
-        SchemaError: the format needs kernels, and they cannot be had.
+        DecoderUnavailable: a format needs kernels, and they cannot be had.
         ValueError: arguments that do not go together, or a column that is not there.
     """
     from drumlin.client.values.kernel_runs import value_kernels_here
@@ -144,14 +168,16 @@ def _planned(
 
     if bad_records not in BAD_RECORDS:
         raise ValueError(f"bad_records={bad_records!r}: expected one of {', '.join(BAD_RECORDS)}")
-    result = _result_schema(given, _spark_type(decoder), column, into)
+    result = given
+    for each in columns:
+        result = _result_schema(result, _spark_type(each.decoder), each.column, each.into)
     if bad_records == "column":
-        result = _with_places_of_bad_records(result)
+        result = _with_places_of_bad_records(result, [raw_column(each.column) for each in columns])
     code = None
-    if format_ != "json":
+    if any(each.decoder.needs_kernels for each in columns):
         value_kernels_here()  # compiled here once, rather than by every worker
         code = pack("values")
-    return result, BatchDecoding(decoder, column, into, bad_records, code)
+    return result, BatchDecoding(columns, bad_records, code)
 
 
 def _spark_type(decoder: ValueDecoder) -> DataType:
@@ -177,20 +203,22 @@ def _result_schema(
     if not isinstance(decoded, StructType):
         raise ValueError(f"only a record has fields, and values are {decoded.simpleString()}")
     fields = [each for each in given if each.name != column]
-    _check_new([each.name for each in fields], decoded.names)
+    _check_new([each.name for each in fields], decoded.names, "choose `into`")
     return StructType([*fields, *decoded])
 
 
-def _with_places_of_bad_records(schema: StructType) -> StructType:
+def _with_places_of_bad_records(schema: StructType, raw: list[str]) -> StructType:
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-    _check_new(schema.names, [ERROR_COLUMN, RAW_COLUMN])
-    added = [StructField(ERROR_COLUMN, StringType()), StructField(RAW_COLUMN, BinaryType())]
+    added = [StructField(ERROR_COLUMN, StringType())]
+    added += [StructField(each, BinaryType()) for each in raw]
+    way_out = "rename the one that is there, or decode key and value in one call, by `key`"
+    _check_new(schema.names, [each.name for each in added], way_out)
     return StructType([*schema, *added])
 
 
-def _check_new(names: list[str], added: list[str]) -> None:
+def _check_new(names: list[str], added: list[str], way_out: str) -> None:
     lower = {each.lower() for each in names}
     twice = [each for each in added if each.lower() in lower]
     if twice:
-        raise ValueError(f"there would be two columns {', '.join(twice)}: choose `into`")
+        raise ValueError(f"there would be two columns {', '.join(twice)}: {way_out}")

@@ -1,7 +1,8 @@
 """Maps the columns of a DataFrame to the parts of a record; checked before a row is written.
 
-As in Spark's Kafka sink, `value` must be there, and columns of other names are left out. The
-column `timestamp` is an addition: that sink leaves the timestamp to the producer.
+As in Spark's Kafka sink, `value` must be there, and columns of other names are left out. So is
+`timestamp`, unless it is asked for: records with times of long ago are gone with the next look of
+retention, and a program that changes one word has such a column without meaning it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ _TYPES: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
 }
 
 
-def written_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
+def written_columns(
+    schema: StructType, topic: str | None, *, with_timestamps: bool
+) -> tuple[str, ...]:
     """The columns of the rows that are written; `topic` is the option, which wins.
 
     Raises:
-        OptionError: there is no value or no topic, or a column has a type that does not fit.
+        OptionError: there is no value, no topic, or no timestamp that was asked for; or a column
+            has a type that does not fit.
     """
     names = schema.fieldNames()
     if "value" not in names:
@@ -50,7 +54,13 @@ def written_columns(schema: StructType, topic: str | None) -> tuple[str, ...]:
         raise OptionError(
             "where are the rows to go? Set the option 'topic', or give them a column 'topic'"
         )
+    if with_timestamps and "timestamp" not in names:
+        raise OptionError(
+            "the option 'writeTimestamps' is true, and the rows have no column 'timestamp'"
+        )
     ignored = set() if topic is None else {"topic"}
+    if not with_timestamps:
+        ignored.add("timestamp")
     columns = tuple(name for name in _TYPES if name in names and name not in ignored)
     for name in columns:
         if names.count(name) > 1:

@@ -80,11 +80,11 @@ def _write(
     if plan is not None and options.get("delivery", "").strip().lower() != "at-least-once":
         options = {**options, "batchPlan": json.dumps(plan)}
     if rows_of is None or len(rows_of) == 1:
-        save(_rows(batch, rows_of), options)
+        save(_rows(batch, rows_of, options), options)
         return
     batch.persist()  # else it would be computed once for each topic
     try:
-        save(_rows(batch, rows_of), options)
+        save(_rows(batch, rows_of, options), options)
     finally:
         batch.unpersist()
 
@@ -120,8 +120,12 @@ def _make_active(session: SparkSession) -> None:
         sessions.setActiveSession(session._jsparkSession)
 
 
-def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
+def _rows(
+    batch: DataFrame, rows_of: Mapping[str, RowsOf] | None, options: Mapping[str, str]
+) -> DataFrame:
     """The rows of all topics, each row with the name of its topic.
+
+    Timestamps that are asked for may be those of some topics; the others have none.
 
     Raises:
         OptionError: the rows of a topic cannot be records. Without this check, the union would
@@ -130,6 +134,7 @@ def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
     from pyspark.sql.functions import col, lit
 
     from drumlin.spark.writing.columns import written_columns
+    from drumlin.spark.writing.options import writes_timestamps
 
     if rows_of is None:
         return batch
@@ -137,7 +142,8 @@ def _rows(batch: DataFrame, rows_of: Mapping[str, RowsOf] | None) -> DataFrame:
     for topic, make in rows_of.items():
         rows = make(batch)
         try:
-            names = written_columns(rows.schema, topic)
+            has_times = writes_timestamps(options) and "timestamp" in rows.columns
+            names = written_columns(rows.schema, topic, with_timestamps=has_times)
         except OptionError as error:
             raise OptionError(f"topic {topic!r}: {error}") from error
         columns = {name: col(name).cast("binary") for name in _AS_BINARY if name in names}

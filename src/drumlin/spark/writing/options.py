@@ -32,6 +32,8 @@ from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
 
 if TYPE_CHECKING:  # pulls in pyarrow
+    from pyspark.sql.types import StructType
+
     from drumlin.peer.security.security import Security
 
 ClientOption: TypeAlias = "str | int | Security"
@@ -85,6 +87,7 @@ class SinkOptions(Portable):
 
     bootstrap_servers: str
     topic: str | None  # for all rows; None: each row names its topic
+    with_timestamps: bool  # those of the rows; else the time of writing
     delivery: Delivery
     sink_id: str | None
     write_id: str | None
@@ -129,6 +132,7 @@ class SinkOptions(Portable):
         return cls(
             bootstrap_servers=options["kafka.bootstrap.servers"],
             topic=_topic(options, "topic"),
+            with_timestamps=writes_timestamps(options),
             delivery="exactly-once" if is_exact else "at-least-once",
             sink_id=_name(options, "sinkId"),
             write_id=_name(options, "writeId"),
@@ -145,6 +149,25 @@ class SinkOptions(Portable):
             compression_level=_level(options, level_name),
             client_options=_client_options(options),
         )
+
+    def columns(self, schema: StructType) -> tuple[str, ...]:
+        """The columns of rows that are written.
+
+        Raises:
+            OptionError: rows of this schema cannot be records.
+        """
+        from drumlin.spark.writing.columns import written_columns
+
+        return written_columns(schema, self.topic, with_timestamps=self.with_timestamps)
+
+
+def writes_timestamps(options: Mapping[str, str]) -> bool:
+    """Whether a row's `timestamp` is the record's; by default it has the time of writing.
+
+    Raises:
+        OptionError: the option is neither true nor false.
+    """
+    return boolean(options, "writeTimestamps", default=False)
 
 
 def _acks(options: Mapping[str, str]) -> Literal["all", "1", "0"]:

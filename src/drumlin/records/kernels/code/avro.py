@@ -1,8 +1,9 @@
 """The kernel of Avro values: runs a program over the bytes of each row, into nodes.
 
 A program is made of the writer's schema and the reader's (`client/values/avro_program.py`), which
-bound what it does: it has no calls, and each item of a loop takes at least a byte of the row.
-A row that is at fault becomes a null; a row that finds no room waits for the next call.
+bound what it does: each item of a loop takes at least a byte of the row, and so does each call
+within a call. A row that is at fault becomes a null; one that finds no room waits for the next
+call of the kernel.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def decode_avro(
     """Decode rows from the state's on, until all are done or one finds no room.
 
     `rows` has start, end, fault and its position for each row; a row that starts below zero is
-    null. `work` has two words for each node, and as many for loops as the program nests.
+    null. `work` has two words for each node, and then the stack of loops and calls.
     """
     node_count = state[at.VALUES_NODE_COUNT]
     stack = 2 * node_count
@@ -96,11 +97,18 @@ def _run(
             break
         if step == at.OP_JUMP:
             place = first
+        elif step == at.OP_LIST:
+            fault = _push(stack, top, 0, state)
+            top += 1
+        elif step == at.OP_CALL:
+            fault = _push(stack, top, place, state)
+            top += 1
+            place = first
+        elif step == at.OP_RETURN:
+            top -= 1
+            place = stack[top]
         elif step == at.OP_UNION:
             fault, place, position = _branch(source, position, end, program, first, second)
-        elif step == at.OP_LIST:
-            stack[top] = 0
-            top += 1
         elif step == at.OP_ITEM:
             fault, position = _item(source, position, end, stack, top, nodes, node, second, state)
             if fault == _NO_ITEM:
@@ -118,6 +126,15 @@ def _run(
             )
     state[at.VALUES_FAULT_POSITION] = position
     return at.FAULT_LEFT_OVER if fault == 0 and is_row and position != end else fault
+
+
+@helper
+def _push(stack: Pointer, top: int, word: int, state: Pointer) -> int:
+    """Put a word on the stack of loops and calls; 0, or `VALUES_FULL`."""
+    if top >= state[at.VALUES_STACK_END]:
+        return _full(state, at.NO_NODE, 0)
+    stack[top] = word
+    return 0
 
 
 @helper
@@ -174,6 +191,19 @@ def _items_of_block(data: Pointer, position: int, end: int) -> tuple[int, int]:
 
 
 @helper
+def _skip_blocks(data: Pointer, position: int, end: int) -> tuple[int, int]:
+    """Pass over blocks that have nothing but their counts, and sizes."""
+    count = 1
+    while count != 0:
+        count, position = read_varlong(data, position, end)
+        if position != BEYOND and count < 0:
+            _, position = read_varlong(data, position, end)
+        if position == BEYOND:
+            return at.FAULT_BLOCK, position
+    return 0, position
+
+
+@helper
 def _full(state: Pointer, node: int, size: int) -> int:
     """Say which node has no room, and for how many bytes; 0: for an entry."""
     state[at.VALUES_FULL_NODE] = node
@@ -213,6 +243,8 @@ def _value(
         return _float(data, position, end, node, first, nodes, state)
     if step == at.OP_DECIMAL:
         return _decimal(data, position, end, program, node, first, second, nodes, state)
+    if step == at.OP_SKIP_BLOCKS:
+        return _skip_blocks(data, position, end)
     return first, position  # OP_FAULT
 
 

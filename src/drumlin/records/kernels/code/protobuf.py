@@ -2,7 +2,7 @@
 
 A message's bytes are walked once to see where each field's last value is, and once more for
 each of its repeated fields. Messages within messages are kept on a stack, which is as deep as the
-schema: a message that contains itself is not decoded. A row at fault becomes a null.
+schema: within itself a message stays as its bytes. A row at fault becomes a null.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _note(
         return 0
     if fields[field + at.FIELD_WIRE] == at.WIRE_SIZED and work[slots + index] >= 0:
         kind = fields[field + at.FIELD_TYPE]
-        if kind == at.TYPE_MESSAGE or kind == at.TYPE_TIMESTAMP:
+        if kind >= at.TYPE_TIMESTAMP:
             return at.FAULT_TWICE  # they would have to be merged
     choice = fields[field + at.FIELD_CHOICE]
     if choice >= 0:

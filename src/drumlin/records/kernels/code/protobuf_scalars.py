@@ -114,7 +114,7 @@ def add_value(
     """Add a value: 0, a fault or `VALUES_FULL`; and the position after it."""
     state[at.VALUES_FULL_NODE] = node
     state[at.VALUES_FULL_BYTES] = 0
-    if kind == at.TYPE_STRING or kind == at.TYPE_BYTES:
+    if kind == at.TYPE_STRING or kind == at.TYPE_BYTES or kind == at.TYPE_ENCODED:
         return _add_sized(kind, data, position, end, nodes, node, state)
     if kind == at.TYPE_TIMESTAMP:
         return _add_timestamp(data, position, end, nodes, node)
