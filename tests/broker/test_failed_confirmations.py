@@ -1,4 +1,4 @@
-"""What a producer is told when its batch is in the log, and the confirmation that it waits for fails."""
+"""What a producer is told when its batch is in the log, and its confirmation fails."""
 
 from __future__ import annotations
 
