@@ -56,11 +56,11 @@ def produce(
     return asyncio.run(run())
 
 
-def share(broker: Broker, partition: Partition) -> None:
+def share(broker: Broker, partition: Partition, isr: tuple[int, ...] = (1, 2)) -> None:
     """As if broker 2 were in sync, which never fetches of its own accord."""
     (state,) = broker.metadata.image.topics["t"].partitions
     epoch = partition.leader_epoch + 1
-    partition.begin_leader_epoch(replace(state, leader_epoch=epoch, replicas=(1, 2), isr=(1, 2)))
+    partition.begin_leader_epoch(replace(state, leader_epoch=epoch, replicas=(1, 2), isr=isr))
 
 
 def test_a_flush_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +76,19 @@ def test_a_flush_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_replicas_that_do_not_confirm_in_time(tmp_path: Path) -> None:
     assert produce(tmp_path, {}, 0, share) == "request_timed_out"
+
+
+def test_too_few_replicas(tmp_path: Path) -> None:
+    """Then nothing is written at all."""
+    partitions: list[Partition] = []
+
+    def before(broker: Broker, partition: Partition) -> None:
+        share(broker, partition, isr=(1,))
+        partitions.append(partition)
+
+    configs = {"min.insync.replicas": "2"}
+    assert produce(tmp_path, configs, _LONG_MS, before) == "not_enough_replicas"
+    assert partitions[0].log_end_offset == 0
 
 
 def test_too_few_replicas_by_then(tmp_path: Path) -> None:
