@@ -171,6 +171,13 @@ def test_nobody_gives_way_to_a_larger_one(narrow: FetchSessions) -> None:
     assert all(is_known(narrow, each) for each in others)
 
 
+def test_nobody_gives_way_to_one_of_the_same_size(narrow: FetchSessions) -> None:
+    """Else many readers of the same topics would push each other out, fetch after fetch."""
+    others = [start(narrow, *range(5)) for _ in range(2)]
+    assert narrow.create(5, by_id=False) is None
+    assert all(is_known(narrow, each) for each in others)
+
+
 def test_stale_sessions_give_way_to_larger_ones(narrow: FetchSessions, clock: ManualClock) -> None:
     stale = start(narrow, *range(3))
     clock.advance_ms(121_000)

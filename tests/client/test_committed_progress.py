@@ -19,6 +19,7 @@ from drumlin.client.consumer.coordinator_link import CoordinatorLink
 from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
 from drumlin.client.consumer.positions import NO_OFFSET, Positions
 from drumlin.client.consumer.tasks import Tasks
+from drumlin.client.errors import CommitFailed
 from drumlin.peer.options import PeerOptions
 from drumlin.wire.errors import ErrorCode, KafkaError
 from rig.depth import so_many
@@ -194,17 +195,55 @@ class Link:
     group_id = "g"
 
 
-def committer_of(positions: Positions, store: Store, tasks: Tasks) -> Committer:
+def committer_of(
+    positions: Positions,
+    store: Store,
+    tasks: Tasks,
+    credentials: Callable[[], GroupMetadata] = lambda: GroupMetadata("g"),
+    disowned: Callable[[ErrorCode], None] = lambda code: None,
+) -> Committer:
     return Committer(
         cast(CoordinatorLink, Link()),
         cast(OffsetStorage, store),
         positions,
-        lambda: GroupMetadata("g"),
-        lambda code: None,
+        credentials,
+        disowned,
         10_000_000,
         10_000_000,
         tasks,
     )
+
+
+@pytest.mark.parametrize("has_joined_again", [False, True])
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.fenced_member_epoch],
+)
+def test_who_may_not_commit_any_more_joins_again(code: ErrorCode, has_joined_again: bool) -> None:
+    """At once, and not when a heartbeat comes to it; unless it has joined again meanwhile."""
+    members = iter(("before", "after" if has_joined_again else "before"))
+    disowned: list[ErrorCode] = []
+
+    class Refusing(Store):
+        async def commit(self, *_: Any) -> None:
+            raise KafkaError(code, "not you")
+
+    async def run() -> None:
+        positions, tasks = Positions(), Tasks(lambda _: None)
+        store = Refusing(random.Random(0))
+        committer = committer_of(
+            positions,
+            store,
+            tasks,
+            lambda: GroupMetadata("g", next(members), 1),
+            disowned.append,
+        )
+        with pytest.raises(CommitFailed):
+            await committer.commit({PLACE: OffsetAndMetadata(1)})
+        await tasks.stop()
+
+    asyncio.run(run())
+    assert disowned == ([] if has_joined_again else [code])
 
 
 async def live(seed: int) -> list[str]:

@@ -16,6 +16,7 @@ from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
 from drumlin.client.row_sum import RowsRefused
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.transactions.errors import TransactionFailed
 from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)
@@ -207,6 +208,20 @@ def test_in_a_transaction(client: Client, topic: str, other_topic: str) -> None:
         wait_until(lambda wanted=expected: committed() == wanted, f"what the {ends_by} leaves")
     with pytest.raises(ClientError, match="it is over"):
         transaction.stream_appender(topic)
+
+
+def test_a_transaction_that_has_lost_rows_cannot_be_committed(client: Client, topic: str) -> None:
+    """Though its program has seen the error, and went on: what came after the rows is written."""
+    transaction = client.transaction(f"{topic}-transaction")
+    appender = transaction.stream_appender(topic, encoding=SMALL)
+    with pytest.raises(RowsRefused):
+        appender.add(rows(value=["lost"], timestamp=[-2]))
+    appender.add(rows(value=["kept"], timestamp=[5]))
+    assert appender.finish().record_count == 1
+    assert appender.is_unfinished
+    with pytest.raises(TransactionFailed, match="has failed"):
+        transaction.commit()
+    transaction.abort()
 
 
 def test_partitions_that_were_added_meanwhile(address: str, client: Client, topic: str) -> None:

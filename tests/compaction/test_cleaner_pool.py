@@ -101,6 +101,20 @@ def test_a_log_without_room_rests(folder: Path, pools: list[CleanerPool]) -> Non
     world.logs.abandon()
 
 
+def test_a_device_that_fails_takes_its_log_dir_offline(
+    folder: Path, pools: list[CleanerPool]
+) -> None:
+    files = FailingFiles()
+    world = new_world(folder, files=files)
+    six_segments(world)
+    pool = started(world, pools)
+    files.fail("write_at", code=errno.EIO)
+    assert pool.run(world.log, 60)
+    assert not world.log.log_directory.is_online
+    assert pool.uncleanable == {}
+    world.logs.abandon()
+
+
 def test_changed_settings_count_from_the_next_cleaning(
     folder: Path, pools: list[CleanerPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

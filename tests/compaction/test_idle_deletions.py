@@ -94,6 +94,25 @@ def test_a_superseded_tombstone_is_not_waited_for(folder: Path) -> None:
     world.logs.abandon()
 
 
+def test_the_last_batch_of_a_round_stays_though_nothing_is_left_of_it(folder: Path) -> None:
+    """It shows how far the round came, as in Apache Kafka; the next round may drop it."""
+    world = new_world(folder)
+    put(world, b"key", b"value")
+    put(world, b"gone", None)
+    world.log.roll(NOW_MS)
+    assert clean(world) is not None
+    world.clock.advance_ms(RETENTION_MS)
+    assert clean(world) is not None
+    found = [(header.last_offset, header.record_count) for header, _ in batches(world.log)]
+    assert found == [(0, 1), (1, 0)]
+    put(world, b"other", b"value")
+    world.log.roll(NOW_MS)
+    assert clean(world) is not None
+    found = [(header.last_offset, header.record_count) for header, _ in batches(world.log)]
+    assert found == [(0, 1), (2, 1)]
+    world.logs.abandon()
+
+
 def test_markers_go_as_well(folder: Path) -> None:
     world = new_world(folder)
     log = world.log

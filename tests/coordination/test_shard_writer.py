@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordination.memory_log import FullLog, lead_all, new_coordinator
-from coordination.test_group_coordinator import loaded
+from coordination.memory_log import MESSAGE_BYTES_MAX, FullLog, lead_all, new_coordinator
+from coordination.test_group_coordinator import committed, loaded
 from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.offset_records import OffsetKey
+from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey
 from drumlin.coordination.groups.record_registry import encode_record
 from drumlin.coordination.groups.shard import GroupShard
 from drumlin.coordination.state_batches import pack
@@ -96,6 +96,33 @@ def test_what_comes_before_a_refusal_is_taken_over(counts: bool) -> None:
                 to_end(work)
             assert refusal.value.code is ErrorCode.not_coordinator, "as clients are told"
         assert taken == ["a", "b"]
+
+    _with_shard(body)
+
+
+def test_of_records_that_take_effect_together_those_count_that_are_written() -> None:
+    """As another coordinator would load them: the rest of the log may not be there for long."""
+
+    async def body(coordinator: GroupCoordinator, shard: GroupShard, log: FullLog) -> None:
+        log.room = 2
+        long, count = "x" * 30_000, 3 * MESSAGE_BYTES_MAX // 30_000
+        records = [
+            (OffsetKey("g", "t", each), CommittedOffset(each, -1, long, 0)) for each in range(count)
+        ]
+        work = coordinator._writer.write_in_turns(
+            shard, records, lambda: ([], None), lambda _: pytest.fail("not all of it is written")
+        )
+        with pytest.raises(KafkaError):
+            to_end(work)
+        assert len(log.batches[0]) == 2
+        again = new_coordinator(log)
+        again.start()
+        lead_all(again, log)
+        await loaded(again)
+        found = await committed(coordinator, "g")
+        assert found == await committed(again, "g")
+        assert 0 < len(found) < count
+        await again.close()
 
     _with_shard(body)
 

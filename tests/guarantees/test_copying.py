@@ -19,6 +19,11 @@ _RECORDS = so_many(6000, 20_000)
 _TIMEOUT_S = 120 + _RECORDS / 200
 
 
+def test_a_short_copy(broker: DrumlinServer, tmp_path: Path) -> None:
+    plan = Copy(1500, 50, kills=3, timeout_s=_TIMEOUT_S)
+    assert copy(plan, broker, tmp_path).complaints == []
+
+
 @pytest.mark.deep
 def test_copy_with_librdkafka(broker: DrumlinServer, tmp_path: Path) -> None:
     plan = Copy(_RECORDS, _RECORDS // 40, kills=5, timeout_s=_TIMEOUT_S)

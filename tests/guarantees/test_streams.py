@@ -13,12 +13,17 @@ from rig.jars import Unavailable
 pytestmark = [pytest.mark.clients, pytest.mark.kafka, pytest.mark.slow]
 
 
-@pytest.mark.deep
-def test_counts_are_right_after_kills(broker: DrumlinServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "kills"), [(300, 1), pytest.param(3000, 2, marks=pytest.mark.deep)]
+)
+def test_counts_are_right_after_kills(
+    broker: DrumlinServer, tmp_path: Path, words: int, kills: int
+) -> None:
+    """Of the application; with two, of the broker as well."""
     try:
         streams_classpath()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    counted = count_words(Count(3000, kills=2), broker, tmp_path)
+    counted = count_words(Count(words, kills), broker, tmp_path)
     assert counted.complaints == []
-    assert (counted.kills, counted.broker_kills) == (2, 1)
+    assert (counted.kills, counted.broker_kills) == (kills, kills // 2)

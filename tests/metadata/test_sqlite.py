@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.database import FILE_NAME, UnreadableMetadata
+from drumlin.metadata.database import FILE_NAME, Database, UnreadableMetadata
 from drumlin.metadata.image import PartitionState, Resource, ResourceType
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -48,6 +48,15 @@ def test_a_new_store_is_to_be_adopted_once(tmp_path: Path) -> None:
 
     with_store(tmp_path, adopt)
     with_store(tmp_path, check)
+
+
+def test_each_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    """With WAL and anything less, what was acknowledged is lost in a power failure."""
+    database = Database(tmp_path / FILE_NAME)
+    (synchronous,) = database._connection.execute("PRAGMA synchronous").fetchone()
+    (journal,) = database._connection.execute("PRAGMA journal_mode").fetchone()
+    database.close()
+    assert (synchronous, journal) == (2, "wal"), "FULL"
 
 
 def test_many_mutations_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

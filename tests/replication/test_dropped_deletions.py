@@ -159,6 +159,14 @@ def test_deletions_go_while_a_thread_reads_for_a_follower(replicas: Replicas) ->
     replicas.lead(3)
 
 
+def test_a_cleaning_that_began_before_the_follower_came_waits_for_nobody(
+    replicas: Replicas,
+) -> None:
+    """It is looked again what the thread may have read."""
+    replicas.log(1).awaits_nobody()
+    test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
+
+
 def test_a_follower_that_had_got_a_deletion_has_lost_it_again(replicas: Replicas) -> None:
     """Its power has failed; the same leader remembers that it had followed so far."""
     replicas.put(b"k", b"old")

@@ -81,6 +81,18 @@ def test_an_epoch_that_is_lower_is_another_process_if_it_is_alive() -> None:
     assert replicas.isr.high_watermark(5, 10, 0) == 10
 
 
+def test_a_process_that_begins_anew_is_not_about_to_join_because_of_the_one_before() -> None:
+    """It has to fetch what it lost; until it has, nobody's acknowledgement waits for it."""
+    replicas = Replicas((LEADER,))
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    assert replicas.isr.high_watermark(10, 12, 10) == 10, "it waits for who had all just now"
+    replicas.epochs[FOLLOWER] = 1
+    replicas.fetched(FOLLOWER, 3, 12, 20)
+    assert replicas.isr.high_watermark(10, 12, 20) == 12
+    replicas.fetched(FOLLOWER, 12, 12, 30)
+    assert replicas.isr.high_watermark(12, 13, 30) == 12
+
+
 def test_who_is_not_alive_is_refused() -> None:
     replicas = Replicas((LEADER, FOLLOWER))
     replicas.fetched(FOLLOWER, 5, 10, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from zlib import crc32
 
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.spark.writing.protocol import driver, names
+from drumlin.spark.writing.protocol import driver, names, performer
 from drumlin.spark.writing.protocol.abort_steps import forget
 from drumlin.spark.writing.protocol.entry import (
     AlreadyDecided,
@@ -37,6 +39,7 @@ from drumlin.spark.writing.protocol.messages import (
     TaskMessage,
 )
 from drumlin.spark.writing.protocol.performer import Performer
+from drumlin.spark.writing.protocol.requests import FindRecord
 from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
@@ -386,6 +389,26 @@ def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str,
     wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
     await_rows(client, topic, "a")
     client.delete_topic(settings.decision_topic)
+
+
+def test_a_decision_behind_an_open_transaction_is_waited_for(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another sink's driver that died: readers of what is committed see nothing behind it."""
+    other = client.transaction(f"{sink}.other")
+    rows = pa.table({"key": ["other"], "value": ["1"], "partition": [0]})
+    other.append(rows, topic, partition="partition")
+    row = pa.table({"key": [sink], "value": ["decided"], "partition": [0]})
+    with client.transaction(sink) as decision:
+        decision.append(row, topic, partition="partition")
+
+    def pause(_: float) -> None:
+        if other.state == "open":
+            other.abort()
+
+    monkeypatch.setattr(performer, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+    assert Performer(client).perform(FindRecord(topic, sink)) == b"decided"
+    assert other.state == "aborted", "there was nothing to wait for"
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])

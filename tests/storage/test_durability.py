@@ -387,6 +387,21 @@ def test_a_clean_stop_keeps_what_was_aborted_in_a_small_segment(tmp_path: Path) 
     logs.close()
 
 
+def test_a_clean_stop_keeps_the_indexes_of_a_large_segment(tmp_path: Path) -> None:
+    """No start reads it again: what is not found by an index then is not found at all."""
+    files, config = ForgetfulFiles(), LogConfig(index_interval_bytes=100)
+    logs = open_logs(tmp_path, config=config, files=files)
+    log = create(logs, config)
+    for number in range(400):
+        append(log, timestamp=NOW_MS + number)
+    indexes = [log.segments.active.offset_index, log.segments.active.time_index]
+    logs.close()
+    before = [Path(each.file.path).read_bytes() for each in indexes]
+    assert all(before)
+    files.lose_unsynced()
+    assert [Path(each.file.path).read_bytes() for each in indexes] == before
+
+
 def test_what_was_aborted_is_durable_before_the_recovery_point_has_passed_it(
     tmp_path: Path,
 ) -> None:

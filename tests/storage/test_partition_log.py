@@ -93,6 +93,16 @@ def test_a_batch_larger_than_a_segment_is_refused(logs: LogDirectories) -> None:
     assert log.log_end_offset == log.size_bytes == 0
 
 
+def test_a_batch_as_large_as_a_segment_fits(logs: LogDirectories) -> None:
+    """A client's, a coordinator's and a leader's."""
+    size = len(batch_of())
+    log = create(logs, LogConfig(segment_bytes=size))
+    append(log)
+    log.append_internal(memoryview(batch_of()), 0, NOW_MS)
+    log.append_as_follower(memoryview(batch_of(base_offset=2)), NOW_MS)
+    assert bases(log) == [0, 1, 2]
+
+
 # -- rolling -----------------------------------------------------------------------------------
 
 

@@ -81,6 +81,30 @@ def test_a_producer_that_goes_on_gets_a_new_id_and_may_ask_again(ids: Iterator[i
     assert refusal.value.code is ErrorCode.producer_fenced
 
 
+def test_an_old_id_goes_on_with_no_epoch_of_the_new_one(ids: Iterator[int]) -> None:
+    """A producer that was left long ago has the epochs that its successor gets again."""
+    transaction = at_last_epoch(TransactionState.EMPTY)
+    begin(transaction, LAST, ids)
+    for epoch in (0, 1, LAST_EPOCH - 1):
+        with pytest.raises(KafkaError) as refusal:
+            begin(transaction, Producer(OLD, epoch), ids)
+        assert refusal.value.code is ErrorCode.producer_fenced
+    assert transaction.metadata.producer_epoch == 0
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_no_partition_is_verified_once_the_end_is_prepared(
+    ids: Iterator[int], is_commit: bool
+) -> None:
+    """Its marker may be written by now: what came after it would belong to no transaction."""
+    transaction = at_last_epoch(TransactionState.ONGOING)
+    assert transaction.verify_partitions(LAST, [("t", 0)]) == {("t", 0): ErrorCode.none}
+    end(transaction, LAST, ids, is_commit, version=1)  # the producer keeps its epoch
+    with pytest.raises(KafkaError) as refusal:
+        transaction.verify_partitions(LAST, [("t", 0)])
+    assert refusal.value.code is ErrorCode.concurrent_transactions
+
+
 def test_who_asks_again_for_the_last_epoch_gets_it(ids: Iterator[int]) -> None:
     transaction = at_last_epoch(TransactionState.EMPTY, last_epoch=LAST_EPOCH - 1)
     begun = begin(transaction, LAST._replace(producer_epoch=LAST_EPOCH - 1), ids)

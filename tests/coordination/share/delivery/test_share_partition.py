@@ -179,6 +179,18 @@ def test_what_lies_between_kept_batches_was_lost_with_a_broker_and_comes_again()
     assert acquire(share, log) == [(20, 29, 1)]
 
 
+@pytest.mark.parametrize("end_offset", [0, 3, 5, 7, 10])
+def test_what_a_log_has_lost_is_not_done(end_offset: int) -> None:
+    """Other records get those offsets: they are delivered like any others."""
+    kept = [StateBatch(0, 4, 0, 1), StateBatch(5, 9, 2, 1)]
+    share = SharePartition.load(Settings, 0, kept, end_offset)
+    assert share.end_offset <= end_offset
+    log = batches(10, 10)
+    acquired = acquire(share, log) + acquire(share, log)
+    offsets = {each for first, last, _ in acquired for each in range(first, last + 1)}
+    assert offsets >= set(range(end_offset, 20))
+
+
 def test_aborted_records_are_passed_over() -> None:
     share, log = partition(), batches(10, 10, 10)
     fetched = Fetched(0, log, [log[1]])

@@ -1,0 +1,107 @@
+"""The lists of mutants are true; their runner tells faults that are noticed from others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mutation.__main__ import main
+from mutation.mutant import ROOT, Inapplicable, Mutant, all_mutants
+from mutation.results import RESULTS, Outcome, Results
+
+_LIST = """
+[[mutant]]
+id = "noticed"
+file = "sum.py"
+old = "a + b"
+new = "a - b"
+tests = ["tests/test_sum.py"]
+loses = "sums"
+
+[[mutant]]
+id = "unnoticed"
+file = "sum.py"
+old = "3 * a"
+new = "4 * a"
+tests = ["tests/test_sum.py"]
+loses = "products"
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A source tree with a test, which notices one of two faults."""
+    root = tmp_path / "tree"
+    for name in ("src/drumlin/testing", "tests", "lists"):
+        (root / name).mkdir(parents=True)
+    for name in ("__init__", "testing/__init__", "testing/plugin"):  # which pytest loads
+        (root / f"src/drumlin/{name}.py").touch()
+    source = "def total(a, b):\n    return a + b\n\n\ndef triple(a):\n    return 3 * a\n"
+    (root / "src/drumlin/sum.py").write_text(source)
+    test = "from drumlin.sum import total\n\n\ndef test_total():\n    assert total(2, 3) == 5\n"
+    (root / "tests/test_sum.py").write_text(test)
+    markers = "\n".join(f'    "{each}",' for each in ("deep", "kafka", "zookeeper", "spark"))
+    (root / "pyproject.toml").write_text(f"[tool.pytest.ini_options]\nmarkers = [\n{markers}\n]\n")
+    (root / "lists/sums.toml").write_text(_LIST)
+    return root
+
+
+def run(root: Path, *patterns: str) -> int:
+    options = [f"--root={root}", f"--lists={root / 'lists'}", f"--results={root / 'results.tsv'}"]
+    return main([*options, *patterns])
+
+
+def results(root: Path) -> dict[str, Outcome]:
+    return Results.load(root / "results.tsv").of
+
+
+@pytest.mark.parametrize("mutant", all_mutants(), ids=lambda each: each.id)
+def test_each_can_be_made(mutant: Mutant) -> None:
+    mutated = mutant.mutated(ROOT)
+    compile(mutated, mutant.file, "exec")
+    assert mutant.loses
+    assert mutant.tests
+    for name in mutant.tests:
+        assert (ROOT / name.partition("::")[0]).exists(), name
+
+
+def test_results_are_of_mutants_that_there_are() -> None:
+    assert Results.load(RESULTS).of.keys() <= {each.id for each in all_mutants()}
+
+
+def test_a_fault_is_noticed_or_not(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (root / "src/drumlin/sum.py").read_text()
+    assert run(root) == 1
+    assert results(root) == {"noticed": Outcome.KILLED, "unnoticed": Outcome.SURVIVED}
+    assert "1 of 2 noticed\nunnoticed\n" in capsys.readouterr().out
+    assert (root / "src/drumlin/sum.py").read_text() == before
+    assert not list(root.rglob("*.pyc")), "it is a copy that was run"
+
+
+def test_a_test_that_fails_anyway_notices_nothing(root: Path) -> None:
+    (root / "tests/test_sum.py").write_text("def test_total():\n    assert False\n")
+    assert run(root, "noticed") == 1
+    assert results(root) == {"noticed": Outcome.FAILS_ANYWAY}
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_text_that_does_not_stand_there_once_is_refused(
+    root: Path, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "src/drumlin/sum.py").write_text("# a + b\n" * count + "# 3 * a\n")
+    assert run(root) == 2
+    assert f"stands {count} times" in capsys.readouterr().err
+    assert results(root) == {}
+
+
+def test_a_change_that_changes_nothing_is_refused(root: Path) -> None:
+    same = Mutant("same", "sum.py", "a + b", "a + b", ("tests/test_sum.py",), "nothing")
+    with pytest.raises(Inapplicable, match="changes nothing"):
+        same.mutated(root)
+
+
+def test_two_of_one_id_are_refused(root: Path) -> None:
+    (root / "lists/more.toml").write_text(_LIST)
+    with pytest.raises(ValueError, match="noticed, unnoticed"):
+        all_mutants(root / "lists")
