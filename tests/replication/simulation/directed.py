@@ -21,6 +21,7 @@ from .machine_mistakes import MACHINE_MISTAKES
 from .mistakes import MISTAKES, Replacement
 from .on_zookeeper import ZooKeeperCluster
 from .process import BrokerProcess
+from .recovery_mistakes import RECOVERY_MISTAKES
 from .runs import ON_MACHINE, ON_ZOOKEEPER
 
 #: See `Cluster._damage`.
@@ -92,6 +93,10 @@ DIRECTED: dict[str, Order] = {
             ),
         }.items()
     },
+    "the marker of a clean stop is not read": Order(
+        directed_isr.a_copy_is_put_back,
+        RECOVERY_MISTAKES["the marker of a clean stop is not read"],
+    ),
     "changes are decided side by side": Order(
         directed_isr.two_lead_at_once,
         MACHINE_MISTAKES["changes are decided side by side"],

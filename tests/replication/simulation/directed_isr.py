@@ -11,6 +11,7 @@ from functools import partial
 from drumlin.metadata.image import PartitionState
 
 from .cluster import FAULTS_END_MS
+from .disk import Disk
 from .faults import Fault
 from .leading import FetchRequest
 from .log import TOPIC
@@ -99,30 +100,56 @@ def _leads_in(cluster: ZooKeeperCluster, node_id: int, epoch: int) -> bool:
     return leader is not None and leader.leader_epoch == epoch
 
 
+def _damage_unmissed(
+    cluster: ZooKeeperCluster, node_id: int, damage: Callable[[Disk], None]
+) -> None:
+    """A broker fails and comes back before the others, which stand still, miss it; and is to lead
+    as soon as it is registered."""
+    process, disk = cluster.processes[node_id], cluster.disks[node_id]
+    if not cluster.may_damage(node_id) or process.session is None:
+        return
+    for each in cluster.running():
+        if each is not process:
+            each.paused_until_ms = cluster.schedule.now_ms + _SHORT_MS
+    process.end("has no power")
+    damage(disk)
+    cluster._is_damaged(node_id, is_told=disk.marker is not None)
+    cluster.znodes.expire(process.session)
+    cluster.start(node_id)
+    is_registered = partial(cluster.znodes.registered.get, node_id)
+    when(cluster, is_registered, partial(cluster.lead, node_id))
+
+
 def a_session_ends_as_it_begins(cluster: ZooKeeperCluster) -> None:
-    """B loses its tail, and comes back before anybody misses it. Its session ends at once; in the
-    next one it must leave the ISR as it would have done in the first."""
+    """B loses its tail, and comes back. Its session ends at once; in the next one it must leave the
+    ISR as it would have done in the first."""
     schedule, (a, b, _) = cluster.schedule, cluster.replicas[:3]
 
-    def lose_tail() -> None:
+    def fail() -> None:
         process = cluster.processes[b]
-        if not cluster.may_damage(b) or process.session is None:
-            return
-        for each in cluster.running():
-            if each is not process:
-                each.paused_until_ms = schedule.now_ms + _SHORT_MS
-        process.end("has no power")
-        cluster.disks[b].lose_tail(0.3)
-        cluster._is_damaged(b)
-        cluster.znodes.expire(process.session)
-        cluster.start(b)
+        _damage_unmissed(cluster, b, partial(Disk.lose_tail, choice=0.3))
         session = cluster.processes[b].session
-        assert session is not None
-        cluster.znodes.expire(session)
-        when(cluster, lambda: b in cluster.znodes.registered, partial(cluster.lead, b))
+        if session is not None and cluster.processes[b] is not process:
+            cluster.znodes.expire(session)
 
     schedule.at(1_500, partial(cluster.lead, a))
-    schedule.at(3_000, lose_tail)
+    schedule.at(3_000, fail)
+
+
+def a_copy_is_put_back(cluster: ZooKeeperCluster) -> None:
+    """B comes back with what it had at an earlier clean stop, of which the copy has the marker."""
+    schedule, (a, b, _) = cluster.schedule, cluster.replicas[:3]
+
+    def stop() -> None:
+        cluster.processes[b].stop_cleanly(partial(cluster.come_back, b, 0.0))
+
+    def fail() -> None:
+        if cluster.disks[b].copy is not None:
+            _damage_unmissed(cluster, b, Disk.put_back)
+
+    schedule.at(1_500, partial(cluster.lead, a))
+    schedule.at(2_000, stop)
+    schedule.at(4_000, fail)
 
 
 def a_member_falls_behind_at_once(cluster: ZooKeeperCluster) -> None:
