@@ -44,7 +44,7 @@ class RawProducer:
         answer: dict[str, Any] = {}
 
         def is_answered() -> bool:
-            answer.update(self.ask("init_producer_id", 4, **self._who, transaction_timeout=60_000))
+            answer.update(self.ask("init_producer_id", 4, **self._who, transaction_timeout=600_000))
             return str(answer["error_code"]) not in (
                 "concurrent_transactions",
                 "coordinator_load_in_progress",

@@ -129,7 +129,7 @@ def test_no_descriptor_is_kept_by_fetches_that_were_given_up(
         waiting = fetch(empty, 2, max_wait=60_000, min_bytes=1)
         half = fetch(full, 1, max_wait=60_000, min_bytes=1 << 30)
         give_up((fetch(full, 1) * 5, waiting * 3, half * 2, waiting[:20])[number % 4])
-    wait_until(lambda: process.num_fds() <= before, "all descriptors to be given back", 10)
+    wait_until(lambda: process.num_fds() <= before, "all descriptors to be given back")
 
 
 def test_no_descriptor_is_left_for_another_connection(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_no_descriptor_is_left_for_another_connection(tmp_path: Path) -> None:
             process.rlimit(resource.RLIMIT_NOFILE, (limit, limit))
             for _ in range(40):
                 stack.enter_context(server.connect())
-            wait_until(lambda: "cannot accept" in server.said(), "the shortage to be said", 10)
+            wait_until(lambda: "cannot accept" in server.said(), "the shortage to be said")
             # Some are kept for what the broker itself has to open.
             topic = {"name": "t", "num_partitions": 5, "replication_factor": 1}
             early.ask("create_topics", 7, topics=[topic], timeout=10_000)

@@ -99,7 +99,7 @@ def test_connections_per_address_can_be_changed_while_running(server: DrumlinSer
                 return False
             return True
 
-        wait_until(is_refused, "a second connection to be refused", 10)
+        wait_until(is_refused, "a second connection to be refused")
 
 
 def test_the_logs_of_another_store_are_taken_over(server: DrumlinServer) -> None:

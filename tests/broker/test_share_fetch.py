@@ -149,7 +149,7 @@ class Member:
             given.extend(self.fetch(500))
             return _count(given) >= expected
 
-        wait_until(is_enough, f"{expected} records", 20)
+        wait_until(is_enough, f"{expected} records")
         return given
 
 
@@ -284,7 +284,7 @@ def test_a_renewed_lock_holds(share_server: DrumlinServer, waiting: ThreadPoolEx
         return answer.done()
 
     # The lock on the record that is not renewed ends; the other one is kept all the while.
-    wait_until(is_taken, "the other record to be given away", 20)
+    wait_until(is_taken, "the other record to be given away")
     assert answer.result() == [(1, 1, 2)]
     assert one.say(0, 0, _ACCEPT) == ErrorCode.none
 
@@ -323,7 +323,7 @@ def test_there_is_room_for_so_many_sessions(share_server: DrumlinServer) -> None
     for member in members[:full]:
         member.client.close()
     last = members[-1]
-    wait_until(lambda: last.fetch_raw().error_code == ErrorCode.none, "room for a session", 20)
+    wait_until(lambda: last.fetch_raw().error_code == ErrorCode.none, "room for a session")
 
 
 def test_a_deleted_topic_is_told(group: Group, waiting: ThreadPoolExecutor) -> None:
@@ -380,7 +380,7 @@ class Transactions:
             )
             return answer if answer.error_code == ErrorCode.none else None
 
-        begun = wait_until(begin, "a producer id", 20)
+        begun = wait_until(begin, "a producer id")
         self.producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
 
     def send(self, *values: bytes) -> None:
@@ -397,7 +397,7 @@ class Transactions:
             (result,) = topic.results_by_partition
             return bool(result.partition_error_code == ErrorCode.none)
 
-        wait_until(is_added, "the partition to be in the transaction", 20)
+        wait_until(is_added, "the partition to be in the transaction")
         records = batch(
             *values, **self.producer, base_sequence=self.sequence, extra_attributes=_TRANSACTIONAL
         )
@@ -485,7 +485,7 @@ def test_whatever_is_written_as_state_the_records_are_delivered(
             seen.update(range(first, last + 1))
         return len(seen) == 3
 
-    wait_until(is_all_accepted, "all records", 20)
+    wait_until(is_all_accepted, "all records")
     group.produce(b"d")
     assert [each[:2] for each in member.fetch_until(1)] == [(3, 3)]
     assert member.say(3, 3, _ACCEPT, leave=True) == ErrorCode.none

@@ -125,7 +125,7 @@ def test_stop_during_the_start(tmp_path: Path) -> None:
     ):
         metadata.execute("BEGIN EXCLUSIVE")  # a start waits some seconds for that to end
         try:
-            wait_until(lambda: _minds_sigterm(process.pid), "the start to be under way", 20)
+            wait_until(lambda: _minds_sigterm(process.pid), "the start to be under way")
             process.send_signal(signal.SIGTERM)
             _, said = process.communicate(timeout=PROMPTLY_S)
         finally:

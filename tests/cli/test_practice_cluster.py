@@ -161,7 +161,7 @@ def test_nothing_outlives_a_cluster_that_is_killed(run: Run, make: Make) -> None
     pids = cluster.pids()
     assert all(map(is_alive, pids))
     cluster.kill()
-    wait_until(lambda: not any(map(is_alive, pids)), "the end of all members", 10)
+    wait_until(lambda: not any(map(is_alive, pids)), "the end of all members")
     assert cluster.record["pid"] is not None  # nobody was left to say otherwise
     cluster.start()
     wait_for_health(run, cluster)

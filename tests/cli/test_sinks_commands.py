@@ -91,7 +91,7 @@ def test_a_sink_that_is_forgotten_begins_anew(run: Run, client: Client, sink: st
     done = run("sinks", "forget", sink, "--yes")
     assert done.out == f"{opened.transactional_id}: aborted\n{sink}: forgotten\n"
     commit_batch(client, SETTINGS, [write(client, sink, 1)], 1)
-    wait_until(lambda: client.read(sink, isolation="read_committed").num_rows == 3, "rows", 20)
+    wait_until(lambda: client.read(sink, isolation="read_committed").num_rows == 3, "rows")
 
 
 # -- what is not there, or cannot be read --------------------------------------------------------

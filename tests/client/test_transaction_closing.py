@@ -45,7 +45,7 @@ def test_what_is_open_is_aborted(
             transaction.append(ROWS, topic)
         transactions[0].commit()
     assert [each.state for each in transactions] == ["committed", "aborted", "aborted"]
-    wait_until(lambda: is_stable(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
     assert client.read(topic, isolation="read_committed").num_rows == 2
     for name in names[1:]:
         assert (
@@ -63,7 +63,7 @@ def test_the_exception_of_the_program_is_what_is_seen(
         1 / 0  # noqa: B018
     assert error.value.__context__ is None
     assert transaction.state == "aborted"
-    wait_until(lambda: is_stable(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
 
 
 def test_records_on_their_way_do_not_come_after_the_abort(
@@ -73,7 +73,7 @@ def test_records_on_their_way_do_not_come_after_the_abort(
         writer = other.transaction(topic).writer(topic, linger_ms=0, batch_bytes=200)
         deliveries = [writer.send(b"x" * 100) for _ in range(500)]
     assert all(each.done() for each in deliveries)
-    wait_until(lambda: is_stable(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
     assert values(client, topic) == set()
 
 
@@ -87,7 +87,7 @@ def test_a_block_whose_client_is_closed_has_not_committed(
         other.close()
     with pytest.raises(TransactionOver, match="aborted, as its client was closed"):
         transaction.commit()
-    wait_until(lambda: is_stable(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: is_stable(client, topic), "the last stable offset to move")
     assert values(client, topic) == set()
 
 

@@ -45,7 +45,7 @@ def committed(client: Client, topic: str) -> list[str]:
 
 
 def await_committed(client: Client, topic: str, values: list[str]) -> None:
-    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read", 20)
+    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read")
 
 
 # -- threads -------------------------------------------------------------------------------------
@@ -275,6 +275,6 @@ def test_a_process_that_is_killed_leaves_whole_transactions(
         there.update(each.split()[1] for each in committed(client, topic))
         return all(there[number] >= 3 * count for number, count in told.items())
 
-    wait_until(are_all_there, "what was acknowledged", 20)
+    wait_until(are_all_there, "what was acknowledged")
     assert all(count % 3 == 0 for count in there.values()), there
     assert sum(there.values()) <= 3 * (sum(told.values()) + 2), "one unacknowledged, each"

@@ -79,7 +79,7 @@ def test_a_dead_process_is_aborted_from_outside(address: str, client: Client, to
     assert client.describe_transactions([topic])[topic].is_open
     assert not is_stable(client, topic)
     client.abort_transaction(topic)
-    wait_until(lambda: is_stable(client, topic), "the abort", 20)
+    wait_until(lambda: is_stable(client, topic), "the abort")
     with pytest.raises(ProducerFenced):
         client.end_transaction(opened, commit=True)
 
@@ -89,7 +89,7 @@ def test_what_a_dead_process_has_written_can_be_committed(
 ) -> None:
     opened = kill_in_the_middle(address, topic, topic, 600_000)
     client.end_transaction(opened, commit=True)
-    wait_until(lambda: values(client, topic) == ["dead"], "the commit to be seen", 20)
+    wait_until(lambda: values(client, topic) == ["dead"], "the commit to be seen")
 
 
 # -- transactions that no coordinator knows ------------------------------------------------------
@@ -129,7 +129,7 @@ def test_a_transaction_that_hangs_is_aborted_where_it_does(lax_port: int) -> Non
         client.create_topic(topic, 1)
         with client.transaction(topic) as transaction:
             transaction.append(pa.table({"value": ["a"]}), topic)
-        wait_until(lambda: values(client, topic) == ["a"], "the commit to be seen", 20)
+        wait_until(lambda: values(client, topic) == ["a"], "the commit to be seen")
         late = batch(
             b"late",
             producer_id=transaction.producer_id,
@@ -148,7 +148,7 @@ def test_a_transaction_that_hangs_is_aborted_where_it_does(lax_port: int) -> Non
         assert hanging.producer_id == transaction.producer_id
         assert values(client, topic) == ["a"]
         client.abort_hanging_transaction(topic, 0, hanging.producer_id)
-        wait_until(lambda: values(client, topic) == ["a", "b"], "what came after it", 20)
+        wait_until(lambda: values(client, topic) == ["a", "b"], "what came after it")
         assert client.open_producers([(topic, 0)]) == {(topic, 0): []}
         with pytest.raises(RequestRefused, match="has no open transaction there"):
             client.abort_hanging_transaction(topic, 0, hanging.producer_id)

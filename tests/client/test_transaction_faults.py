@@ -94,7 +94,7 @@ def offsets_of(client: Client, group: str) -> Mapping[tuple[str, int], OffsetAnd
 
 
 def in_time(client: Client, topic: str, values: list[str]) -> None:
-    wait_until(lambda: committed(client, topic) == sorted(values), "the commit to be seen", 20)
+    wait_until(lambda: committed(client, topic) == sorted(values), "the commit to be seen")
 
 
 def once(cut: Cut, nth: int) -> Iterator[Cut]:
@@ -124,7 +124,7 @@ def test_a_cut_around_one_request(
         transaction.append(rows(list("ghijkl")), topic)
     assert next(cluster.proxy.cuts, None) is None
     in_time(client, topic, list("abcdefghijkl"))
-    wait_until(lambda: (topic, 1) in offsets_of(client, group), "the offset to be committed", 20)
+    wait_until(lambda: (topic, 1) in offsets_of(client, group), "the offset to be committed")
     assert offsets_of(client, group)[topic, 1][:2] == (7, "seven")
 
 

@@ -40,7 +40,7 @@ def test_offsets_are_the_groups_once_it_is_committed(
     transaction.send_offsets({}, group)
     assert offsets_of(client, group) == {}
     transaction.commit()
-    wait_until(lambda: len(offsets_of(client, group)) == 2, "the offsets to be committed", 20)
+    wait_until(lambda: len(offsets_of(client, group)) == 2, "the offsets to be committed")
     found = {place: each[:2] for place, each in offsets_of(client, group).items()}
     assert found == {(topic, 0): (4, ""), (topic, 1): (5, "five")}
 
@@ -52,7 +52,7 @@ def test_offsets_of_an_aborted_transaction_never_were(
         transaction = client.transaction(group)
         transaction.send_offsets({(topic, 0): 1 if commit else 2}, group)
         client.end_transaction(transaction.detach(), commit=commit)
-        wait_until(lambda: (topic, 0) in offsets_of(client, group), "the first", 20)
+        wait_until(lambda: (topic, 0) in offsets_of(client, group), "the first")
     client.transaction(group)  # waits until the abort is complete
     assert offsets_of(client, group)[topic, 0].offset == 1
 

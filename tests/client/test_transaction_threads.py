@@ -74,7 +74,7 @@ def test_no_commit_while_another_thread_appends(client: Client, topic: str, name
     other.go_on()
     assert other.error is None
     transaction.commit()
-    wait_until(lambda: committed(client, topic) == list("abc"), "the commit to be seen", 20)
+    wait_until(lambda: committed(client, topic) == list("abc"), "the commit to be seen")
 
 
 def test_an_abort_ends_what_another_thread_appends(client: Client, topic: str, name: str) -> None:

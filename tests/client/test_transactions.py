@@ -47,7 +47,7 @@ def committed(client: Client, topic: str) -> set[str]:
 
 def await_committed(client: Client, topic: str, values: Collection[str]) -> None:
     """Markers are written after the commit is answered."""
-    wait_until(lambda: committed(client, topic) == set(values), f"{values} to be read", 20)
+    wait_until(lambda: committed(client, topic) == set(values), f"{values} to be read")
 
 
 def last_stable_is_end(client: Client, topic: str) -> bool:
@@ -76,7 +76,7 @@ def test_an_exception_aborts_and_comes_through(client: Client, topic: str, name:
         transaction.append(rows("a"), topic)
         1 / 0  # noqa: B018
     assert transaction.state == "aborted"
-    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move")
     assert committed(client, topic) == set()
 
 
@@ -316,7 +316,7 @@ def test_an_open_transaction_is_described_listed_and_aborted(
     client.abort_transaction(name)
     with pytest.raises(ProducerFenced):
         transaction.commit()
-    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move", 20)
+    wait_until(lambda: last_stable_is_end(client, topic), "the last stable offset to move")
 
 
 def test_without_a_word_the_timeout_is_the_brokers_longest(client: Client, name: str) -> None:

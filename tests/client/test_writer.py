@@ -135,7 +135,7 @@ def test_partitions_that_are_added_are_written_to(client: Client, topic: str) ->
             writer.send(b"v").result(10_000)
             return len(set(client.read(topic)["partition"].to_pylist())) == 5
 
-        wait_until(are_all_written, "the new partitions", 20)
+        wait_until(are_all_written, "the new partitions")
         where = {writer.send(b"v", key=b"%d" % each).result(10_000).partition for each in range(40)}
         assert where == {0, 1, 2, 3, 4}
 
@@ -187,7 +187,7 @@ def test_a_topic_that_is_made_anew_with_fewer_partitions(
             except DeliveryFailed:
                 return False
 
-        wait_until(goes_well, "the new partitions to be known", 20)
+        wait_until(goes_well, "the new partitions to be known")
         with contextlib.suppress(DeliveryFailed):
             writer.flush()
 

@@ -224,12 +224,20 @@ def elect(
 
 
 def configure(brokers: Brokers, kind: int, name: str, **configs: str) -> None:
+    """Change configurations, and wait until all brokers have heard of it."""
+    wanted = {key.replace("_", "."): value for key, value in configs.items()}
     changes = [
-        {"name": key.replace("_", "."), "value": value, "config_operation": 0}
-        for key, value in configs.items()
+        {"name": key, "value": value, "config_operation": 0} for key, value in wanted.items()
     ]
     resource = {"resource_type": kind, "resource_name": name, "configs": changes}
     (answer,) = ask(
         brokers[1], "incremental_alter_configs", 1, resources=[resource], validate_only=False
     )["responses"]
     assert answer["error_code"] == "none", answer
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": [*wanted]}
+
+    def is_known(broker: DrumlinServer) -> bool:
+        (found,) = ask(broker, "describe_configs", 4, resources=[asked])["results"]
+        return {each["name"]: each["value"] for each in found["configs"]} == wanted
+
+    wait_until(lambda: all(map(is_known, brokers.values())), f"{wanted} to be known")

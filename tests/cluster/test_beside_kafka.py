@@ -31,7 +31,10 @@ pytestmark = [
 def kafka(tmp_path: Path, chroot: str) -> Iterator[ZooKeeperKafka]:
     directory = tmp_path / "kafka"
     directory.mkdir()
-    settings = {"zookeeper.session.timeout.ms": "3000"}
+    settings = {
+        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "60000",
+    }
     server = ZooKeeperKafka(directory, chroot, settings)
     try:
         server.start()

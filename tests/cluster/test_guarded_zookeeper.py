@@ -34,7 +34,7 @@ def guarded(
 def settings_for(server: ZooKeeper, certificates: Certificates, **more: str) -> dict[str, str]:
     return {
         "zookeeper.connect": f"localhost:{server.secure_port}/guarded",
-        "zookeeper.connection.timeout.ms": "6000",
+        "zookeeper.connection.timeout.ms": "60000",
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.truststore.location": certificates.path("ca.crt"),
         "zookeeper.ssl.keystore.location": certificates.path("client.pem"),
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told(
     said: str,
 ) -> None:
     settings = settings_for(guarded, certificates) | {name: certificates.path(what)}
-    broker = make_broker(settings)
+    broker = make_broker(settings | {"zookeeper.connection.timeout.ms": "3000"})
     with pytest.raises(AssertionError):
         broker.start()
     assert said in broker.said()
@@ -101,8 +101,8 @@ def test_tools_read_the_same_keys_from_a_file(
     properties["drumlin.zookeeper.digest"] = "drumlin:secret"
     client = connect(
         f"127.0.0.1:{guarded.secure_port}",
-        session_timeout_ms=6000,
-        connection_timeout_ms=6000,
+        session_timeout_ms=60_000,
+        connection_timeout_ms=60_000,
         access=access_in(properties),
     )
     try:

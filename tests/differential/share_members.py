@@ -44,7 +44,7 @@ class Member:
             answer = self._peer.ask_quietly("share_fetch", version, **asked)
             return answer if _acquired(answer) else None
 
-        answer = wait_until(given, f"records for {self.name} on {self._peer.name}", 20.0)
+        answer = wait_until(given, f"records for {self.name} on {self._peer.name}")
         self._peer.record("share_fetch", version, render(answer))
 
     def _fetch_request(
@@ -142,7 +142,7 @@ def group_of(peer: Peer, topic: str, partitions: int = 1, start_offset: int = 0)
         )
 
     with RawClient(peer.port, "setup") as client:
-        wait_until(is_there, f"the state of {group} on {peer.name}", 20.0)
+        wait_until(is_there, f"the state of {group} on {peer.name}")
     return group
 
 
@@ -191,7 +191,7 @@ class Producer:
             )
             return answer if answer.error_code == ErrorCode.none else None
 
-        begun = wait_until(begin, f"a producer id on {peer.name}", 20.0)
+        begun = wait_until(begin, f"a producer id on {peer.name}")
         self._producer = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
 
     def send(self, size: int) -> None:
@@ -207,7 +207,7 @@ class Producer:
             (result,) = answer.results_by_topic_v3_and_below[0].results_by_partition
             return bool(result.partition_error_code == ErrorCode.none)
 
-        wait_until(is_added, "the partition to be in the transaction", 20.0)
+        wait_until(is_added, "the partition to be in the transaction")
         records = batch(
             *[b"v" * 10] * size,
             **self._producer,

@@ -50,7 +50,7 @@ class Group:
                 held += sum(len(each.partitions) for each in assigned)
             return held >= partitions and len(set(epochs.values())) == 1
 
-        wait_until(settled, f"members of {self.id} on {self.peer.name} to settle", 15.0)
+        wait_until(settled, f"members of {self.id} on {self.peer.name} to settle")
         return epochs
 
     def leave(self, *members: str) -> None:
@@ -82,7 +82,7 @@ class Group:
             is_found = answer.coordinators[0].error_code == ErrorCode.none
             return is_found and described.groups[0].error_code not in loading
 
-        wait_until(found, f"the coordinator of {self.id} on {self.peer.name}", 15.0)
+        wait_until(found, f"the coordinator of {self.id} on {self.peer.name}")
 
     def describe(self, *others: str) -> None:
         self.peer.ask(
@@ -255,7 +255,7 @@ class State:
             )
             return bool(answer.results[0].partitions[0].error_code == ErrorCode.none)
 
-        wait_until(ready, f"the share coordinator of {self.peer.name}", 15.0)
+        wait_until(ready, f"the share coordinator of {self.peer.name}")
 
     def ask(self, api: str, version: int = 0, partition: int = 0, **fields: Any) -> None:
         topics = [{"topic_id": self.topic_id, "partitions": [{"partition": partition, **fields}]}]
@@ -407,7 +407,7 @@ def test_settings_of_share_groups(peer: Peer) -> None:
         resource = {"resource_type": _GROUP, "resource_name": group, "configs": [setting]}
         peer.ask(resources=[resource], validate_only=False)
     described = {"resource_type": _GROUP, "resource_name": group, "configuration_keys": None}
-    wait_until(lambda: _is_set(peer, group), f"settings of {group} on {peer.name}", 5.0)
+    wait_until(lambda: _is_set(peer, group), f"settings of {group} on {peer.name}")
     peer.ask(
         "describe_configs",
         4,

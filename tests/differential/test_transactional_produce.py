@@ -376,7 +376,7 @@ class Offsets(Script):
             parts = answer.groups[0].topics[0].partitions
             return all(each.error_code == ErrorCode.none for each in parts)
 
-        wait_until(is_stable, "the end of the transaction", 10)
+        wait_until(is_stable, "the end of the transaction")
 
 
 @differential("txn_offset_commit")

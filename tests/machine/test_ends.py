@@ -106,7 +106,7 @@ def test_a_server_that_hangs_is_waited_for(make_server: MakeServer) -> None:
         with pytest.raises(KafkaException, match="does not answer"):
             create(server, "refused", 1)
         acknowledged = produce(server, "t", VALUES, is_idempotent=False)
-    wait_until(lambda: "answers again" in server.said(), "the server to be heard", 30.0)
+    wait_until(lambda: "answers again" in server.said(), "the server to be heard")
     create(server, "u", 1)
     assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
     assert server.workers() == workers

@@ -20,6 +20,7 @@ from rig.zookeeper import ZooKeeper
 _SETTINGS: Final = {
     # A broker that was killed is missed soon; none is missed because the machine is busy.
     "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "60000",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "num.partitions": "1",

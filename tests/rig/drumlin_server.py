@@ -45,7 +45,7 @@ class DrumlinServer(BrokerProcess):
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
 
-    def start(self, timeout_s: float = 90.0) -> None:
+    def start(self, timeout_s: float = 180.0) -> None:
         """Start, and wait for the line that says it is ready."""
         said_before = len(self.said())
         command = server_command(self.data, self.port, self.settings)
@@ -53,7 +53,7 @@ class DrumlinServer(BrokerProcess):
         self.await_ready_line(re.escape(self.address), said_before, timeout_s)
 
     def await_ready_line(
-        self, address_pattern: str, said_before: int = 0, timeout_s: float = 30.0
+        self, address_pattern: str, said_before: int = 0, timeout_s: float = 60.0
     ) -> None:
         """Wait until it says that it is ready on an address like this."""
 

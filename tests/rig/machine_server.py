@@ -31,7 +31,7 @@ class MachineServer(DrumlinServer):
         """Of all brokers, for a client."""
         return ",".join(f"127.0.0.1:{self.port + each}" for each in range(self.brokers))
 
-    def start_brokers(self, brokers: int, timeout_s: float = 90.0) -> None:
+    def start_brokers(self, brokers: int, timeout_s: float = 180.0) -> None:
         """Start with so many, and wait until all of them serve."""
         self.brokers = brokers
         said_before = len(self.said())
@@ -74,7 +74,7 @@ class MachineServer(DrumlinServer):
         return self.said().count(f"broker {node_id} is ready again")
 
 
-def await_end(processes: Mapping[int, psutil.Process], timeout_s: float = 20.0) -> float:
+def await_end(processes: Mapping[int, psutil.Process], timeout_s: float = 90.0) -> float:
     """Wait until none of them runs; after how long that was so. One that waits for its parent to
     take notice of its end has ended."""
     began = time.monotonic()

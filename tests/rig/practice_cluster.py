@@ -20,7 +20,11 @@ from rig.waiting import wait_until
 #: Java, a ZooKeeper and the brokers start on machines that do other things.
 START_TIMEOUT_S = 120.0
 #: A killed broker is missed soon.
-_SETTINGS = {"zookeeper.session.timeout.ms": "3000", "offsets.topic.num.partitions": "3"}
+_SETTINGS = {
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "60000",
+    "offsets.topic.num.partitions": "3",
+}
 
 
 def skip_where_there_is_none() -> None:

@@ -46,7 +46,7 @@ class BrokerProcess:
             code = self.process.returncode
             raise AssertionError(f"the broker ended with {code}:\n{self.said()[-4000:]}")
 
-    def wait_until_ended(self, timeout_s: float = 30.0) -> int:
+    def wait_until_ended(self, timeout_s: float = 60.0) -> int:
         """The exit code, once there is one."""
         process = self.process
         assert process is not None, "not running"
@@ -54,7 +54,7 @@ class BrokerProcess:
         self.process = None
         return process.returncode
 
-    def terminate(self, timeout_s: float = 30.0) -> int:
+    def terminate(self, timeout_s: float = 60.0) -> int:
         """Ask it to end, and wait; the exit code."""
         return self._signal(signal.SIGTERM, timeout_s)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
+def wait_until(condition: Callable[[], T], what: str, timeout_s: float = 60.0) -> T:
     """The first truthy value of `condition`; fails naming `what` when none comes in time."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -23,7 +23,7 @@ def wait_until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -
         time.sleep(0.02)
 
 
-async def eventually(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:
+async def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
     """Wait on the event loop for a condition, which may have to be awaited itself.
 
     Raises:

@@ -81,7 +81,7 @@ def test_the_decision_topic_was_deleted_and_is_made_anew(
     commit(client, topic, identity(sink, 1, 0), settings)
     client.delete_topic(settings.decision_topic)
     group = f"drumlin.{sink}"
-    wait_until(lambda: not client.committed_offsets(group), "its offsets to be gone", 20)
+    wait_until(lambda: not client.committed_offsets(group), "its offsets to be gone")
     commit(client, topic, identity(sink, 2, 0), settings)
     policy = client.topic_configs(settings.decision_topic)["cleanup.policy"].value
     assert policy == "compact", "it is none that the broker has made by itself"

@@ -90,7 +90,7 @@ def committed(client: Client, topic: str) -> list[str]:
 
 
 def await_rows(client: Client, topic: str, *values: str) -> None:
-    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read", 20)
+    wait_until(lambda: committed(client, topic) == sorted(values), f"{values} to be read")
 
 
 def is_held_up(client: Client, topic: str) -> bool:
@@ -167,13 +167,13 @@ def test_losers_and_zombies_are_aborted(client: Client, topic: str, sink: str) -
     report = commit_batch(client, SETTINGS, [winner], 0)
     assert report.aborted == 2
     await_rows(client, topic, "winner")
-    wait_until(lambda: not is_held_up(client, topic), "aborts to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "aborts to be marked")
 
 
 def test_a_failed_job_is_aborted(client: Client, topic: str, sink: str) -> None:
     message = write(client, topic, identity(sink, 0, 0), "a")
     assert abort_batch(client, SETTINGS, [message, None], 0) == 1
-    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")
     with pytest.raises(NotDecided):
         commit_batch(client, SETTINGS, [message], 0)
     again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
@@ -367,7 +367,7 @@ def test_a_task_that_cannot_end_aborts_at_once(client: Client, topic: str, sink:
     client.commit_offsets(f"drumlin.{sink}", {(SETTINGS.decision_topic, 0): 0}).result()
     with pytest.raises(StateLost):
         begun.finish(1, "a")
-    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")
 
 
 def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str, sink: str) -> None:
@@ -376,7 +376,7 @@ def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str,
     commit_batch(client, settings, [first], 0)
     client.delete_topic(settings.decision_topic)
     group = f"drumlin.{sink}"
-    wait_until(lambda: not client.committed_offsets(group), "its offsets to be gone", 20)
+    wait_until(lambda: not client.committed_offsets(group), "its offsets to be gone")
     again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
     for _ in range(2):
         with pytest.raises(StateLost, match="sinks forget"):
@@ -386,7 +386,7 @@ def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str,
     performer = Performer(client)
     performer.run(forget(sink, settings))
     performer.close()
-    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")
     await_rows(client, topic, "a")
     client.delete_topic(settings.decision_topic)
 
@@ -421,7 +421,7 @@ def test_a_decision_topic_that_forgets_by_age_is_refused(
     message = write(client, topic, identity(sink, 0, 0), "a")
     with pytest.raises(RequestFailed, match=rf"cleanup\.policy={policy}"):
         commit_batch(client, settings, [message], 0)
-    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")
     client.set_topic_configs(settings.decision_topic, {"retention.ms": "-1"})
     again = write(client, topic, identity(sink, 0, 0, "run2"), "a")
     commit_batch(client, settings, [again], 0)
@@ -451,4 +451,4 @@ def test_other_rows_in_place_of_lost_ones_stop_the_query(
     with pytest.raises(NotRepairable, match=r"batch 0 .* task 1 "):
         commit_batch(client, SETTINGS, messages, 0)
     await_rows(client, topic, "0")
-    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked", 20)
+    wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")

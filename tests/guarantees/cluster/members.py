@@ -34,7 +34,7 @@ SESSION_TIMEOUT_MS: Final = 3000
 
 _SETTINGS: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "zookeeper.connection.timeout.ms": "20000",
+    "zookeeper.connection.timeout.ms": "60000",
     # Who hears nothing notices in seconds, not in half a minute.
     "request.timeout.ms": "4000",
     "replica.socket.timeout.ms": "4000",

@@ -1,12 +1,8 @@
-"""What hardly any seed comes upon: more than one thing goes wrong, in one order.
+"""What no seed comes upon: all brokers fail, two of three lose records, and return in one order.
 
-All brokers fail, two of three lose records: in sync are A, B and C as all lose their power. C comes
+In sync are A, B and C as all lose their power. C comes
 back first, with another disk or one that is older, and says so. Then B loses its tail. As it comes
 back, A has all that is committed, and is still down: B must not lead by what C has.
-
-A leader knows nothing of old epochs: C leads, is cut off, and what it still takes is never
-committed. A leads next, goes on, and drops just as many records as C has. As C comes back, it asks
-for the very first record that A has: nothing says whether what C has before it was the same there.
 """
 
 from __future__ import annotations
@@ -14,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from drumlin.metadata.image import NO_LOG, LogEnd
 from drumlin.metadata.leadership import Returned
-from drumlin.replication.replica import Replica
 
-from .cluster import FAULTS_END_MS
+from . import directed_isr
 from .faults import Fault
-from .mistakes import Replacement, yes
+from .machine_mistakes import MACHINE_MISTAKES
+from .mistakes import MISTAKES, Replacement
 from .on_zookeeper import ZooKeeperCluster
 from .process import BrokerProcess
-from .znodes import ZOOKEEPER
+from .recovery_mistakes import RECOVERY_MISTAKES
+from .runs import ON_MACHINE, ON_ZOOKEEPER
 
 #: See `Cluster._damage`.
 _TAIL, _REPLACED, _PUT_BACK = 0.0, 0.5, 0.9
@@ -53,29 +50,6 @@ def _in_that_order(cluster: ZooKeeperCluster, how: float) -> None:
     schedule.at(6_900, partial(cluster.start, b))  # and the others when the faults are over
 
 
-def _old_epochs_are_dropped(cluster: ZooKeeperCluster) -> None:
-    schedule, (a, _, c) = cluster.schedule, cluster.replicas[:3]
-    disk = cluster.disks[c]
-
-    def cut_off() -> None:
-        for other in (*cluster.disks, ZOOKEEPER):
-            cluster.network.cut(other, c, FAULTS_END_MS)
-            cluster.network.cut(c, other, FAULTS_END_MS)
-
-    def drop() -> None:
-        process = cluster.processes[a]
-        if process.leader is not None and process.log.high_watermark > disk.log_end_offset:
-            cluster.ledger.deleted_to = disk.log_end_offset
-            process.leader.delete_records_before(disk.log_end_offset)
-            process.log.expire()
-
-    schedule.at(1_500, partial(cluster.lead, c))
-    schedule.at(2_200, cut_off)
-    schedule.at(2_600, lambda: cluster.processes[c].end("is killed"))
-    schedule.at(3_400, partial(cluster.lead, a))
-    schedule.at(6_000, drop)  # and C comes back when the faults are over
-
-
 _found: Any = BrokerProcess.found
 
 
@@ -88,18 +62,44 @@ def _crashed(self: BrokerProcess) -> Returned:
     return replace(_found.fget(self), is_copy=False)
 
 
-#: What happens, and the mistake with which that breaks a promise.
-DIRECTED: dict[str, tuple[Callable[[ZooKeeperCluster], None], tuple[Replacement, ...]]] = {
-    "no log counts as a short log": (
+class Order(NamedTuple):
+    """What happens on a store, and the mistake with which that breaks a promise."""
+
+    direct: Callable[[Any], None]
+    mistake: tuple[Replacement, ...]
+    store: str = ON_ZOOKEEPER
+
+
+DIRECTED: dict[str, Order] = {
+    "no log counts as a short log": Order(
         partial(_in_that_order, how=_REPLACED),
         ((BrokerProcess, "found", property(_empty)),),
     ),
-    "a copy is as good as a crash": (
+    "a copy is as good as a crash": Order(
         partial(_in_that_order, how=_PUT_BACK),
         ((BrokerProcess, "found", property(_crashed)),),
     ),
-    "a leader takes unknown epochs for its own": (
-        _old_epochs_are_dropped,
-        ((Replica, "knows_epochs_from", yes),),
+    **{
+        name: Order(direct, MISTAKES[name])
+        for name, direct in {
+            "a leader takes unknown epochs for its own": directed_isr.old_epochs_are_dropped,
+            "a leader fences nobody": directed_isr.a_fetch_arrives_late,
+            "a new session makes a broker clean": directed_isr.a_session_ends_as_it_begins,
+            "members to be do not count": directed_isr.a_member_falls_behind_at_once,
+            "silence is taken for a refusal": directed_isr.a_member_falls_behind_at_once,
+            "the ISR grows by any process": directed_isr.a_member_to_be_loses_its_tail,
+            "the ISR grows by the high watermark alone": (
+                directed_isr.a_leader_ends_that_has_just_committed
+            ),
+        }.items()
+    },
+    "the marker of a clean stop is not read": Order(
+        directed_isr.a_copy_is_put_back,
+        RECOVERY_MISTAKES["the marker of a clean stop is not read"],
+    ),
+    "changes are decided side by side": Order(
+        directed_isr.two_lead_at_once,
+        MACHINE_MISTAKES["changes are decided side by side"],
+        ON_MACHINE,
     ),
 }

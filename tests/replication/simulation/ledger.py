@@ -59,7 +59,9 @@ class Ledger:
 
     def _broken(self, text: str, *values: object) -> None:
         self._schedule.note("BROKEN: " + text, *values)
-        raise Violation(text.format(*values))
+        violation = Violation(text.format(*values))
+        self._schedule.break_off(violation)  # whoever is told of it may keep it to itself
+        raise violation
 
     # -- what is reported ------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ def _no(*_: object) -> bool:
     return False
 
 
-def yes(*_: object, **__: object) -> bool:
+def _yes(*_: object, **__: object) -> bool:
     return True
 
 
@@ -170,10 +170,11 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
         (partition_read, "_diverging", _nothing),
     ),
     "a follower keeps what its leader has deleted": (
-        (Partition, "has_in_sync", yes),  # else the leader does not leave it to the follower
+        (Partition, "has_in_sync", _yes),  # else the leader does not leave it to the follower
         (followed_partition, "cut_after", _keep_unknown),
     ),
     "fetches count whatever the follower has": ((PartitionRead, "follow", _follow_unseen),),
+    "a leader takes unknown epochs for its own": ((Replica, "knows_epochs_from", _yes),),
     "a leader fences nobody": ((Replica, "check_leader_epoch", _nothing),),
     "acknowledged without enough replicas": ((Partition, "is_under_min_isr", property(_no)),),
     "the leader alone commits": ((InSyncReplicas, "high_watermark", _leader_alone),),
@@ -196,7 +197,7 @@ MISTAKES: dict[str, tuple[Replacement, ...]] = {
         (ZooKeeperProcess, "last_epoch", property(_begun_last)),
     ),
     "old news count": (
-        (zookeeper_process, "is_newer", yes),
+        (zookeeper_process, "is_newer", _yes),
         (InSyncReplicas, "agreed", _agree_to_anything),
     ),
     "anybody is elected": ((membership, "settled", partial(settled, may_be_unclean=True)),),

@@ -102,7 +102,7 @@ def test_a_stage_that_is_repeated_leaves_nothing_open(
             listed = client.list_transactions(states=["Ongoing"])
             return any(each.transactional_id.startswith(f"drumlin.{query.id}") for each in listed)
 
-        wait_until(lambda: not is_any_open(), "what both attempts have left to be ended", 20)
+        wait_until(lambda: not is_any_open(), "what both attempts have left to be ended")
         found = client.read(target.name, isolation="read_committed")["value"].to_pylist()
     assert sorted(found) == sorted(each[2] for each in source.produced)
 
