@@ -43,6 +43,7 @@ class RestingDirectory:
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
         self._files = files
+        self._checkpoints: dict[str, Checkpoint] = {}
         names = files.list_directory(path)
         self.partitions = {each for each in map(parse_directory_name, names) if each is not None}
         marker = clean_marker.read_clean_marker(path, files)
@@ -50,6 +51,10 @@ class RestingDirectory:
 
     def folder(self, partition: Partition) -> str:
         return f"{self.path}/{directory_name(*partition)}"
+
+    def is_clean(self, partition: Partition) -> bool:
+        """Whether the log of a partition was closed cleanly, as far as it is known."""
+        return self.was_clean and self._checkpoint(checkpoints.UNCLEAN).get(partition) is None
 
     def expect(self, source: RestingDirectory, partitions: Iterable[Partition]) -> None:
         """Take over what is noted of partitions that are about to come from another one.
@@ -116,4 +121,6 @@ class RestingDirectory:
         checkpoint.write(lambda: others | dict(offsets))
 
     def _checkpoint(self, name: str) -> Checkpoint:
-        return Checkpoint(self.path, name, self._files)
+        if name not in self._checkpoints:
+            self._checkpoints[name] = Checkpoint(self.path, name, self._files)
+        return self._checkpoints[name]
