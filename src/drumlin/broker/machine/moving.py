@@ -336,8 +336,8 @@ class _Move:
         for (log_dir, source, target), partitions in together.items():
             come_from, come_to = (self._folders.at(log_dir, each) for each in (source, target))
             come_to.expect(come_from, partitions)
-            for partition in partitions:
-                come_to.take(come_from, partition)
+            for name in partitions:
+                come_to.take(come_from, name)
         self._folders.sync()
 
 
