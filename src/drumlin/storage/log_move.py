@@ -18,6 +18,7 @@ from typing import Final
 
 from drumlin.storage import folder_marker, leader_epochs, partition_metadata
 from drumlin.storage.durability import Durability
+from drumlin.storage.file_names import offset_of
 from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.partition_log import PartitionLog
@@ -180,7 +181,7 @@ class LogMove:
             if self._ended != set(log.segments):
                 raise storage_error(f"{log.name} has changed meanwhile")
             for name in self._files.list_directory(log.path):
-                if name.endswith(SNAPSHOT_SUFFIX) or name in _OTHER_FILES:
+                if name in _OTHER_FILES or offset_of(name, SNAPSHOT_SUFFIX) is not None:
                     self._copy_file(f"{log.path}/{name}")
             self._note_checkpoints()
             self._segments = self._open_copies()

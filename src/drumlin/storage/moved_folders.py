@@ -16,6 +16,7 @@ from drumlin.storage.partition_names import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
     deleted_directory_name,
+    is_left_as,
     parse_directory_name,
 )
 
@@ -47,7 +48,7 @@ def _rename_futures(directory: LogDirectory, directories: Sequence[LogDirectory]
     files = directory.files
     others = [each for each in directories if each is not directory]
     for name in files.list_directory(directory.path):
-        if not name.endswith(FUTURE_SUFFIX):
+        if not is_left_as(name, FUTURE_SUFFIX):
             continue
         path = f"{directory.path}/{name}"
         final = _marked(path, files)
@@ -70,7 +71,7 @@ def complete_move_of(log: LogState) -> None:
         return
     for name in files.list_directory(directory.path):
         path = f"{directory.path}/{name}"
-        if name.endswith(FUTURE_SUFFIX) and _marked(path, files) == log.path.rpartition("/")[2]:
+        if is_left_as(name, FUTURE_SUFFIX) and _marked(path, files) == log.path.rpartition("/")[2]:
             files.rename(path, log.path)
             files.sync_directory(directory.path)
             _logger.info("%s is %s now", path, log.path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -221,7 +222,7 @@ def _folders_in(log_dir: str) -> Iterator[int]:
         names = [each.name for each in Path(log_dir, FOLDER).iterdir()]
     except FileNotFoundError:
         return
-    yield from (int(name) for name in names if name.isascii() and name.isdecimal())
+    yield from (int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
 
 
 class _Move:
