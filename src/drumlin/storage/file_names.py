@@ -35,6 +35,7 @@ _OTHERS: Final = frozenset(
         partition_metadata.FILE_NAME,
         swap_plan.FILE_NAME,
         folder_marker.MARKER,
+        folder_marker.LEAVING,
     }
 )
 _KINDS: Final = "|".join(map(re.escape, (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX)))

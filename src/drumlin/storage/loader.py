@@ -60,7 +60,7 @@ def load_missing(
     directory: LogDirectory, config_for: ConfigFor, logs: Container[tuple[str, int]]
 ) -> list[PartitionLog]:
     """Load what could not be loaded, and has no log by now. Takes a tenth of the time at most."""
-    missing = {key for key in directory.not_loaded.copy() if key not in logs}
+    missing = {key for key in directory.not_loaded - directory.undecided if key not in logs}
     now_s = directory.clock.monotonic()
     if not missing or now_s < directory.load_again_at:
         return []
@@ -89,6 +89,10 @@ def _requests(
     for topic, partition in partitions_in(directory):
         path = f"{directory.path}/{topic}-{partition}"
         if is_loaded((topic, partition), path):
+            continue
+        if (topic, partition) in directory.undecided:
+            directory.not_loaded.add((topic, partition))
+            directory.say_once(f"{path} is not loaded: the log may be in a dir that is offline")
             continue
         yield LoadRequest(
             topic,

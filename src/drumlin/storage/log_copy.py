@@ -345,5 +345,7 @@ class ChangeOver:
         folder_marker.unmark(self._path, self._files)
 
     def finish(self) -> None:
-        self.rebuild()
-        self._log.is_being_cut = False
+        try:
+            self.rebuild()
+        finally:
+            self._log.is_being_cut = False

@@ -51,6 +51,10 @@ class LogDirectory:
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
+        #: Of these it is not known whether they are elsewhere by now, as a dir is offline.
+        self.undecided: set[tuple[str, int]] = set()
+        #: Whether it is known which folders in it count: it has been online (`moved_folders.py`).
+        self.is_sorted_out = False
         #: By the monotonic clock: when that is worth another attempt.
         self.load_again_at = -math.inf
         #: Partitions to be recovered at the next start, even after a clean shutdown.

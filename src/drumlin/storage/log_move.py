@@ -189,6 +189,8 @@ class LogMove:
             self._durability.recovery_point = log.recovery_point
             self._check()
             self._files.sync_directory(self._source.path)
+            # First: while this dir is offline, the old folder must not be taken for the log.
+            folder_marker.announce_leaving(log.path, self._files)
             folder_marker.unmark(log.path, self._files)  # of an earlier change of folders
             self._is_marked = True  # before: after an error the marker may be there
             folder_marker.mark(self.path, log.topic, log.partition, self._files)
@@ -288,6 +290,9 @@ class LogMove:
             if self._is_marked and not self.log.is_deleted:  # the log goes on, without its copy
                 folder_marker.mark(self.log.path, self.log.topic, self.log.partition, self._files)
             raise
+        finally:
+            if not self.log.is_deleted:
+                folder_marker.stay(self.log.path, self._files)
 
 
 _SUFFIXES: Final = (

@@ -29,6 +29,7 @@ from drumlin.metadata import database
 from drumlin.metadata.database import Database, UnreadableMetadata
 from drumlin.metadata.image import PartitionId
 from drumlin.storage.files import Files
+from drumlin.storage.folder_marker import may_have_left
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.meta_properties import read_meta_properties
 from drumlin.storage.moved_folders import complete_moves
@@ -166,12 +167,14 @@ class _Folders:
         found = {}
         for (log_dir, node_id), each in self._found.items():
             if partition in each.partitions:
+                path = each.folder(partition)
                 try:
-                    topic_id = read_topic_id(each.folder(partition), self._files)
+                    topic_id = read_topic_id(path, self._files)
                 except OSError as error:
-                    self._leave_alone(each.folder(partition), error)
+                    self._leave_alone(path, error)
                     continue
-                if topic_id in (topic.topic_id, NO_TOPIC_ID):
+                has_left = self.is_partial and may_have_left(path, self._files)
+                if topic_id in (topic.topic_id, NO_TOPIC_ID) and not has_left:
                     found[node_id] = log_dir
         return found
 
