@@ -174,3 +174,30 @@ def test_without_a_descriptor_for_its_code_a_request_waits(
     (said,) = caplog.records
     assert "list_groups v0 waits for a descriptor" in said.message
     assert said.exc_info is None
+
+
+def test_a_broker_that_stops_waits_for_no_descriptor(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for its code is forgotten, before the threads that would read it are gone."""
+    attempted = threading.Event()
+
+    def short(api: str, version: int) -> None:
+        attempted.set()
+        raise OSError(errno.EMFILE, "Too many open files", f"{api}.py")
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            monkeypatch.setattr(first_use_module, "_prepare", short)
+            (listener,) = broker.listeners
+            _, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            request = build("list_groups", 1, {})
+            writer.write(b"".join(encode_request("list_groups", 1, 7, "tester", request)))
+            await asyncio.to_thread(attempted.wait)
+            writer.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if left:
+            await asyncio.wait(left, timeout=20)
+
+    asyncio.run(run())
+    assert not [each for each in caplog.records if each.exc_info]

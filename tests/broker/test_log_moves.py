@@ -14,11 +14,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from broker.conftest import Ask
 from broker.in_process import running
 from drumlin.broker.broker import Broker
+from drumlin.storage.log_move import LogMove
+from drumlin.storage.partition_log import PartitionLog
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.jars import Unavailable
 from rig.messages import render
 from rig.raw import RawClient
-from rig.waiting import wait_until
+from rig.waiting import eventually, wait_until
 
 Dirs = tuple[Path, Path]
 Script = Callable[[Ask, int], None]
@@ -229,6 +231,43 @@ def test_a_partition_is_deleted_on_its_way(dirs: Dirs) -> None:
         broker.log_moves.begin(log, target)
 
     asyncio.run(run())
+
+
+def test_a_log_that_is_cut_in_the_last_moment_moves_afterwards(
+    dirs: Dirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After it was last looked at, and before it takes no batches any more."""
+    was_cut: list[bool] = []
+    flush, complete = PartitionLog.flush, LogMove.complete
+
+    def completing(move: LogMove) -> None:
+        was_cut.append(move.log.is_being_cut)
+        complete(move)
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        async with running(*dirs) as broker:
+            await broker.metadata.create_topic("t", [[1]], {})
+            log = broker.logs.get("t", 0)
+            assert log is not None
+
+            def end_cut() -> None:
+                log.is_being_cut = False
+
+            def cutting(flushed: PartitionLog, *arguments: Any) -> None:
+                flush(flushed, *arguments)
+                monkeypatch.setattr(PartitionLog, "flush", flush)
+                flushed.is_being_cut = True
+                loop.call_soon_threadsafe(loop.call_later, 0.05, end_cut)
+
+            monkeypatch.setattr(PartitionLog, "flush", cutting)
+            monkeypatch.setattr(LogMove, "complete", completing)
+            target = next(each for each in broker.logs.directories if each is not log.log_directory)
+            broker.log_moves.begin(log, target)
+            await eventually(lambda: log.log_directory is target)
+
+    asyncio.run(run())
+    assert was_cut == [False]
 
 
 @pytest.mark.clients

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from drumlin.broker.machine.moving import has_folders, move_partitions
-from drumlin.broker.startup import StartFailed
+from drumlin.broker.machine.moving import has_folders, move_partitions, note_placed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.machine_folders import folder_of
 from drumlin.metadata import database
 from drumlin.metadata.database import Database
-from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.image import NO_LEADER, PartitionState, TopicState
 from drumlin.storage.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
@@ -25,7 +27,9 @@ from drumlin.storage.checkpoints import (
     Checkpoint,
 )
 from drumlin.storage.files import Files
+from drumlin.storage.folder_marker import mark
 from drumlin.storage.partition_metadata import FILE_NAME, encode_partition_metadata
+from drumlin.storage.partition_names import future_directory_name
 
 _CLEAN = ".kafka_cleanshutdown"
 _NAMES = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET)
@@ -38,13 +42,15 @@ class Machine:
     def __init__(self, directory: Path) -> None:
         self.log_dirs = [str(directory / "a"), str(directory / "b")]
         for each in self.log_dirs:
-            Path(each).mkdir()
+            Path(each).mkdir(parents=True, exist_ok=True)
             Path(each, _CLEAN).touch()
         self.config = BrokerConfig({"log.dirs": ",".join(self.log_dirs)})
 
-    def fill(self, topics: Mapping[str, Iterable[tuple[int, ...]]]) -> None:
-        """Topics by their names, with the replicas of each partition."""
+    def fill(self, topics: Mapping[str, Sequence[tuple[int, ...]]]) -> None:
+        """Topics by their names, with the replicas of each partition, for as many as have any."""
+        brokers = {node_id for each in topics.values() for r in each for node_id in r}
         with self._opened() as opened:
+            opened.execute_durably([note_placed(range(1, max(brokers) + 1))])
             for name, replicas in topics.items():
                 states = tuple(PartitionState(i, r[0], 0, r, r) for i, r in enumerate(replicas))
                 topic = TopicState(name, _TOPICS[name], states)
@@ -67,6 +73,10 @@ class Machine:
     def _opened(self) -> _Opened:
         return _Opened(Path(self.log_dirs[0], database.FILE_NAME))
 
+    def put_state(self, topic: str, state: PartitionState) -> None:
+        with self._opened() as opened:
+            opened.execute_durably([database.put_state(_TOPICS[topic], state)])
+
     def topics(self) -> dict[str, TopicState]:
         with self._opened() as opened:
             return opened.load("").topics
@@ -74,13 +84,26 @@ class Machine:
     def move(self, brokers: int) -> None:
         move_partitions(self.config, brokers)
 
+    @contextmanager
+    def one_dir_away(self) -> Iterator[None]:
+        directory = Path(self.log_dirs[1])
+        away = directory.rename(f"{directory}-away")
+        yield
+        away.rename(directory)
+
     def logs(self) -> Iterator[tuple[int, str, Path]]:
         """Broker, partition and folder of everything that lies there."""
-        for log_dir in self.log_dirs:
+        for log_dir in (each for each in self.log_dirs if Path(each).exists()):
             for folder, node_id in ((Path(log_dir), 1), *_others(Path(log_dir))):
                 for path in folder.iterdir():
                     if path.is_dir() and not path.name.startswith("."):
                         yield node_id, path.name, path
+
+    def contents(self) -> dict[str, str]:
+        """What is in the logs that are not deleted, where there is one of each partition."""
+        logs = [each for each in self.logs() if not each[1].endswith(("-delete", "-stray"))]
+        assert len({name for _, name, _ in logs}) == len(logs)
+        return {name: (path / "log").read_text() for _, name, path in logs}
 
     def check(self, brokers: int) -> None:
         """Each replica is with its broker, with what was noted of it; there is nothing else."""
@@ -209,11 +232,10 @@ def test_folders_that_no_topic_has_are_kept(machine: Machine) -> None:
 def test_a_log_dir_that_cannot_be_read_keeps_its_partitions(machine: Machine) -> None:
     machine.fill({"t": [(1,), (2,), (1,), (2,)]})  # those of broker 2 are in the second
     machine.move(2)
-    away = Path(machine.log_dirs[1] + "-away")
-    Path(machine.log_dirs[1]).rename(away)
-    machine.move(1)
-    assert [each.replicas for each in machine.topics()["t"].partitions] == [(1,), (2,), (1,), (2,)]
-    away.rename(machine.log_dirs[1])
+    with machine.one_dir_away():
+        machine.move(1)
+        replicas = [each.replicas for each in machine.topics()["t"].partitions]
+        assert replicas == [(1,), (2,), (1,), (2,)]
     machine.move(1)
     machine.check(1)
 
@@ -226,47 +248,112 @@ def test_the_data_of_another_broker_is_left_alone(machine: Machine) -> None:
     assert not has_folders(machine.config)
 
 
-@pytest.mark.parametrize("next_number", [1, 2, 4])
+def test_the_last_log_is_kept_where_the_disk_of_the_others_was_replaced(machine: Machine) -> None:
+    machine.fill({"t": [(1, 2), (3, 1, 2)]})
+    for node_id, name, path in list(machine.logs()):
+        if (node_id, name) in ((1, "t-0"), (1, "t-1"), (2, "t-1")):
+            shutil.rmtree(path)
+    machine.move(1)
+    machine.check(1)
+    assert machine.contents() == {"t-0": "t-0 of 2", "t-1": "t-1 of 3"}
+    assert [each.isr for each in machine.topics()["t"].partitions] == [(1,), (1,)]
+
+
+def test_a_log_out_of_sync_is_no_leader_by_itself(machine: Machine) -> None:
+    machine.fill({"t": [(1, 2)]})
+    machine.put_state("t", PartitionState(0, 1, 0, (1, 2), (1,)))
+    shutil.rmtree(Path(machine.log_dirs[0], "t-0"))
+    machine.move(1)
+    assert machine.contents() == {"t-0": "t-0 of 2"}
+    (state,) = machine.topics()["t"].partitions
+    assert (state.leader, state.isr, state.replicas) == (NO_LEADER, (), (1,))
+
+
+def test_nothing_is_dropped_while_a_log_may_be_out_of_reach(machine: Machine) -> None:
+    machine.fill({"t": [(1, 2)]})
+    in_first, in_second = (Path(each, "t-0") for each in machine.log_dirs)
+    in_first.rename(in_second)
+    with machine.one_dir_away():
+        for _ in range(2):
+            machine.move(1)
+            assert {(node_id, name) for node_id, name, _ in machine.logs()} == {(2, "t-0")}
+            assert [each.replicas for each in machine.topics()["t"].partitions] == [(1, 2)]
+    machine.move(1)
+    assert machine.contents() == {"t-0": "t-0 of 1"}
+    assert [each.replicas for each in machine.topics()["t"].partitions] == [(1,)]
+
+
+def test_a_log_that_was_about_to_change_its_folder_goes_along(machine: Machine) -> None:
+    """A crash has come when the old folder was gone, and the new one not yet in its place."""
+    machine.fill({"t": [(2,), (2,)]})
+    machine.move(2)
+    ((_, name, path), *_) = [each for each in machine.logs() if each[0] == 2]
+    mark(str(path), "t", int(name[2:]), Files())
+    path.rename(path.with_name(future_directory_name("t", int(name[2:]))))
+    machine.move(1)
+    machine.check(1)
+    assert machine.contents() == {"t-0": "t-0 of 2", "t-1": "t-1 of 2"}
+
+
+def test_the_folder_of_an_earlier_topic_is_no_log(machine: Machine) -> None:
+    machine.fill({"t": [(1, 2)]})
+    old = Path(machine.log_dirs[0], "t-0")
+    (old / FILE_NAME).write_bytes(encode_partition_metadata(UUID(int=77)))
+    machine.move(1)
+    assert machine.contents()["t-0"] == "t-0 of 2"
+    assert not any(name.endswith("-delete") for _, name, _ in machine.logs())
+
+
+@pytest.mark.parametrize(
+    ("next_number", "is_one_dir_away"), [(1, False), (2, False), (4, False), (1, True)]
+)
 def test_a_crash_leaves_nothing_that_the_next_start_does_not_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_number: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, next_number: int, is_one_dir_away: bool
 ) -> None:
-    replace, step = os.replace, 0
-    while True:
-        where = tmp_path / str(step)
-        where.mkdir()
-        machine = Machine(where)
-        machine.fill({"t": [(1,)] * 4, "u": [(3, 1, 2)]})
-        monkeypatch.setattr(Database, "execute_durably", _failing_at_the_end)
-        left = step
-
-        def crash_later(source: str, target: str) -> None:
-            nonlocal left
-            if left == 0:
-                raise OSError("a crash")
-            left -= 1
-            replace(source, target)
-
-        monkeypatch.setattr(os, "replace", crash_later)
-        with pytest.raises((StartFailed, _Crash)) as caught:
-            machine.move(2)
-        monkeypatch.undo()
+    """Only broker 3 has all records of `u`; that log is never taken for another one's."""
+    before = Machine(tmp_path / "before")
+    before.fill({"t": [(1,)] * 4, "u": [(3, 1, 2)]})
+    before.put_state("u", PartitionState(0, 3, 0, (3, 1, 2), (3,)))
+    step, is_through = 0, False
+    while not is_through:
+        shutil.copytree(tmp_path / "before", tmp_path / str(step))
+        machine = Machine(tmp_path / str(step))
+        with monkeypatch.context() as patch:
+            crashes = _Crashes(step)
+            patch.setattr(os, "replace", crashes.before(os.replace))
+            execute = crashes.before(Database.execute_durably)
+            patch.setattr(Database, "execute_durably", execute)
+            try:
+                machine.move(2)
+                is_through = True
+            except _Crash:
+                step += 1
+        if is_one_dir_away:  # at the next start; not at the one after it
+            with machine.one_dir_away():
+                machine.move(next_number)
         machine.move(next_number)
         machine.check(next_number)
-        if caught.type is _Crash:  # of the metadata, with all files where they are to be
-            break
-        step += 1
-    assert step > 10
+        (state,) = machine.topics()["u"].partitions
+        logs = {node_id: path for node_id, name, path in machine.logs() if name == "u-0"}
+        assert [(logs[each] / "log").read_text() for each in state.isr] == ["u-0 of 3"]
+    assert step > 15
 
 
 class _Crash(BaseException):
     pass
 
 
-_execute_durably = Database.execute_durably
+class _Crashes:
+    """After so many steps of any kind."""
 
+    def __init__(self, steps: int) -> None:
+        self._left = steps
 
-def _failing_at_the_end(opened: Database, statements: Iterable[database.Statement]) -> None:
-    found = list(statements)
-    if any(sql.startswith("UPDATE partitions") for sql, _ in found):
-        raise _Crash
-    _execute_durably(opened, found)
+    def before(self, step: Callable[..., None]) -> Callable[..., None]:
+        def crash_or_do(*args: Any) -> None:
+            if self._left == 0:
+                raise _Crash
+            self._left -= 1
+            step(*args)
+
+        return crash_or_do

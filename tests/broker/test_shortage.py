@@ -99,3 +99,43 @@ def test_a_change_that_could_not_be_followed_is_followed_later(
             _append(broker, "t")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+@pytest.mark.parametrize("step", ["_stop", "delete"])
+def test_a_deletion_that_could_not_be_followed_is_followed_later(
+    tmp_path: Path, step: str, is_made_anew: bool
+) -> None:
+    """And before whatever comes after it: nobody gets the records of another topic."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            metadata = broker.metadata
+            topic = await metadata.create_topic("t", [[1]], {})
+            _append(broker, "t", 3)
+            with pytest.MonkeyPatch.context() as patch:
+
+                def refuse(*_: object) -> None:
+                    raise MemoryError
+
+                owner = broker.hosting if step == "_stop" else broker.logs
+                patch.setattr(owner, step, refuse)
+                await metadata.delete_topic(topic.topic_id)
+                if is_made_anew:
+                    made = await metadata.create_topic("t", [[1]], {})
+            await eventually(lambda: not broker.hosting.is_behind)
+            assert not metadata.deleted_topics
+            found = broker.partitions.find("t", 0)
+            if is_made_anew:
+                assert found is not None
+                assert (found.topic_id, found.log.log_end_offset) == (made.topic_id, 0)
+                _append(broker, "t")
+            else:
+                assert found is None
+                assert broker.logs.get("t", 0) is None
+            broker.logs.remove_doomed()
+            names = [name for name in os.listdir(tmp_path) if name.startswith("t-0")]  # noqa: PTH208
+            assert ("t-0" in names) == is_made_anew
+            assert not [name for name in names if name.endswith("-stray")]
+
+    asyncio.run(run())

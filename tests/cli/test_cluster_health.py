@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ import pytest
 from cli.conftest import Run
 from drumlin.cli import cluster_status, output
 from drumlin.cli.cluster_health import Found, LiveBroker, judge
+from drumlin.cli.eligible_replicas import EligibleReplicas
+from drumlin.metadata.database import FILE_NAME, Database, put_state
+from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
 from drumlin.peer.cluster_view import PartitionView, TopicView
+from rig.drumlin_server import DrumlinServer
 
 BROKERS = {1: LiveBroker("a:9092", "x"), 2: LiveBroker("b:9092", None)}
 
@@ -90,6 +95,44 @@ def test_each_partition_is_listed_once_and_not_all_are(capsys: pytest.CaptureFix
     ]
     assert [line[1:3] for line in lines[3:5]] == [["t", "0"], ["t", "1"]]
     assert err == "... and 11 partitions more: --json has them all\n"
+
+
+def test_who_may_lead_is_shown_where_there_is_anybody(capsys: pytest.CaptureFixture[str]) -> None:
+    waiting, lonely = (-1, (1, 2, 3), ()), (1, (1, 2), (1,))
+    eligible = {("t", 0): EligibleReplicas((3,), (1, 2))}
+    cluster_status._show(state(topic("t", waiting, lonely), eligible=eligible), as_json=False)
+    offline, under_replicated = capsys.readouterr().out.splitlines()[-2:]
+    assert offline.split("\t")[-2:] == ["3", "1,2"]
+    assert under_replicated.split("\t")[-2:] == ["", ""]
+    cluster_status._show(state(topic("t", lonely), eligible={}), as_json=False)
+    assert len(capsys.readouterr().out.splitlines()[-1].split("\t")) == 7
+
+
+def test_a_broker_tells_who_may_lead(run: Run, tmp_path: Path) -> None:
+    """As Kafka's tools ask: DescribeTopicPartitions. Of a broker of several, by its metadata."""
+    server = DrumlinServer(tmp_path)
+    try:
+        server.start()
+        assert run("topics", "create", "t", "-p", "2", "-b", server.address).code == 0
+        server.stop()
+        known = (LastKnown(2, LogEnd(0, 7), True),)
+        led = PartitionState(0, 1, 0, (1, 2, 3), (1,), elr=(3,))
+        offline = PartitionState(1, -1, 0, (1, 2, 3), (), elr=(3,), last_known=known)
+        metadata = Database(server.data / FILE_NAME)
+        topic_id = metadata.load("").topics["t"].topic_id
+        metadata.execute_durably(put_state(topic_id, each) for each in (led, offline))
+        metadata.close()
+        server.start()
+        described = run("topics", "describe", "t", "-b", server.address)
+        assert [row[-2:] for row in described.rows] == [["3", ""], ["3", "2"]]
+        (shown,) = run("topics", "describe", "t", "-b", server.address, "--json").json
+        told = [(each["elr"], each["last_known_elr"]) for each in shown["partitions"]]
+        assert told == [([3], []), ([3], [2])]
+        health = run("cluster", "status", "-b", server.address, "--json").json
+        (unwell,) = health["offline"]
+        assert (unwell["elr"], unwell["last_known_elr"]) == ([3], [2])
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("broker", ["drumlin", pytest.param("kafka", marks=pytest.mark.kafka)])

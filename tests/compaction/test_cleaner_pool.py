@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from drumlin.compaction import pool as pool_module
 from drumlin.compaction.cleaner import Cleaner
 from drumlin.compaction.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
+from drumlin.storage.files import Files
 from drumlin.storage.partition_log import PartitionLog
 from rig.waiting import wait_until
 from storage.doors import FailingFiles
@@ -112,6 +114,67 @@ def test_a_device_that_fails_takes_its_log_dir_offline(
     assert pool.run(world.log, 60)
     assert not world.log.log_directory.is_online
     assert pool.uncleanable == {}
+    world.logs.abandon()
+
+
+class LateDevice(Files):
+    """Finds out at a sync, or a close, that it has no room, as network file systems may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: What the files are called for which that is so; and when it is found out.
+        self.full: str | None = None
+        self.finds_out_at_close = False
+
+    def _is_full(self, descriptor: int) -> bool:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        return self.full is not None and path.endswith(self.full)
+
+    def fdatasync(self, descriptor: int) -> None:
+        if not self.finds_out_at_close and self._is_full(descriptor):
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    def close(self, descriptor: int) -> None:
+        is_full = self.finds_out_at_close and self._is_full(descriptor)
+        super().close(descriptor)
+        if is_full:  # as it is said of any file
+            raise OSError(errno.EIO, "close") from OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+@pytest.mark.parametrize("finds_out_at_close", [False, True])
+@pytest.mark.parametrize("full", [".log.cleaned", ".index.cleaned", "segment-swap.tmp"])
+def test_room_that_is_found_to_be_missing_late(
+    folder: Path, pools: list[CleanerPool], full: str, finds_out_at_close: bool
+) -> None:
+    """Nobody was told of what is in these files: it is as if the write had said so."""
+    files = LateDevice()
+    files.finds_out_at_close = finds_out_at_close
+    world = new_world(folder, files=files)
+    six_segments(world)
+    files.full = full
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    assert (pool.totals.cleanings, pool.uncleanable) == (0, {})
+    assert pool.totals.failures > 0
+    assert world.log.log_directory.is_online
+    assert not list(folder.glob("*/*.cleaned"))
+    files.full = None
+    assert pool.run(world.log, 60)
+    assert pool.totals.cleanings == 1
+    assert len(offsets(world.log)) == 8
+    world.logs.abandon()
+
+
+def test_records_that_are_found_to_be_lost_by_a_cleaning(
+    folder: Path, pools: list[CleanerPool]
+) -> None:
+    files = LateDevice()
+    world = new_world(folder, files=files)
+    six_segments(world)
+    files.full = ".log"
+    pool = started(world, pools)
+    assert pool.run(world.log, 60)
+    assert not world.log.log_directory.is_readable
     world.logs.abandon()
 
 

@@ -63,6 +63,17 @@ def large_from(monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
     monkeypatch.setattr(pass_selection, "_PLAIN_BYTES_MAX", size_bytes)
 
 
+def large_and_small(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RandomLog, RandomLog]:
+    """A log that is too large for plain Python, and one that is not."""
+    world = new_world(folder)
+    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
+    for _ in range(3):
+        six_segments(world)
+    six_segments(other)
+    large_from(monkeypatch, world.log.size_bytes - 1)
+    return world, other
+
+
 def test_few_records_do_not_wait_for_a_compiler(folder: Path, compiler: Compiler) -> None:
     """Nor is one begun for them."""
     world = new_world(folder)
@@ -78,12 +89,7 @@ def test_few_records_do_not_wait_for_a_compiler(folder: Path, compiler: Compiler
 def test_a_large_log_waits_and_others_do_not(
     folder: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = new_world(folder)
-    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
-    for _ in range(3):
-        six_segments(world)
-    six_segments(other)
-    large_from(monkeypatch, world.log.size_bytes - 1)
+    world, other = large_and_small(folder, monkeypatch)
     pool = started(world)
     wait_until(lambda: len(offsets(other.log)) == 8, "the small log to be cleaned")
     assert compiler.is_asked.is_set()
@@ -110,12 +116,7 @@ def test_a_large_log_waits_and_others_do_not(
 def test_who_asks_for_a_cleaning_waits_alone(
     folder: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = new_world(folder)
-    other = RandomLog(world.logs, create(world.logs, CONFIG, topic="other"), 2)
-    for _ in range(3):
-        six_segments(world)
-    six_segments(other)
-    large_from(monkeypatch, world.log.size_bytes - 1)
+    world, other = large_and_small(folder, monkeypatch)
     pool = started(world)
     asking = threading.Thread(target=lambda: pool.run(world.log, 60))
     asking.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 
 import pytest
@@ -50,6 +51,24 @@ def test_partitions_go_along(make_server: MakeServer, is_killed: bool) -> None:
             server.kill()
         else:
             server.stop()
+    assert not (server.data / ".brokers").exists()
+
+
+@pytest.mark.deep
+def test_the_logs_of_a_broker_are_lost_as_the_number_is_lowered(make_server: MakeServer) -> None:
+    """Each partition has a copy with the other one, which is no more."""
+    server = make_server()
+    server.start_brokers(2)
+    create(server, "t", 4, replicas=2)
+    values = [str(each) for each in range(_PER_START)]
+    assert sorted(produce(server, "t", values)) == sorted(values)
+    server.stop()
+    for path in server.data.glob("t-*"):
+        shutil.rmtree(path)
+    server.start_brokers(1)
+    assert leaders(server, "t") == [1, 1, 1, 1]
+    assert sorted(read(server, "t", values)) == sorted(values)
+    server.stop()
     assert not (server.data / ".brokers").exists()
 
 

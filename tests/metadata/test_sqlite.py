@@ -12,8 +12,17 @@ from typing import Any
 
 import pytest
 
+from drumlin.metadata import database
+from drumlin.metadata.changes import Change, PartitionsChanged
 from drumlin.metadata.database import FILE_NAME, Database, UnreadableMetadata
-from drumlin.metadata.image import PartitionState, Resource, ResourceType
+from drumlin.metadata.image import (
+    NO_LEADER,
+    BrokerState,
+    PartitionId,
+    PartitionState,
+    Resource,
+    ResourceType,
+)
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.wire.errors import ErrorCode, KafkaError
 
@@ -167,6 +176,44 @@ def test_a_store_of_before_reassignments_is_brought_up_to_date(tmp_path: Path) -
         assert len(store.image.topics["t"].partitions) == 2
 
     with_store(tmp_path, look_again)
+
+
+def test_who_is_the_only_replica_left_leads_what_nobody_led(tmp_path: Path) -> None:
+    """Brokers of one machine have stopped while the one that led was away."""
+    nobody = PartitionState(0, NO_LEADER, 4, (1,), (1,), last_leader=1)
+    without_a_good_log = PartitionState(1, NO_LEADER, 4, (1,), ())
+    changes: list[Change] = []
+
+    async def leave(store: SqliteMetadata) -> None:
+        topic = await store.create_topic("t", [ONE_REPLICA] * 3, {})
+        states = nobody, without_a_good_log
+        await store.commit([database.put_state(topic.topic_id, each) for each in states])
+
+    async def start(store: SqliteMetadata) -> None:
+        store.on_change(changes.append)
+        await store.register_broker(BrokerState(1, None, ()))
+        topic = store.image.topics["t"]
+        assert topic.partitions[0] == PartitionState(0, 1, 5, (1,), (1,))
+        assert topic.partitions[1] == without_a_good_log
+        asked = [PartitionId(topic.topic_id, index) for index in range(3)]
+        outcomes = await store.elect_leaders(asked, is_unclean=False)
+        codes = [each.code for each in outcomes.values() if isinstance(each, KafkaError)]
+        assert codes == [
+            ErrorCode.election_not_needed,
+            ErrorCode.preferred_leader_not_available,
+            ErrorCode.election_not_needed,
+        ]
+        assert not changes
+        led = PartitionState(1, 1, 5, (1,), (1,))
+        assert await store.elect_leaders(asked[1:2], is_unclean=True) == {asked[1]: led}
+        assert changes == [PartitionsChanged(store.image.topics["t"], (led,))]
+        assert (store.elections.elections, store.elections.unclean) == (2, 1)
+
+    async def look_again(store: SqliteMetadata) -> None:
+        assert [each.leader for each in store.image.topics["t"].partitions] == [1, 1, 1]
+
+    for each in (leave, start, look_again):
+        with_store(tmp_path, each)
 
 
 def test_what_is_stored_of_many_partitions_is_made_in_a_thread(

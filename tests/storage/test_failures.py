@@ -301,14 +301,15 @@ def test_after_an_io_error_only_what_the_device_has_counts(
 
 
 class LateDevice(Files):
-    """Finds out when it syncs, or closes, that it cannot keep what was written to a log.
+    """Finds out when it syncs that it cannot keep what was written to a log, or another file.
 
     As the kernel does, it says so once and lets those pages go.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, suffix: str = ".log") -> None:
         super().__init__()
         self.code = 0
+        self._suffix = suffix
         self._dirty: dict[str, list[tuple[int, int]]] = {}  # position, size
 
     def write_at(self, descriptor: int, data: Any, position: int) -> None:
@@ -318,7 +319,7 @@ class LateDevice(Files):
     def fdatasync(self, descriptor: int) -> None:
         path = _path(descriptor)
         written = self._dirty.pop(path, [])
-        if self.code and written and path.endswith(".log"):
+        if self.code and written and path.endswith(self._suffix):
             for position, size in written:
                 os.pwrite(descriptor, bytes(size), position)
             code, self.code = self.code, 0
@@ -349,6 +350,31 @@ def test_what_a_sync_has_lost_is_never_durable(tmp_path: Path, code: int) -> Non
     assert log.recovery_point == 2
     logs, log = reopened(logs, tmp_path, config)
     assert offsets(read_all(log)) == [0, 1]
+    logs.abandon()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_file_on_which_nobody_relies_yet_has_no_room(tmp_path: Path, code: int) -> None:
+    """The one that is to take the place of another: that one is still there, and so is all else."""
+    files = LateDevice(suffix=".tmp")
+    logs = open_logs(tmp_path, config=CONFIG, files=files)
+    log = create(logs, CONFIG)
+    log.append_as_leader(from_producer(0), 0, NOW_MS)
+    log.roll(NOW_MS)
+    files.code = code
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert logs.directories[0].is_readable
+    assert not logs.directories[0].is_online
+    assert revive(logs, logs.directories[0])
+    log.flush()
+    files.code = code
+    logs.write_checkpoints()
+    assert logs.directories[0].is_readable
+    assert revive(logs, logs.directories[0])
+    logs.write_checkpoints()
+    assert offsets(read_all(log)) == [0]
+    assert log.recovery_point == 1
     logs.abandon()
 
 

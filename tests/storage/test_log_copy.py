@@ -43,6 +43,7 @@ CONFIG = LogConfig(
 _CHANGING = ("create", "write_at", "sync", "rename", "sync_directory")
 _AT_EACH_COMMIT = (
     ("write_at", errno.ENOSPC, False),
+    ("sync", errno.ENOSPC, True),
     ("rename", errno.EIO, True),
     ("rename", errno.EIO, False),
     ("sync_directory", errno.EIO, False),
@@ -120,6 +121,50 @@ def change_over(log: PartitionLog, copy: LogCopy) -> None:
 
 def folders(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir() if each.is_dir())
+
+
+def test_until_its_folder_is_settled_it_counts_as_being_cut(
+    old: Path, leader: PartitionLog
+) -> None:
+    """It does not move to another log dir, and no segment begins or goes."""
+    logs, log = opened(old)
+    change = ChangeOver(log, begun(log, leader))
+    change.prepare()
+    assert not log.is_being_cut
+    assert change.cut()
+    assert log.is_being_cut
+    active = log.segments.active
+    log.roll(NOW_MS)
+    assert log.segments.active is active
+    change.rebuild()
+    change.finish()
+    assert not log.is_being_cut
+    logs.abandon()
+
+
+def test_what_is_left_to_do_without_room_is_done_later(old: Path, leader: PartitionLog) -> None:
+    """The log is whole, and takes records; what was noted of a cleaning of the old one is not."""
+    files = FailingFiles()
+    logs, log = opened(old, files)
+    directory = log.log_directory
+    change = ChangeOver(log, begun(log, leader))
+    change.prepare()
+    assert change.cut()
+    directory.cleaner_offsets.set(("t", 0), 3, only_if=lambda: True)  # it has just ended
+    files.fail("write_at", code=errno.ENOSPC)
+    change.rebuild()
+    change.finish()
+    files.heal()
+    assert directory.is_online
+    assert not log.is_being_cut
+    assert directory.cleaner_offsets.get(("t", 0)) == 0
+    append(log)
+    logs.close()
+    logs, log = opened(old)
+    assert log.log_directory.cleaner_offsets.get(("t", 0)) in (None, 0)
+    logs.remove_doomed()
+    assert folders(old) == ["t-0"]
+    logs.abandon()
 
 
 def test_the_log_is_what_was_fetched(old: Path, leader: PartitionLog) -> None:
@@ -270,7 +315,7 @@ def test_a_device_that_fails_at_any_step(
             assert files.failures
         has_failed = files.failures > 0
         files.heal()
-        if code == errno.ENOSPC and operation in ("create", "write_at"):
+        if code == errno.ENOSPC and operation in ("create", "write_at", "sync"):
             assert log.log_directory.is_online
         if not log.log_directory.is_online:
             assert revive(logs, log.log_directory)

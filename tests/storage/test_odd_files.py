@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from drumlin.clock import SystemClock
 from drumlin.config.topic import LogConfig
 from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.storage.read_only import look_at_log, open_read_only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.doors import FailingFiles
 from storage.samples import append, create, offsets, open_logs, read_all
@@ -118,6 +121,78 @@ def test_a_file_that_is_refused_while_the_log_is_served(
     append(log)
     assert offsets(read_all(log)) == [0, 1]
     logs.close()
+
+
+# -- what is not ours ------------------------------------------------------------------------------
+
+_STRANGERS = [
+    "00000000000000000000 (copy).log",
+    "00000000000000000000.log~",
+    "5.log",
+    ".log",
+    "notes.log",
+    "0000000000000000000000005.log",
+    "99999999999999999999.log",
+    "\u0660" * 20 + ".log",
+    "00000000000000000000 (copy).index",
+    "copy.timeindex",
+    "5.txnindex",
+    "copy.snapshot",
+    "-0000000000000000001.snapshot",
+    "copy.cleaned",
+    "copy.log.swap",
+    "00000000000000000005.txt.swap",
+    "mine.deleted",
+    "draft.tmp",
+    "leader-epoch-checkpoint (copy)",
+]
+
+
+@pytest.mark.parametrize("name", _STRANGERS)
+def test_a_file_that_is_not_ours_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """However much its name looks like one of ours."""
+    stopped(tmp_path)
+    stranger = tmp_path / "t-0" / name
+    stranger.write_bytes(b"somebody's own")
+    for is_clean in (True, False):
+        caplog.clear()
+        logs = open_logs(tmp_path, config=CONFIG)
+        log = logs.get("t", 0)
+        assert log is not None
+        assert offsets(read_all(log)) == list(range(45))
+        (said,) = [each for each in caplog.records if each.levelname == "WARNING"]
+        assert name in said.getMessage()
+        if is_clean:
+            logs.abandon()
+        else:
+            logs.close()
+    directory = open_read_only(str(tmp_path), SystemClock())
+    assert offsets(read_all(look_at_log(directory, "t", 0, CONFIG))) == list(range(45))
+    assert stranger.read_bytes() == b"somebody's own"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["t-00", "t-0\u0660", "my topic-0", "t-4294967296", "kept-delete", "t-1.0a-delete", "x-future"],
+)
+def test_a_folder_that_is_not_ours_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    stopped(tmp_path)
+    stranger = tmp_path / name
+    shutil.copytree(tmp_path / "t-0", stranger)
+    before = sorted(stranger.iterdir())
+    logs = open_logs(tmp_path, config=CONFIG)
+    assert {(log.topic, log.partition) for log in logs} == {("t", 0), ("other", 0)}
+    assert len(logs.with_second_logs()) == 2
+    logs.remove_doomed()
+    logs.close()
+    assert sorted(stranger.iterdir()) == before
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(said) == name[-1].isdigit()
+    assert all(str(stranger) in each for each in said)
 
 
 # -- logs that are not loaded ------------------------------------------------------------------

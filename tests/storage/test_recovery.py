@@ -355,7 +355,8 @@ def test_broken_checkpoints_are_passed_over(tmp_path: Path, name: str, content: 
 def test_leftovers_are_removed(tmp_path: Path) -> None:
     filled(tmp_path)
     folder = tmp_path / "t-0"
-    for name in ("00000000000000000003.log.deleted", "0" * 20 + ".log.cleaned", "x.tmp"):
+    ours = "3".zfill(20) + ".log.1.deleted", "0" * 20 + ".log.cleaned", "segment-swap.tmp"
+    for name in (*ours, "leader-epoch-checkpoint.7.tmp", "3".zfill(20) + ".snapshot.7.tmp"):
         (folder / name).write_bytes(b"x")
     logs, log = loaded(tmp_path)
     assert not [*folder.glob("*.deleted"), *folder.glob("*.cleaned"), *folder.glob("*.tmp")]

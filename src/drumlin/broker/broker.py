@@ -137,7 +137,8 @@ class Broker:
             self.threads.administering,
         )
         self.listeners = list(dict.fromkeys(bound.values()))
-        self.server = Server(Router(self), _limits(config), bound)
+        self._router = Router(self)
+        self.server = Server(self._router, _limits(config), bound)
         self.cleaning = Cleaning(config, logs, clock)
         self.endpoints = Endpoints(self)
         self._metrics_sockets = metrics_sockets
@@ -306,6 +307,7 @@ class Broker:
             await routes.close()
         await self.server.closed(_STOP_S)
         self.server.close()
+        await self._router.close()
         self.peers.close()
         await self.endpoints.stop()
         await self.cleaning.stop()

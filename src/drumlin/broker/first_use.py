@@ -44,6 +44,13 @@ class FirstUse:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_short = False  # of descriptors, which was said
 
+    async def close(self) -> None:
+        """Prepare nothing more. Whoever waits for it is not called."""
+        if self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
     def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
         """Whether the request can be dispatched; if not, `go_on` is called when it can."""
         start = bytes(frame[: _API_AND_VERSION.size])

@@ -88,6 +88,8 @@ class HostedPartitions:
         self._turn = asyncio.Lock()
         #: A change could not be followed, for want of something: `host_all` makes up for it.
         self.is_behind = False
+        #: Deletions that could not be followed: nothing else is, before they are.
+        self._missed: list[TopicDeleted] = []
 
     async def host_all(self) -> None:
         """Serve every partition that the metadata gives us and that we do not serve yet.
@@ -95,6 +97,7 @@ class HostedPartitions:
         At the start of a broker, and when a log dir has come back.
         """
         async with self._turn:
+            await self._follow_missed()
             if self.is_behind:
                 await self._configure_broker()
             await self._deleted.finish()
@@ -195,12 +198,22 @@ class HostedPartitions:
         """Follow one change of the metadata."""
         async with self._turn:
             try:
+                await self._follow_missed()
                 await self._follow_change(change)
             except Exception:
                 self.is_behind = True
+                if isinstance(change, TopicDeleted):
+                    self._missed.append(change)
                 raise
         if isinstance(change, TopicDeleted) and not change.keeps_records:
             await self._deleted.note([change.topic.topic_id])
+
+    async def _follow_missed(self) -> None:
+        """Another topic may have the name of a deleted one: it must not get its logs."""
+        while self._missed:
+            topic, keeps_records = self._missed[0].topic, self._missed[0].keeps_records
+            await self._drop(topic, keeps_records=keeps_records)
+            del self._missed[0]
 
     async def _follow_change(self, change: Change) -> None:
         match change:

@@ -94,9 +94,11 @@ class LogMoves:
         try:
             async with self._places:
                 await self._blocking(move.begin)
-                await self._copy(move, is_given_up)
-                await self._blocking(log.flush)
-                await self._change_over(move)
+                has_moved = False
+                while not has_moved:
+                    await self._copy(move, is_given_up)
+                    await self._blocking(log.flush)
+                    has_moved = await self._change_over(move)
         except _GivenUp:
             _log.info("%s is not moved to %s any more", log.name, move.directory.path)
         except (OSError, KafkaError) as error:
@@ -127,13 +129,16 @@ class LogMoves:
             if is_given_up.is_set() or move.log.is_deleted:
                 raise _GivenUp
 
-    async def _change_over(self, move: LogMove) -> None:
-        """From here on it is not given up any more."""
+    async def _change_over(self, move: LogMove) -> bool:
+        """From here on it is not given up any more. False: the log is being cut."""
         log = move.log
+        if log.is_being_cut:
+            return False
         with self._broker.change_overs.pausing(log):
             await self._blocking(move.complete)
             move.adopt()
         _log.info("%s is in %s now", log.name, log.log_directory.path)
+        return True
 
     async def _end(self, move: LogMove) -> None:
         """Leave one folder of the log."""

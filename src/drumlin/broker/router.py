@@ -90,6 +90,10 @@ class Router:
         #: What connections do with answers for which they have ended.
         self.giving_up = GivingUp()
 
+    async def close(self) -> None:
+        """There is no connection any more, for which a request could be prepared."""
+        await self._first_use.close()
+
     def finish_woken(self) -> None:
         """Answer waiting fetches that the requests just started have given something to read."""
         self._broker.wakeups.finish()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check
+from drumlin.cli.eligible_replicas import Eligible, as_row, ask_eligible
 from drumlin.peer.cluster_view import PartitionView, TopicView
 from drumlin.peer.errors import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -41,6 +42,7 @@ class Found:
     topics: Mapping[str, TopicView]
     min_isr: Mapping[str, int]
     reassignments: list[dict[str, Any]] | None
+    eligible: Eligible | None = None
 
 
 def ask_all(cluster: Cluster) -> Found:
@@ -66,6 +68,16 @@ def ask_all(cluster: Cluster) -> Found:
         topics,
         _min_isr(cluster, topics),
         _reassignments(cluster),
+        # Nobody is eligible, nor remembered, where all are in sync.
+        ask_eligible(
+            cluster,
+            {
+                topic.name
+                for topic in topics.values()
+                for each in topic.partitions.values()
+                if len(each.isr) < len(each.replicas)
+            },
+        ),
     )
 
 
@@ -95,9 +107,7 @@ def judge(found: Found, known: Mapping[int, str]) -> dict[str, Any]:
         "topics": len(found.topics),
         "partitions": len(partitions),
         "brokers": brokers,
-        **{
-            kind: [_row(*pair, found.min_isr) for pair in those] for kind, those in problems.items()
-        },
+        **{kind: [_row(*pair, found) for pair in those] for kind, those in problems.items()},
         "reassignments": found.reassignments,
     }
 
@@ -124,14 +134,15 @@ def _broker_rows(
         }
 
 
-def _row(topic: str, partition: PartitionView, min_isr: Mapping[str, int]) -> dict[str, Any]:
+def _row(topic: str, partition: PartitionView, found: Found) -> dict[str, Any]:
     return {
         "topic": topic,
         "partition": partition.index,
         "leader": partition.leader,
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
-        "min_isr": min_isr.get(topic),
+        "min_isr": found.min_isr.get(topic),
+        **as_row(found.eligible, topic, partition.index),
     }
 
 

@@ -18,6 +18,7 @@ from drumlin.cli.cluster import connect
 from drumlin.cli.cluster_health import ask_all, judge
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Option, command
+from drumlin.cli.eligible_replicas import columns_for
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.outcomes import sentence
 from drumlin.peer.errors import PeerError
@@ -57,8 +58,8 @@ def status(
 
     A broker is dead if replicas are on it, but it is not registered. A partition is offline if it
     has no leader, under-replicated if a replica is not in sync. Each is listed once, with the
-    worst, and at most 20 are; --json has them all. Replicas that are being moved are told where
-    brokers tell.
+    worst, and at most 20 are; --json has them all. Replicas that are being moved, and those that
+    may lead without being in sync (Kafka's ELR), are told where brokers tell.
     """
     known: dict[int, str] = {}
     if data is not None:
@@ -133,7 +134,8 @@ def _show(state: Mapping[str, Any], as_json: bool) -> None:
     title = f"cluster {state['cluster_id']}: {verdict(state)}"
     rows = [{"state": "broker", **each} for each in state["brokers"]]
     output.show_rows(rows, _BROKER_COLUMNS, as_json=False, title=title, plain_first="state")
-    _show_some(_amiss(state), _PARTITION_COLUMNS)
+    amiss = _amiss(state)
+    _show_some(amiss, (*_PARTITION_COLUMNS, *columns_for(amiss)))
     moves = [{"state": "being moved", **each} for each in state["reassignments"] or []]
     _show_some(moves, _MOVE_COLUMNS)
 

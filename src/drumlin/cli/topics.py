@@ -15,6 +15,7 @@ from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check, connect
 from drumlin.cli.command_config import CommandConfig
 from drumlin.cli.commands import Argument, Group, Option
 from drumlin.cli.completion import complete_topic
+from drumlin.cli.eligible_replicas import as_row, ask_eligible, columns_for
 from drumlin.cli.names import chosen, is_pattern, missing
 from drumlin.cli.options import (
     DEFAULT_BOOTSTRAP,
@@ -110,7 +111,11 @@ def describe(
     command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show partitions, leaders, offsets, sizes and configurations of topics."""
+    """Show partitions, leaders, offsets, sizes and configurations of topics.
+
+    Two more columns show who may lead a partition without being in sync, where there is anybody:
+    Kafka's Elr and LastKnownElr.
+    """
     with connect(bootstrap, command_config) as cluster:
         names = _chosen(cluster, topics)
         described = cluster.run(admin.describe_topics(cluster.connections, names))
@@ -131,10 +136,11 @@ def describe(
         )
         return
     columns = "partition leader leader_epoch replicas isr start_offset end_offset size_bytes"
+    eligible = columns_for(row for rows in partitions for row in rows)
     for topic, rows in zip(described.values(), partitions, strict=True):
         output.show_rows(
             [{"topic": topic.name, **row} for row in rows],
-            columns.split(),
+            [*columns.split(), *eligible],
             as_json=False,
             title=_title(topic, configs[topic.name]),
             plain_first="topic",
@@ -185,6 +191,9 @@ def _partitions(
     starts = _offsets(cluster, places, "earliest")
     ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
+    # Nobody is eligible, nor remembered, where all are in sync.
+    unwell = {t.name for t in described for p in t.partitions if len(p.isr) < len(p.replicas)}
+    eligible = ask_eligible(cluster, unwell)
     return [
         [
             {
@@ -193,6 +202,7 @@ def _partitions(
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
+                **as_row(eligible, t.name, p.index),
                 "start_offset": starts.get((t.name, p.index)),
                 "end_offset": ends.get((t.name, p.index)),
                 "size_bytes": sizes.get((t.name, p.index, p.leader)),

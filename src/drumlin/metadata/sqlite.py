@@ -28,6 +28,7 @@ from drumlin.metadata.changes import (
 )
 from drumlin.metadata.database import Database, Statement
 from drumlin.metadata.election_counts import ElectionCounts
+from drumlin.metadata.election_news import say_how_elected
 from drumlin.metadata.elections import elected
 from drumlin.metadata.image import (
     NO_LEADER,
@@ -40,7 +41,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.isr_wishes import check_wish
-from drumlin.metadata.leadership import NO_EPOCH, Returned
+from drumlin.metadata.leadership import NO_EPOCH, Returned, settled
 from drumlin.metadata.mutations import (
     Listeners,
     Locks,
@@ -91,7 +92,7 @@ class SqliteMetadata:
         self.deleted_topics = {each: left for each, left in known.items() if left != ()}
         self._deleted = set(known)
         self._last_broker_epochs = opened.broker_epochs()
-        self._elections = ElectionCounts()  # none is ever made: there is one broker
+        self._elections = ElectionCounts()
         self._database = opened
         self._thread = ready_threads(1, "metadata")
         self._node_id = NO_LEADER
@@ -164,6 +165,26 @@ class SqliteMetadata:
         del lacking  # no other broker has more records
         self._node_id = self.image.controller_id = broker.node_id
         self.image.put_broker(replace(broker, epoch=0))
+        # Of several brokers of this store the one that led may have been away as they stopped.
+        for topic in list(self.image.topics.values()):
+            waiting = {
+                each.index: settled(each, self.image.brokers, 1)
+                for each in topic.partitions
+                if each.leader == NO_LEADER and each.replicas == (broker.node_id,)
+            }
+            if waiting:
+                await self._put_states(topic.topic_id, waiting)
+
+    async def _put_states(self, topic_id: UUID, states: Mapping[int, PartitionState]) -> None:
+        elections = self._elections.begin()
+        for index, after in states.items():
+            partition = PartitionId(topic_id, index)
+            elections.decided(partition, self._state_of(partition) or after, after)
+        await self.commit(database.put_state(topic_id, each) for each in states.values())
+        elections.written({PartitionId(topic_id, index): each for index, each in states.items()})
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is not None:  # else it was deleted meanwhile
+            self.image.put_topic(topic.with_states(states))
 
     async def advance_leader_epochs(self) -> None:
         await self.commit([database.advance_leader_epochs(self._node_id)])
@@ -249,40 +270,53 @@ class SqliteMetadata:
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         """There is one broker, so all are where they can be."""
 
-        def move(state: PartitionState, target: Target | None) -> PartitionState:
-            alive = self.image.brokers
-            return moved(state, alive, 1, target=target, may_change_factor=may_change_factor)
+        return {
+            each: self._reassigned(self._state_of(each), target, may_change_factor)
+            for each, target in targets.items()
+        }
 
-        return {each: self._asked(each, move, wish) for each, wish in targets.items()}
-
-    async def elect_leaders(
-        self, partitions: Collection[PartitionId], *, is_unclean: bool
-    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        """The only replica leads, if it can."""
-
-        def elect(state: PartitionState, is_unclean: bool) -> PartitionState:
-            return elected(state, self.image.brokers, 1, is_unclean=is_unclean)
-
-        return {each: self._asked(each, elect, is_unclean) for each in partitions}
-
-    def _asked(
-        self,
-        partition: PartitionId,
-        decide: Callable[[PartitionState, T], PartitionState],
-        wish: T,
+    def _reassigned(
+        self, state: PartitionState | None, target: Target | None, may_change_factor: bool
     ) -> PartitionState | KafkaError:
-        """A state that is what is decided, or why there is none."""
-        topic = self.image.topics_by_id.get(partition.topic_id)
-        state = None if topic is None else topic.partition(partition.partition)
         if state is None:
             return KafkaError(ErrorCode.unknown_topic_id)
+        alive = self.image.brokers
         try:
-            wanted = decide(state, wish)
+            wanted = moved(state, alive, 1, target=target, may_change_factor=may_change_factor)
         except KafkaError as error:
             return error
         if wanted != state:
             return KafkaError(ErrorCode.invalid_replica_assignment, "there is one broker")
         return state
+
+    def _state_of(self, partition: PartitionId) -> PartitionState | None:
+        topic = self.image.topics_by_id.get(partition.topic_id)
+        return None if topic is None else topic.partition(partition.partition)
+
+    async def elect_leaders(
+        self, partitions: Collection[PartitionId], *, is_unclean: bool
+    ) -> Mapping[PartitionId, PartitionState | KafkaError]:
+        """The only replica leads, if it can."""
+        return {each: await self._elect(each, is_unclean) for each in partitions}
+
+    @uncancelled
+    async def _elect(self, partition: PartitionId, is_unclean: bool) -> PartitionState | KafkaError:
+        topic_id = partition.topic_id
+        async with self._locks.of(PartitionId(topic_id, NO_LEADER)):
+            state = self._state_of(partition)
+            if state is None:
+                return KafkaError(ErrorCode.unknown_topic_id)
+            try:
+                after = elected(state, self.image.brokers, 1, is_unclean=is_unclean)
+                if after != state:
+                    await self._put_states(topic_id, {state.index: after})
+            except KafkaError as error:
+                return error
+            topic = self.image.topics_by_id.get(topic_id)
+            if after != state and topic is not None:
+                say_how_elected(topic.name, state, after, "an operator has asked for it")
+                await self._listeners.report(PartitionsChanged(topic, (after,)))
+            return after
 
     async def unregister_broker(self, node_id: int) -> None:
         if node_id == self._node_id:

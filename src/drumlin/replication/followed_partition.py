@@ -427,7 +427,13 @@ class FollowedPartition(Replica):
         self._truncation = None
 
     def give_up(self, truncation: LogChange) -> None:
-        """It could not be carried out. If it has cut the log, the log dir is offline now."""
+        """It could not be carried out.
+
+        If it has cut the log, the log dir is offline now, or the log is whole all the same: what is
+        left of a change-over the next start does.
+        """
+        if truncation.is_cut and self.log.log_directory.is_online:
+            self.log.is_being_cut = False
         if self._truncation is truncation:
             self._truncation = self._next_copy = None
             self._drop_copy()

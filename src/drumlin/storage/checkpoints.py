@@ -103,15 +103,14 @@ class Checkpoint:
         with self._lock:
             offsets = self._current()
             if (offsets.get(key) != offset or self._is_behind) and only_if():
-                self._offsets, self._is_behind = {**offsets, key: offset}, True
-                self._replace(self._offsets)
+                self._change(key, offset)
 
     def raise_to(self, key: tuple[str, int], offset: int, *, only_if: Callable[[], bool]) -> None:
-        """Store `offset`, durably, if it is above the one stored; `only_if` as for `set`."""
+        """Store `offset`, durably, if it is above the one stored; else as `set`."""
         with self._lock:
             offsets = self._current()
-            if offsets.get(key, 0) < offset and only_if():
-                self._replace({**offsets, key: offset})
+            if (offsets.get(key, 0) < offset or self._is_behind) and only_if():
+                self._change(key, max(offset, offsets.get(key, 0)))
 
     def keep(self, current: Callable[[], Container[tuple[str, int]]]) -> None:
         """Drop all partitions but those that `current` returns; it is called as by `write`."""
@@ -123,11 +122,17 @@ class Checkpoint:
                 self._replace(kept)
 
     def lower(self, key: tuple[str, int], offset: int) -> None:
-        """Store `offset`, durably, if it is below the one stored for this partition."""
+        """Store `offset`, durably, if it is below the one stored; else as `set`."""
         with self._lock:
             offsets = self._current()
             if offsets.get(key, 0) > offset:
-                self._replace({**offsets, key: offset})
+                self._change(key, offset)
+            elif self._is_behind:
+                self._replace(offsets)
+
+    def _change(self, key: tuple[str, int], offset: int) -> None:
+        self._offsets, self._is_behind = {**self._current(), key: offset}, True
+        self._replace(self._offsets)
 
     def _replace(self, offsets: dict[tuple[str, int], int]) -> None:
         self._files.replace_file(self.path, encode_checkpoint(offsets))

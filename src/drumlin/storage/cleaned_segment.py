@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
-from drumlin.storage.files import Files
+from drumlin.storage.files import Files, nothing_promised
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.segment import RELATIVE_OFFSET_MAX, IndexProgress, Segment
 from drumlin.storage.segment_files import LOG_SUFFIX, file_prefix
@@ -191,9 +191,10 @@ class CleanedSegmentWriter:
         if self._set_aside_up_to > self.size:
             self._log.cut()
         self._files.set_modified_ms(self._log.descriptor, modified_ms)
-        for output in self._outputs:
-            self._files.sync(output.descriptor)
-            output.close()
+        with nothing_promised():
+            for output in self._outputs:
+                self._files.sync(output.descriptor)
+                output.close()
         segment = Segment.sealed(
             self._directory,
             self.base_offset,
@@ -210,12 +211,12 @@ class CleanedSegmentWriter:
     def abandon(self) -> None:
         """Remove the files. What can't be removed now is removed at the next start."""
         for output in self._outputs:
-            try:
+            with contextlib.suppress(OSError):  # what it had is not needed any more
                 output.close()
-                if (
-                    not self._partition_log.is_deleted
-                ):  # else its name may have become another log's
-                    self._files.remove(output.path)
+            if self._partition_log.is_deleted:  # its name may have become another log's
+                continue
+            try:
+                self._files.remove(output.path)
             except OSError as error:
                 _logger.warning("%s could not be removed: %s", output.path, error)
 

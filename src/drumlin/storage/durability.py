@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from drumlin.storage import leader_epochs as epochs_file
-from drumlin.storage.files import TEMPORARY_SUFFIX, Files
+from drumlin.storage.files import TEMPORARY_SUFFIX, Files, nothing_promised
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.log_directory import storage_error
 from drumlin.storage.producer_snapshot import encode_snapshot, snapshot_path
@@ -171,7 +171,8 @@ class Durability:
         path = f"{self._path}/{name}"
         temporary = f"{path}.{self._number}{TEMPORARY_SUFFIX}"
         self._files.write_file(temporary, content)
-        self._files.sync_file(temporary)
+        with nothing_promised():
+            self._files.sync_file(temporary)
         with self._renaming:
             if not self._is_given_up:
                 self._files.rename(temporary, path)

@@ -145,7 +145,8 @@ class Files:
         """Return when the file's content and size would survive a power failure.
 
         Raises:
-            OSError: EIO, whatever the reason was: what was written may be lost.
+            OSError: EIO, whatever the reason was: what was written may be lost. Where that is no
+                matter, see `nothing_promised`.
         """
         with _as_lost("fdatasync"):
             self.fdatasync(descriptor)
@@ -234,12 +235,13 @@ class Files:
 
     def write_file(self, path: str, content: bytes) -> None:
         """A file with `content`, not durable yet."""
-        descriptor = self.open(path, create=True)
-        try:
-            self.truncate(descriptor, 0)
-            self.write_at(descriptor, content, 0)
-        finally:
-            self.close(descriptor)
+        with nothing_promised():
+            descriptor = self.open(path, create=True)
+            try:
+                self.truncate(descriptor, 0)
+                self.write_at(descriptor, content, 0)
+            finally:
+                self.close(descriptor)
 
     def sync_file(self, path: str) -> None:
         descriptor = self.open(path)
@@ -252,9 +254,35 @@ class Files:
         """Make `path` hold `content`, durably: a crash leaves the old content or the new."""
         temporary = path + TEMPORARY_SUFFIX
         self.write_file(temporary, content)
-        self.sync_file(temporary)
+        with nothing_promised():
+            self.sync_file(temporary)
         self.rename(temporary, path)
         self.sync_directory(os.path.dirname(path))
+
+
+@contextmanager
+def nothing_promised() -> Iterator[None]:
+    """For files on which nobody relies yet: a sync, or a close, may say that there is no room.
+
+    What was written to them is lost, and that is no matter: it is as if the write had said so.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = want_of_room(error)
+        if reason is None or reason is error:
+            raise
+        raise reason from None
+
+
+def want_of_room(error: OSError) -> OSError | None:
+    """The device's word that it is full, or was found to be so too late; None: it is not that."""
+    found: BaseException | None = error
+    while isinstance(found, OSError):
+        if found.errno in DEVICE_FULL:
+            return found
+        found = found.__cause__
+    return None
 
 
 @contextmanager

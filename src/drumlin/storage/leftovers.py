@@ -12,39 +12,40 @@ segment-swap     a swap of segments that counts as done: completed (`swap_plan.p
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 from drumlin.storage.batch_walk import walk_headers
 from drumlin.storage.doomed_files import DELETED_SUFFIX
-from drumlin.storage.files import TEMPORARY_SUFFIX, Files
-from drumlin.storage.offset_index import OffsetIndex
+from drumlin.storage.file_names import (
+    INDEX_SUFFIXES,
+    FileName,
+    is_temporary,
+    parse_file_name,
+    say_strangers,
+)
+from drumlin.storage.files import Files
+from drumlin.storage.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from drumlin.storage.segment_files import LOG_SUFFIX
 from drumlin.storage.swap_plan import CLEANED_SUFFIX, SWAP_SUFFIX, complete_swap
-from drumlin.storage.time_index import TimeIndex
-from drumlin.storage.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
-
-_INDEX_SUFFIXES: Final = (OffsetIndex.SUFFIX, TimeIndex.SUFFIX, TransactionIndex.SUFFIX)
-_BASE_OFFSET: Final = re.compile(r"[0-9]{20}\.")
-_DOOMED_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 
 
 def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
     """Remove or complete what was left half done.
 
     Returns:
-        The names of the files that make up the log.
+        The names of the files that make up the log; among them there may be some that are not ours.
     """
     complete_swap(path, files)
     names = _complete_leftovers(path, files)
-    logs = {name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    say_strangers(path, names)
+    found = {name: parse_file_name(name) for name in names}
+    logs = {each.offset for each in found.values() if each is not None and each.kind == LOG_SUFFIX}
     orphans = [
         name
-        for name in names
-        if name.endswith(_INDEX_SUFFIXES) and name.partition(".")[0] not in logs
+        for name, each in found.items()
+        if each is not None and each.kind in INDEX_SUFFIXES and each.offset not in logs
     ]
     for name in orphans:
         _logger.warning("%s/%s is removed: there is no log of that name", path, name)
@@ -54,33 +55,39 @@ def sort_out_leftovers(path: str, files: Files) -> Sequence[str]:
 
 def _complete_leftovers(path: str, files: Files) -> Sequence[str]:
     names = files.list_directory(path)
-    cleaned = [_base_offset(name) for name in names if name.endswith(CLEANED_SUFFIX)]
+    found = {name: each for name in names if (each := parse_file_name(name)) is not None}
+    cleaned = [each.offset for each in found.values() if each.state == CLEANED_SUFFIX]
     first_incomplete = min(cleaned, default=None)
-    swaps = []
-    for name in names:
-        if name.endswith(_DOOMED_SUFFIXES):
-            files.remove(f"{path}/{name}")
-        elif name.endswith(SWAP_SUFFIX):
-            if first_incomplete is not None and _base_offset(name) >= first_incomplete:
-                files.remove(f"{path}/{name}")
+    doomed = {name for name in names if is_temporary(name)}
+    swaps = {}
+    for name, each in found.items():
+        if each.state in (DELETED_SUFFIX, CLEANED_SUFFIX):
+            doomed.add(name)
+        elif each.state == SWAP_SUFFIX:
+            if first_incomplete is not None and each.offset >= first_incomplete:
+                doomed.add(name)
             else:
-                swaps.append(name)
+                swaps[name] = each
+    for name in doomed:
+        files.remove(f"{path}/{name}")
     if not swaps and not cleaned:
-        return [name for name in names if not name.endswith(_DOOMED_SUFFIXES)]
+        return [name for name in names if name not in doomed]
     if swaps:
         _complete_swap(path, files, swaps)
     return files.list_directory(path)
 
 
-def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
+def _complete_swap(path: str, files: Files, swaps: Mapping[str, FileName]) -> None:
     """Remove the segments that the swapped ones replace, then give those their names."""
-    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    logs = [name for name, each in swaps.items() if each.kind == LOG_SUFFIX]
     if logs:
-        first = min(_base_offset(name) for name in logs)
-        end = max(_end_offset(f"{path}/{name}", files) for name in logs)
+        first = min(swaps[name].offset for name in logs)
+        end = max(_end_offset(f"{path}/{name}", swaps[name].offset, files) for name in logs)
         for name in files.list_directory(path):
-            is_replaced = _BASE_OFFSET.match(name) and not name.endswith((SWAP_SUFFIX, ".snapshot"))
-            if is_replaced and first <= _base_offset(name) < end:
+            each = parse_file_name(name)
+            if each is None or each.state == SWAP_SUFFIX or each.kind == SNAPSHOT_SUFFIX:
+                continue
+            if first <= each.offset < end:
                 files.remove(f"{path}/{name}")
         files.sync_directory(path)  # replaced segments must not come back after a crash
     # Logs first: an index renamed before its log would be removed as an orphan by the next start.
@@ -91,14 +98,9 @@ def _complete_swap(path: str, files: Files, swaps: list[str]) -> None:
     _logger.info("%s: completed a cleaning: %s", path, ", ".join(sorted(logs)))
 
 
-def _base_offset(name: str) -> int:
-    return int(name.partition(".")[0])
-
-
-def _end_offset(path: str, files: Files) -> int:
+def _end_offset(path: str, end_offset: int, files: Files) -> int:
     descriptor = files.open(path)
     try:
-        end_offset = _base_offset(path.rpartition("/")[2])
         for _, header in walk_headers(files.read_at, descriptor, 0, files.size(descriptor)):
             end_offset = header.end_offset
         return end_offset

@@ -14,7 +14,12 @@ from drumlin.config.topic import LogConfig
 from drumlin.storage.files import NO_DESCRIPTOR, OF_ONE_FILE
 from drumlin.storage.log_directory import LogDirectory
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.partition_names import DELETE_SUFFIX, parse_directory_name
+from drumlin.storage.partition_names import (
+    DELETE_SUFFIX,
+    is_left_as,
+    looks_like_one,
+    parse_directory_name,
+)
 from drumlin.storage.recovery import LoadRequest, load_log
 from drumlin.storage.segment_recovery import UnsupportedFormat
 
@@ -55,7 +60,7 @@ def load_missing(
     directory: LogDirectory, config_for: ConfigFor, logs: Container[tuple[str, int]]
 ) -> list[PartitionLog]:
     """Load what could not be loaded, and has no log by now. Takes a tenth of the time at most."""
-    missing = {key for key in directory.not_loaded.copy() if key not in logs}
+    missing = {key for key in directory.not_loaded - directory.undecided if key not in logs}
     now_s = directory.clock.monotonic()
     if not missing or now_s < directory.load_again_at:
         return []
@@ -85,6 +90,10 @@ def _requests(
         path = f"{directory.path}/{topic}-{partition}"
         if is_loaded((topic, partition), path):
             continue
+        if (topic, partition) in directory.undecided:
+            directory.not_loaded.add((topic, partition))
+            directory.say_once(f"{path} is not loaded: the log may be in a dir that is offline")
+            continue
         yield LoadRequest(
             topic,
             partition,
@@ -105,6 +114,11 @@ def _requests(
 def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
     """The partitions that have a folder in a dir."""
     names = directory.files.list_directory(directory.path)
+    for name in filter(looks_like_one, names):
+        directory.say_once(
+            f"{directory.path}/{name} is left alone, as no broker calls a folder like that",
+            level=logging.WARNING,
+        )
     found = [parse_directory_name(name) for name in names]
     return [each for each in found if each is not None and each[0] != _KRAFT_METADATA]
 
@@ -112,7 +126,7 @@ def partitions_in(directory: LogDirectory) -> list[tuple[str, int]]:
 def deleted_folders_in(directory: LogDirectory) -> list[str]:
     """Folders of deleted partitions that are not removed yet."""
     names = directory.files.list_directory(directory.path)
-    return [f"{directory.path}/{name}" for name in names if name.endswith(DELETE_SUFFIX)]
+    return [f"{directory.path}/{name}" for name in names if is_left_as(name, DELETE_SUFFIX)]
 
 
 def _load(directory: LogDirectory, request: LoadRequest) -> PartitionLog | None:

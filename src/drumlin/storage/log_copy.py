@@ -13,6 +13,7 @@ The copy never has the last room of a device: others need that, and the old log 
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from typing import Final, Protocol
 
 from drumlin.storage import folder_marker
 from drumlin.storage.durability import Durability
-from drumlin.storage.files import DEVICE_FULL
+from drumlin.storage.files import DEVICE_FULL, want_of_room
 from drumlin.storage.log_directory import storage_error
 from drumlin.storage.open_files import LogFile
 from drumlin.storage.partition_log import PartitionLog
@@ -34,6 +35,8 @@ from drumlin.storage.segment import Segment
 from drumlin.storage.segment_list import SegmentList
 from drumlin.wire.errors import KafkaError
 from drumlin.wire.exact_from import UNKNOWN_YET
+
+_logger = logging.getLogger(__name__)
 
 #: A segment is left free, or this part of a device that is small.
 _LEFT_FREE: Final = 20
@@ -63,10 +66,16 @@ class LogChange(Protocol):
 class FreshLog(PartitionLog):
     """The copy. A device that has no room for it is not full for other logs."""
 
+    #: Of what it had taken something is gone, as there was no room for it: it is to be dropped.
+    has_lost: bool = False
+
     def _failed(self, error: OSError, attempt: str) -> KafkaError:
-        if error.errno in DEVICE_FULL and not self.is_deleted:
-            return storage_error(f"no room for a second log of {self.name}: {error}")
-        return super()._failed(error, attempt)
+        reason = want_of_room(error)
+        if reason is None or self.is_deleted:
+            return super()._failed(error, attempt)
+        if reason is not error:
+            self.has_lost = True
+        return storage_error(f"no room for a second log of {self.name}: {reason}")
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """As long as it is empty: begin elsewhere, without a word in the old log's checkpoints."""
@@ -104,8 +113,10 @@ class LogCopy:
 
     @property
     def is_current(self) -> bool:
-        """Whether the old log is the one beside which it was begun, and its device never failed."""
-        return not self._is_dropped and self._old.truncations == self._truncations
+        """Whether it is whole, and beside the log with which it was begun, which never failed."""
+        has_lost = self._log is not None and self._log.has_lost
+        is_same = self._old.truncations == self._truncations
+        return is_same and not self._is_dropped and not has_lost
 
     def has_room_for(self, size: int) -> bool:
         """Whether so many bytes more may be written.
@@ -311,6 +322,7 @@ class ChangeOver:
         log.durability = self._durability
         log.leader_epochs.unsaved.note()
         log.truncations += 1  # all segments are new objects
+        log.is_being_cut = True  # until its folder is no concern of ours any more
 
     def rebuild(self) -> None:
         """Make the new names durable; as long as they are not, the marker stays."""
@@ -318,10 +330,22 @@ class ChangeOver:
             if not self._is_concluded:
                 self._directory.leave(self._left_path)  # first: room may be what is missing
                 self._files.sync_directory(self._directory.path)
-                folder_marker.unmark(self._path, self._files)
-                key = self._log.topic, self._log.partition
-                self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
+                try:
+                    self._remove_what_is_left()
+                except OSError as error:
+                    if error.errno not in DEVICE_FULL:
+                        raise
+                    _logger.warning("%s is left: %s", folder_marker.MARKER, error)
                 self._is_concluded = True
 
+    def _remove_what_is_left(self) -> None:
+        """Without room for it, the log is whole all the same: the next start does it."""
+        key = self._log.topic, self._log.partition
+        self._directory.cleaner_offsets.lower(key, 0)  # of a cleaning that has just ended
+        folder_marker.unmark(self._path, self._files)
+
     def finish(self) -> None:
-        self.rebuild()
+        try:
+            self.rebuild()
+        finally:
+            self._log.is_being_cut = False

@@ -425,6 +425,10 @@ class LogDirectories:
                 directory.claim(self._node_id, self._cluster_id, self._last_broker_epoch)
             if not directory.works():
                 return False
+            if not directory.is_sorted_out:
+                complete_moves(self.directories, set(self._logs), back=directory)
+                if not directory.is_sorted_out:
+                    return False
             if failure.errno not in DEVICE_FULL:
                 for log in self.in_directory(directory):
                     complete_move_of(log)

@@ -25,7 +25,7 @@ from drumlin.wire.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
 
-_PROBE_NAME: Final = ".probe"
+PROBE_NAME: Final = ".probe"
 #: Coming back with less room than this would only fail again at the next append.
 _PROBE_BYTES: Final = 1024 * 1024
 
@@ -51,6 +51,10 @@ class LogDirectory:
         self._failing = threading.Lock()
         #: Partitions that have a folder here whose log could not be loaded.
         self.not_loaded: set[tuple[str, int]] = set()
+        #: Of these it is not known whether they are elsewhere by now, as a dir is offline.
+        self.undecided: set[tuple[str, int]] = set()
+        #: Whether it is known which folders in it count: it has been online (`moved_folders.py`).
+        self.is_sorted_out = False
         #: By the monotonic clock: when that is worth another attempt.
         self.load_again_at = -math.inf
         #: Partitions to be recovered at the next start, even after a clean shutdown.
@@ -232,11 +236,11 @@ class LogDirectory:
         self.say_once(f"Failed to {said}")
         return storage_error(said)
 
-    def say_once(self, message: str, *, exc_info: bool = False) -> None:
-        """Log an error that will be met again, as it is tried again."""
+    def say_once(self, message: str, *, level: int = logging.ERROR, exc_info: bool = False) -> None:
+        """Log what will be met again, as it is tried again."""
         if message not in self._said:
             self._said.add(message)
-            _logger.error("%s", message, exc_info=exc_info)
+            _logger.log(level, "%s", message, exc_info=exc_info)
 
     def check_writable(self) -> None:
         """Refuse while the dir is offline.
@@ -258,7 +262,7 @@ class LogDirectory:
 
     def works(self) -> bool:
         """Try to write, sync and remove a file. Blocks: call it in a thread."""
-        path = f"{self.path}/{_PROBE_NAME}"
+        path = f"{self.path}/{PROBE_NAME}"
         try:
             self.files.create(path)
             descriptor = self.files.open(path)

@@ -18,6 +18,7 @@ from typing import Final
 
 from drumlin.storage import folder_marker, leader_epochs, partition_metadata
 from drumlin.storage.durability import Durability
+from drumlin.storage.file_names import offset_of
 from drumlin.storage.log_directory import LogDirectory, storage_error
 from drumlin.storage.offset_index import OffsetIndex
 from drumlin.storage.partition_log import PartitionLog
@@ -180,7 +181,7 @@ class LogMove:
             if self._ended != set(log.segments):
                 raise storage_error(f"{log.name} has changed meanwhile")
             for name in self._files.list_directory(log.path):
-                if name.endswith(SNAPSHOT_SUFFIX) or name in _OTHER_FILES:
+                if name in _OTHER_FILES or offset_of(name, SNAPSHOT_SUFFIX) is not None:
                     self._copy_file(f"{log.path}/{name}")
             self._note_checkpoints()
             self._segments = self._open_copies()
@@ -188,6 +189,8 @@ class LogMove:
             self._durability.recovery_point = log.recovery_point
             self._check()
             self._files.sync_directory(self._source.path)
+            # First: while this dir is offline, the old folder must not be taken for the log.
+            folder_marker.announce_leaving(log.path, self._files)
             folder_marker.unmark(log.path, self._files)  # of an earlier change of folders
             self._is_marked = True  # before: after an error the marker may be there
             folder_marker.mark(self.path, log.topic, log.partition, self._files)
@@ -287,6 +290,9 @@ class LogMove:
             if self._is_marked and not self.log.is_deleted:  # the log goes on, without its copy
                 folder_marker.mark(self.log.path, self.log.topic, self.log.partition, self._files)
             raise
+        finally:
+            if not self.log.is_deleted:
+                folder_marker.stay(self.log.path, self._files)
 
 
 _SUFFIXES: Final = (

@@ -94,7 +94,7 @@ class LogState:
         self.anew: Anew | None = None
         self.swaps = SegmentSwaps()
         self.truncations = 0
-        #: Whether it was cut, and the rest of the truncation is still to come.
+        #: Whether it was cut, or replaced, and the rest of that is still to come.
         self.is_being_cut = False
         #: Whether it changes its log dir just now, and takes no batch (`log_move.py`).
         self.is_moving = False

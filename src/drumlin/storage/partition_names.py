@@ -2,10 +2,13 @@
 
 `topic-partition.<hex>-future` is on its way to the log dir that it is in (`log_move.py`), and
 `topic-partition.<hex>-stray`, as in Apache Kafka, a folder of no known topic: kept, not served.
+
+Only a name in exactly this form is one: a folder that is called otherwise is not ours.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from uuid import uuid4
 
@@ -13,6 +16,11 @@ DELETE_SUFFIX: Final = "-delete"
 FUTURE_SUFFIX: Final = "-future"
 STRAY_SUFFIX: Final = "-stray"
 _NAME_MAX: Final = 255
+_INDEX_MAX: Final = 2**31 - 1
+_LIVE: Final = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
+_LEFT: Final = re.compile(
+    rf"{_LIVE.pattern}\.[0-9a-f]{{32}}({DELETE_SUFFIX}|{FUTURE_SUFFIX}|{STRAY_SUFFIX})"
+)
 
 
 def directory_name(topic: str, partition: int) -> str:
@@ -21,10 +29,22 @@ def directory_name(topic: str, partition: int) -> str:
 
 def parse_directory_name(name: str) -> tuple[str, int] | None:
     """Topic and partition, or None if the folder is not a live partition's."""
-    topic, dash, partition = name.rpartition("-")
-    if not (dash and topic and partition.isascii() and partition.isdigit()):
+    found = _LIVE.fullmatch(name)
+    if found is None or int(found[2]) > _INDEX_MAX:
         return None
-    return topic, int(partition)
+    return found[1], int(found[2])
+
+
+def looks_like_one(name: str) -> bool:
+    """Whether one may take it for a partition's folder, which it is not."""
+    _, dash, partition = name.rpartition("-")
+    return bool(dash) and partition.isdigit() and parse_directory_name(name) is None
+
+
+def is_left_as(name: str, suffix: str) -> bool:
+    """Whether a folder was called so by a broker, with one of the suffixes above."""
+    found = _LEFT.fullmatch(name)
+    return found is not None and found[3] == suffix
 
 
 def deleted_directory_name(topic: str, partition: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Container
 from typing import Final
 
 from drumlin.storage.control_records import parse_marker
+from drumlin.storage.file_names import offset_of
 from drumlin.storage.files import Files
 from drumlin.storage.producer_snapshot import (
     SUFFIX,
@@ -24,11 +25,8 @@ OFFSET_MAX: Final = 2**63 - 1
 
 def snapshot_offsets(path: str, files: Files) -> list[int]:
     """The offsets that a partition folder has snapshots for, ascending."""
-    return sorted(
-        int(name.removesuffix(SUFFIX))
-        for name in files.list_directory(path)
-        if name.endswith(SUFFIX)
-    )
+    found = (offset_of(name, SUFFIX) for name in files.list_directory(path))
+    return sorted(each for each in found if each is not None)
 
 
 def load_latest_snapshot(

@@ -15,6 +15,7 @@ from uuid import UUID
 from drumlin.clock import Clock
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import Buffer
+from drumlin.storage.file_names import parse_file_name, say_strangers
 from drumlin.storage.files import Files
 from drumlin.storage.loader import partitions_in
 from drumlin.storage.log_directory import LogDirectory
@@ -93,12 +94,13 @@ def look_at_log(
     """
     path, files = f"{directory.path}/{topic}-{partition}", directory.files
     names = files.list_directory(path)
-    if any(name == SWAP_PLAN or name.endswith(SWAP_SUFFIX) for name in names):
+    found = [each for each in map(parse_file_name, names) if each is not None]
+    if SWAP_PLAN in names or any(each.state == SWAP_SUFFIX for each in found):
         raise ValueError(f"a cleaning of {topic}-{partition} is completed by the next start")
+    say_strangers(path, names)
     segments = []
-    for name in names:
-        if name.endswith(LOG_SUFFIX):
-            base_offset = int(name.removesuffix(LOG_SUFFIX))
+    for base_offset, *kind in found:
+        if kind == [LOG_SUFFIX, ""]:
             segment = Segment(path, base_offset, directory.open_files, directory.clock.wall_ms())
             segment.size = files.size_of(segment.log_file.path)
             segments.append(segment)

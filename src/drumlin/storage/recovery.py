@@ -15,6 +15,7 @@ from typing import NamedTuple
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import MAGIC
 from drumlin.storage import leader_epochs
+from drumlin.storage.file_names import offset_of
 from drumlin.storage.leader_epochs import LeaderEpochs
 from drumlin.storage.leftovers import sort_out_leftovers
 from drumlin.storage.log_directory import LogDirectory
@@ -201,9 +202,9 @@ def _open_segments(
     files, segments, unindexed = directory.files, [], []
     names = set(sort_out_leftovers(request.path, files))
     for name in names:
-        if not name.endswith(LOG_SUFFIX):
+        base_offset = offset_of(name, LOG_SUFFIX)
+        if base_offset is None:
             continue
-        base_offset = int(name.removesuffix(LOG_SUFFIX))
         segment = Segment(request.path, base_offset, directory.open_files, now_ms)
         segment.size = files.size_of(segment.log_file.path)
         if segment.transaction_index.file.path.rpartition("/")[2] not in names:

@@ -10,13 +10,21 @@ import shutil
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from drumlin.storage import checkpoints, clean_marker
+from drumlin.storage import (
+    checkpoints,
+    clean_marker,
+    directory_lock,
+    log_directory,
+    meta_properties,
+)
 from drumlin.storage.checkpoints import Checkpoint
-from drumlin.storage.files import Files
+from drumlin.storage.files import TEMPORARY_SUFFIX, Files
 from drumlin.storage.partition_names import (
-    STRAY_SUFFIX,
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
     deleted_directory_name,
     directory_name,
+    is_left_as,
     parse_directory_name,
     stray_directory_name,
 )
@@ -31,6 +39,17 @@ _OFFSETS: Final = (
 )
 #: Topic and number.
 Partition = tuple[str, int]
+_OWN_FILES: Final = frozenset(
+    {
+        *_OFFSETS,
+        checkpoints.DELETE_HORIZON,
+        checkpoints.UNCLEAN,
+        clean_marker.FILE_NAME,
+        directory_lock.FILE_NAME,
+        meta_properties.FILE_NAME,
+        log_directory.PROBE_NAME,
+    }
+)
 
 
 class RestingDirectory:
@@ -43,6 +62,7 @@ class RestingDirectory:
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
         self._files = files
+        self._checkpoints: dict[str, Checkpoint] = {}
         names = files.list_directory(path)
         self.partitions = {each for each in map(parse_directory_name, names) if each is not None}
         marker = clean_marker.read_clean_marker(path, files)
@@ -50,6 +70,10 @@ class RestingDirectory:
 
     def folder(self, partition: Partition) -> str:
         return f"{self.path}/{directory_name(*partition)}"
+
+    def is_clean(self, partition: Partition) -> bool:
+        """Whether the log of a partition was closed cleanly, as far as it is known."""
+        return self.was_clean and self._checkpoint(checkpoints.UNCLEAN).get(partition) is None
 
     def expect(self, source: RestingDirectory, partitions: Iterable[Partition]) -> None:
         """Take over what is noted of partitions that are about to come from another one.
@@ -98,16 +122,16 @@ class RestingDirectory:
         self._files.sync_directory(self.path)
 
     def remove(self) -> bool:
-        """Remove all of it, if no partition is left; whether that was so.
+        """Remove all of it, if nothing of a partition is left, or of others; whether that was so.
 
         Raises:
             OSError: it cannot be removed.
         """
         names = self._files.list_directory(self.path)
-        left = [each for each in names if parse_directory_name(each) or each.endswith(STRAY_SUFFIX)]
-        if not left:
-            shutil.rmtree(self.path)
-        return not left
+        if not all(map(_is_dispensable, names)):
+            return False
+        shutil.rmtree(self.path)
+        return True
 
     def _note(self, name: str, keys: set[Partition], offsets: Mapping[Partition, int]) -> None:
         """Note these offsets of the partitions, and nothing else of them."""
@@ -116,4 +140,12 @@ class RestingDirectory:
         checkpoint.write(lambda: others | dict(offsets))
 
     def _checkpoint(self, name: str) -> Checkpoint:
-        return Checkpoint(self.path, name, self._files)
+        if name not in self._checkpoints:
+            self._checkpoints[name] = Checkpoint(self.path, name, self._files)
+        return self._checkpoints[name]
+
+
+def _is_dispensable(name: str) -> bool:
+    """Whether a file or folder is a broker's own, and of no use without a partition."""
+    is_file = name.removesuffix(TEMPORARY_SUFFIX) in _OWN_FILES
+    return is_file or is_left_as(name, DELETE_SUFFIX) or is_left_as(name, FUTURE_SUFFIX)

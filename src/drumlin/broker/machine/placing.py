@@ -3,6 +3,9 @@
 Partitions with one replica are evened out, and no more of them are moved than that needs. Of the
 others only what the brokers have that are no more goes elsewhere; where nobody is left to take it,
 a partition has fewer replicas. A replica that moves takes its log along, so it stays in sync.
+
+Being in sync is not having the log: the disk may have been replaced since. So the logs that are
+there are compared, and the best of them are kept.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from drumlin.metadata.eligible import complete
 from drumlin.metadata.image import (
     NO_LEADER,
     PartitionId,
@@ -19,6 +21,9 @@ from drumlin.metadata.image import (
     ReplicaAssignment,
     TopicState,
 )
+
+#: The replicas of a partition that have a log, and whether it was closed cleanly.
+Logs = Mapping[int, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,9 @@ class Placement:
 
 
 def place(
-    topics: Iterable[TopicState], brokers: Sequence[int], unclean: Collection[int]
+    topics: Iterable[TopicState], brokers: Sequence[int], logs: Mapping[PartitionId, Logs]
 ) -> dict[PartitionId, Placement]:
-    """Placements of the partitions that these brokers are to have otherwise.
-
-    Replicas of `unclean` brokers may lack records: they go out of sync if others do not.
-    """
+    """Placements of the partitions that these brokers are to have otherwise."""
     known = list(topics)
     targets = _spread(known, brokers)
     load = Counter(targets.values())
@@ -50,7 +52,7 @@ def place(
             if partition in targets:
                 placement = _moved(state, targets[partition])
             else:
-                placement = _without_gone(state, brokers, unclean, load)
+                placement = _without_gone(state, brokers, logs.get(partition, {}), load)
             if placement is not None:
                 found[partition] = placement
     return found
@@ -95,76 +97,88 @@ def _moved(state: PartitionState, target: int) -> Placement | None:
     (source,) = state.replicas
     if source == target:
         return None
-    return Placement(_with(state, (target,), (target,), {source: target}), ((source, target),))
+    return Placement(_with(state, {source: target}, state.replicas), ((source, target),))
 
 
 def _without_gone(
-    state: PartitionState,
-    brokers: Sequence[int],
-    unclean: Collection[int],
-    load: Counter[int],
+    state: PartitionState, brokers: Sequence[int], logs: Logs, load: Counter[int]
 ) -> Placement | None:
     """Of a partition with several replicas."""
-    gone = [each for each in state.replicas if each not in brokers]
-    if not gone:
+    if all(each in brokers for each in state.replicas):
         return None
-    replicas, isr = list(state.replicas), list(state.isr)
-    for source in gone:
-        if source in unclean and source in isr and len(isr) > 1:
-            isr.remove(source)
-    moves: dict[int, int] = {}
-    dropped = []
-    for source in sorted(gone, key=lambda each: each not in isr):
-        free = [each for each in brokers if each not in replicas]
-        if free:
-            target = min(free, key=lambda each: (load[each], each))
-            replicas[replicas.index(source)] = target
-        elif isr == [source] or complete(state) == {source}:
-            # Only its log has all records: it takes the place of one that has not.
-            target = next(each for each in replicas if each in brokers)
-            dropped.append(target)
-            replicas.remove(source)
-        else:
-            dropped.append(source)
-            replicas.remove(source)
-            if source in isr:
-                isr.remove(source)
-            continue
-        if source in isr:
-            isr[isr.index(source)] = target
-        moves[source] = target
-        load[target] += 1
-    after = _with(state, tuple(replicas), tuple(isr), moves)
-    return Placement(after, tuple(moves.items()), tuple(dropped))
+
+    def rank(replica: int) -> tuple[object, ...]:
+        # Of equal logs those stay that can; the first makes room, as it is to lead.
+        is_gone = replica not in brokers
+        return *_flaws(state, replica, logs), is_gone, -state.replicas.index(replica)
+
+    kept = sorted(state.replicas, key=rank)[: len(brokers)]
+    dropped = tuple(each for each in state.replicas if each not in kept)
+    room = [each for each in dropped if each in brokers]
+    targets = {each: each for each in kept if each in brokers}
+    for source in sorted(kept, key=state.replicas.index):
+        if source not in targets:
+            taken = {*state.replicas, *targets.values()}
+            free = [each for each in brokers if each not in taken]
+            target = min(free, key=lambda each: (load[each], each)) if free else room.pop(0)
+            targets[source] = target
+            load[target] += 1
+    # Where none is left, it is as if all were there: each broker says by itself what it has.
+    sound = [each for each in kept if each in logs or not logs]
+    moves = tuple(each for each in targets.items() if each[0] != each[1])
+    return Placement(_with(state, targets, sound), moves, dropped)
+
+
+def _flaws(state: PartitionState, replica: int, logs: Logs) -> tuple[object, ...]:
+    """By what a replica's log is worse than another one, the worst flaw first."""
+    known = {each.node_id: each for each in state.last_known}.get(replica)
+    return (
+        replica not in logs,
+        replica not in {*state.isr, *state.elr} and (known is None or not known.was_complete),
+        replica not in {*state.isr, *state.elr},
+        not logs.get(replica),
+        replica not in state.isr,
+        (0, 0) if known is None else (-known.log_end.leader_epoch, -known.log_end.end_offset),
+    )
 
 
 def _with(
-    state: PartitionState,
-    replicas: tuple[int, ...],
-    isr: tuple[int, ...],
-    moves: Mapping[int, int],
+    state: PartitionState, targets: Mapping[int, int], sound: Collection[int]
 ) -> PartitionState:
-    """The partition with these replicas; its leader goes along, or another takes over.
+    """The partition with the replicas that are kept; its leader goes along, or another takes over.
 
     A reassignment that was under way ends with what there is.
+
+    Args:
+        targets: for each of them the broker that has it from now on.
+        sound: those of them that have a log.
     """
-    leader = moves.get(state.leader, state.leader)
-    if leader != NO_LEADER and leader not in isr:
-        leader = next((each for each in replicas if each in isr), NO_LEADER)
-    leader_epoch = state.leader_epoch + (leader != state.leader)
-    by_old = {each: each for each in replicas if each not in moves.values()} | dict(moves)
-    elr = tuple(by_old[each] for each in state.elr if each in by_old)
-    known = (each for each in state.last_known if each.node_id in by_old)
+
+    def moved(replicas: Iterable[int]) -> tuple[int, ...]:
+        return tuple(targets[each] for each in replicas if each in sound)
+
+    stay = set(targets.values())
+    replicas = [each if each in stay else targets.get(each) for each in state.replicas]
+    ordered = tuple(dict.fromkeys(each for each in replicas if each is not None))
+    isr = moved(state.isr)
+    leader = targets[state.leader] if state.leader in sound else NO_LEADER
+    if state.leader != NO_LEADER and leader not in isr:
+        leader = next((each for each in ordered if each in isr), NO_LEADER)
+    is_another = leader != state.leader or leader not in (NO_LEADER, targets.get(leader))
     after = replace(
         state,
         leader=leader,
-        leader_epoch=leader_epoch,
+        leader_epoch=state.leader_epoch + is_another,
         isr=isr,
-        elr=tuple(each for each in elr if each not in isr),
-        last_known=tuple(each._replace(node_id=by_old[each.node_id]) for each in known),
-        last_leader=by_old.get(state.last_leader, NO_LEADER),
+        elr=moved(state.elr),
+        last_known=tuple(
+            each._replace(node_id=targets[each.node_id])
+            for each in state.last_known
+            if each.node_id in sound
+        ),
+        last_leader=targets[state.last_leader] if state.last_leader in sound else NO_LEADER,
     )
-    return after.with_assignment(_reassignment(state, replicas, moves))
+    return after.with_assignment(_reassignment(state, ordered, targets))
 
 
 def _reassignment(

@@ -136,7 +136,7 @@ class _Server:
             authority.stop()
             for each in workers:
                 each.stop()
-            ended = await asyncio.gather(*runs, return_exceptions=True)
+            *ended, _ = await asyncio.gather(*runs, ready, return_exceptions=True)
         for outcome in ended:
             if isinstance(outcome, BaseException):
                 raise outcome
