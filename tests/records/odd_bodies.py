@@ -112,7 +112,7 @@ def lz4_frame(
     )
     head = bytes([flags, descriptor])
     if content_size is not None:
-        head += struct.pack("<Q", len(data) + content_size)
+        head += struct.pack("<Q", len(data) + content_size & (1 << 64) - 1)
     if dictionary_id is not None:
         head += struct.pack("<I", dictionary_id)
     frame = _LZ4_MAGIC + head + bytes([(xxh32(head) >> 8) + header_checksum & 0xFF])

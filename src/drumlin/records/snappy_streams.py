@@ -25,6 +25,7 @@ _LENGTH_OCTETS_MAX: Final = 5
 _MORE: Final = 0x80  # in each of them but the last
 #: The densest element of the format copies 64 bytes and takes 3 (64 in 2 is not possible).
 _RATIO_MAX: Final = 32
+_NO_BLOCK: Final = "snappy: a block is cut off, or something else comes after the last"
 
 _Blocks = Iterator[tuple[int, int]]
 
@@ -54,16 +55,16 @@ def _decode(
     data: memoryview, target: memoryview, blocks: Callable[[memoryview], _Blocks]
 ) -> int | None:
     # Blocks may be as small as a byte: nothing is kept per block, and the first bad one ends this.
-    total = 0
+    filled = 0
     try:
         for start, end in blocks(data):
-            total += _size_of(data[start:end])
-            if total > len(target):
-                return None
-        filled = 0
-        for start, end in blocks(data):
             block = data[start:end]
-            size = cramjam.snappy.decompress_raw_len(block)
+            size: int = cramjam.snappy.decompress_raw_len(block)
+            # A false size is found before there is memory for it.
+            if size > _RATIO_MAX * (end - start) or end == start or _is_long(block):
+                raise CorruptRecord("snappy: a block states a size that it cannot have")
+            if filled + size > len(target):
+                return None
             cramjam.snappy.decompress_raw_into(block, target[filled : filled + size])
             filled += size
     except cramjam.DecompressionError as error:
@@ -71,16 +72,10 @@ def _decode(
     return filled
 
 
-def _size_of(block: memoryview) -> int:
-    """What a block states as its size: a false one is found before there is memory for it."""
-    if not block:
-        raise CorruptRecord("snappy: nothing where a block should be")
-    size: int = cramjam.snappy.decompress_raw_len(block)
-    octets = block[:_LENGTH_OCTETS_MAX]
-    is_long = octets[-1] & _MORE and all(octet & _MORE for octet in octets)
-    if is_long or size > len(block) * _RATIO_MAX:
-        raise CorruptRecord("snappy: a block states a size that it cannot have")
-    return size
+def _is_long(block: memoryview) -> bool:
+    """Whether the size that a block states takes more bytes than Google's snappy reads."""
+    last = _LENGTH_OCTETS_MAX - 1
+    return len(block) > last and block[last] >= _MORE and min(block[:last]) >= _MORE
 
 
 def _is_framed(data: memoryview) -> bool:
@@ -96,13 +91,15 @@ def _blocks_of_one(data: memoryview) -> _Blocks:
     if not _is_framed(data):
         yield 0, len(data)
         return
-    position = len(_HEADER)
-    while position < len(data):
-        if data[position] == _MAGIC[0] and _is_framed(data[position:]):
-            raise CorruptRecord("snappy: more than one stream")
-        if len(data) - position < _LENGTH.size:
+    position, end = len(_HEADER), len(data)
+    while position < end:
+        if end - position < _LENGTH.size:
             raise CorruptRecord("snappy: the data ends within a block's length")
-        start, position = _block_at(data, position)
+        (length,) = _LENGTH.unpack_from(data, position)
+        start = position + _LENGTH.size
+        position = start + length
+        if length <= 0 or position > end:
+            raise CorruptRecord(_NO_BLOCK)
         yield start, position
 
 
@@ -121,14 +118,9 @@ def _blocks_of_all(data: memoryview) -> _Blocks:
                 raise CorruptRecord(f"snappy: a stream of version {version} after the first")
             position += len(_HEADER)
             continue
-        start, position = _block_at(data, position)
+        (length,) = _LENGTH.unpack_from(data, position)
+        start = position + _LENGTH.size
+        position = start + length
+        if length <= 0 or position > len(data):
+            raise CorruptRecord(_NO_BLOCK)
         yield start, position
-
-
-def _block_at(data: memoryview, position: int) -> tuple[int, int]:
-    """Where the block with its length at a position begins and ends."""
-    (length,) = _LENGTH.unpack_from(data, position)
-    start = position + _LENGTH.size
-    if not 0 < length <= len(data) - start:
-        raise CorruptRecord("snappy: the data ends within a block, or this is none")
-    return start, start + length

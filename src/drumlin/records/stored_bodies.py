@@ -36,14 +36,16 @@ JOINED: Final[dict[int, Decoder]] = {
 }
 
 
-def _as_kafka(codec: int, data: memoryview, target: memoryview) -> int | None:
+def _as_kafka(strict: Decoder, kafkas: Decoder, data: memoryview, target: memoryview) -> int | None:
     try:
-        return STRICT[codec](data, target)  # ordinary bodies, at the codecs' full speed
+        return strict(data, target)  # ordinary bodies, at the codecs' full speed
     except CorruptRecord:
-        return _KAFKAS[codec](data, target)
+        return kafkas(data, target)
 
 
-_READING: Final[dict[int, Decoder]] = {codec: partial(_as_kafka, codec) for codec in _KAFKAS}
+_READING: Final[dict[int, Decoder]] = {
+    codec: partial(_as_kafka, STRICT[codec], kafkas) for codec, kafkas in _KAFKAS.items()
+}
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
