@@ -90,7 +90,7 @@ public final class KafkaBodies {
                 count++;
             }
         } catch (Throwable failed) {
-            return "after " + count + ": " + String.valueOf(failed).replace('\n', ' ');
+            return "after " + count + ": " + failed.getClass().getSimpleName();
         }
         return count + ":" + sum.getValue();
     }
