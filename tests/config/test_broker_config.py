@@ -192,6 +192,7 @@ def test_the_address_of_metrics(text: str, host: str, port: int) -> None:
     listener = BrokerConfig.load({"drumlin.metrics.listener": text}).drumlin_metrics_listener
     assert listener is not None
     assert (listener.host, listener.port) == (host, port)
+    assert listener.address == (text if host else f"*{text}")
 
 
 @pytest.mark.parametrize(

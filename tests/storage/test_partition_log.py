@@ -286,6 +286,21 @@ def test_finds_the_first_record_with_the_largest_time(log: PartitionLog) -> None
     assert log.max_timestamp_offset() == (1, 90, 2)
 
 
+def test_without_any_time_the_largest_is_that_of_the_first_record(logs: LogDirectories) -> None:
+    log = create(logs, LogConfig(segment_bytes=300))
+    for _ in range(6):
+        batch = memoryview(encode_batch([Record(each, -1, None, b"v" * 30) for each in range(3)]))
+        log.append_as_leader(PreparedBatch(batch, parse_header(batch)), 2, NOW_MS)
+    assert len(log.segments) > 2
+    for start_offset in range(18):
+        log.delete_records_before(start_offset)
+        assert log.max_timestamp_offset() == (start_offset, -1, 2)
+    append(log, timestamp=7)
+    assert log.max_timestamp_offset() == (18, 7, 0)
+    log.delete_records_before(19)
+    assert log.max_timestamp_offset() is None
+
+
 @pytest.mark.parametrize("seed", seeds(10, 30))
 def test_finds_the_largest_time_among_the_records_that_are_left(
     logs: LogDirectories, seed: int

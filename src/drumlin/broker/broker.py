@@ -257,8 +257,7 @@ class Broker:
                 await self.endpoints.serve_metrics(sock)
             except OSError as error:
                 raise cannot_listen(listener, error) from error
-            address = f"{listener.host or '*'}:{listener.port}"
-            _log.info("metrics are on http://%s/metrics", address)
+            _log.info("metrics are on http://%s/metrics", listener.address)
         if is_alone:
             await self.endpoints.serve_operator()
 

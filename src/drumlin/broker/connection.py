@@ -27,6 +27,7 @@ from drumlin.broker.later import Later, Parts, release
 from drumlin.broker.outbox import Outbox, Wanted
 from drumlin.broker.request_memory import RequestMemory
 from drumlin.broker.request_sizes import request_bytes_max
+from drumlin.peer.connection import Address
 from drumlin.turns import first_turn_ends_at, is_long_turn
 from drumlin.wire.errors import KafkaError, MalformedMessage
 from drumlin.wire.frames import FrameReader
@@ -400,9 +401,13 @@ class Connection:
         self._pause_reading()
         self._send()
 
+    @property
+    def _peer(self) -> Address:
+        return Address(self.peer_host, self.peer_port)
+
     def _fail(self, error: Exception) -> None:
         """Close after an unforeseen error: there is no answer to give."""
-        _log.error("a request of %s:%d failed", self.peer_host, self.peer_port, exc_info=error)
+        _log.error("a request of %s failed", self._peer, exc_info=error)
         self.close(None)
 
     def close(self, reason: Exception | str | None) -> None:
@@ -411,7 +416,7 @@ class Connection:
             return
         self.closed = True
         if reason is not None and not isinstance(reason, ConnectionError):
-            _log.warning("closed %s:%d: %s", self.peer_host, self.peer_port, reason)
+            _log.warning("closed %s: %s", self._peer, reason)
         self._pause_reading()
         self._wait_until_writable(False)
         for slot in self._slots:

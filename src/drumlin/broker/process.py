@@ -103,7 +103,7 @@ async def _serve(
 
 
 def _tell_ready(config: BrokerConfig, broker: Broker) -> None:
-    addresses = ", ".join(f"{each.host or '*'}:{each.port}" for each in broker.listeners)
+    addresses = ", ".join(each.address for each in broker.listeners)
     print(  # noqa: T201
         f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
         f"cluster id {broker.metadata.image.cluster_id})",

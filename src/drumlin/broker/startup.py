@@ -112,7 +112,7 @@ def _bind(
 
 def cannot_listen(listener: Listener, error: Exception) -> StartFailed:
     why = error.strerror if isinstance(error, OSError) else str(error)
-    return StartFailed(f"cannot listen on {listener.host or '*'}:{listener.port}: {why}")
+    return StartFailed(f"cannot listen on {listener.address}: {why}")
 
 
 def close_all(bound: BoundSockets) -> None:

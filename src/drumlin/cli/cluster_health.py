@@ -14,6 +14,7 @@ from typing import Any, Final
 from drumlin.cli.cluster import REQUEST_TIMEOUT, Cluster, check
 from drumlin.cli.eligible_replicas import Eligible, as_row, ask_eligible
 from drumlin.peer.cluster_view import PartitionView, TopicView
+from drumlin.peer.connection import Address
 from drumlin.peer.errors import ConnectionLost, RequestTimeout, UnsupportedByBroker
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -62,7 +63,7 @@ def ask_all(cluster: Cluster) -> Found:
         described.cluster_id,
         described.controller_id,
         {
-            each.broker_id: LiveBroker(f"{each.host}:{each.port}", each.rack)
+            each.broker_id: LiveBroker(str(Address(each.host, each.port)), each.rack)
             for each in described.brokers
         },
         topics,

@@ -26,9 +26,10 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import arena_of_thread, compress
+from drumlin.records.compression import compress
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.record import decode_batch, encode_record
+from drumlin.records.stored_bodies import decompress_for_now
 from drumlin.storage.control_records import parse_marker
 from drumlin.storage.producer_state import TransactionMarker
 
@@ -66,9 +67,7 @@ def records_of(batch: memoryview, header: BatchHeader, where: str) -> Buffer:
         CleaningFailed: they can't be decompressed.
     """
     try:
-        return arena_of_thread().decompress(
-            header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX
-        )
+        return decompress_for_now(header.compression, batch[HEADER_SIZE:], _UNFOLDED_BYTES_MAX)
     except CorruptRecord as error:
         raise CleaningFailed(f"{where}: {error}") from None
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from drumlin.compaction.errors import CleaningFailed
+from drumlin.records.arena import DecompressedTooLarge, arena_of_thread
 from drumlin.records.batch import (
     ATTRIBUTES_LOW_BYTE,
     COMPRESSION_MASK,
@@ -23,11 +24,12 @@ from drumlin.records.batch import (
     Buffer,
     seal,
 )
-from drumlin.records.compression import GZIP, LZ4, ZSTD, DecompressedTooLarge, arena_of_thread
+from drumlin.records.compression import LZ4
 from drumlin.records.crc_table import crc_table
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.lz4_frames import has_dependent_blocks
+from drumlin.records.lz4_layout import is_whole
+from drumlin.records.stored_bodies import JOINED, decompress_for_now
 
 D = TypeVar("D")
 #: Enough to be worth waking a thread, and few enough for a processor's cache when unfolded.
@@ -106,17 +108,18 @@ class Unfolded:
         """
         kernels = compaction_kernels.loaded
         codec = batches[0].header.compression
-        if kernels is None or codec not in (GZIP, LZ4, ZSTD):
+        decoder = JOINED.get(codec)
+        if kernels is None or decoder is None:
             return False
         bodies = [taken.batch[HEADER_SIZE:] for taken in batches]
         if any(taken.header.compression != codec for taken in batches) or (
-            codec == LZ4 and any(map(has_dependent_blocks, bodies))
+            codec == LZ4 and not all(map(is_whole, bodies))
         ):
             return False
         headers = b"".join(taken.batch[:HEADER_SIZE] for taken in batches)
         room = UNFOLDED_BYTES_MAX - len(headers)
         try:
-            unfolded = arena_of_thread().decompress(codec, b"".join(bodies), room)
+            unfolded = arena_of_thread().decode(decoder, b"".join(bodies), room)
         except CorruptRecord:
             return False
         ends = (ctypes.c_int64 * len(batches))()
@@ -140,7 +143,7 @@ class Unfolded:
         start = self.size
         body_start = start + HEADER_SIZE
         try:
-            body = arena_of_thread().decompress(
+            body = decompress_for_now(
                 header.compression,
                 batch[HEADER_SIZE:],
                 max(0, UNFOLDED_BYTES_MAX - body_start),

@@ -21,6 +21,12 @@ class Listener:
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """Host and port as people write them; `*` is every interface."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host or '*'}:{self.port}"
+
 
 def parse_listeners(key: str, entries: tuple[str, ...]) -> tuple[Listener, ...]:
     """The listeners of a configuration value.

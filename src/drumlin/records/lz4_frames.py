@@ -7,99 +7,105 @@ and thread-safe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import cramjam
 
+from drumlin.records.arena import decode_by
 from drumlin.records.batch import Buffer
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.lz4_layout import (
+    END_MARK,
+    IS_STORED,
+    MAGIC,
+    ORDINARY_BLOCK_BYTES,
+    SIZE_BYTES,
+    essential,
+    parse_frame,
+)
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-_MAGIC: Final = b"\x04\x22\x4d\x18"
-_INDEPENDENT_BLOCKS: Final = 0x20  # in the byte after the magic
-_HEADER: Final = _MAGIC + b"\x60\x40\x82"  # flags, size of blocks, checksum of these two
-#: Every header of the ordinary kind, and the largest block of such a frame.
-_BLOCK_BYTES: Final = {
-    _HEADER: 64 << 10,
-    _MAGIC + b"\x60\x50\xfb": 256 << 10,
-    _MAGIC + b"\x60\x60\x51": 1 << 20,
-    _MAGIC + b"\x60\x70\x73": 4 << 20,
-}
-_IS_STORED: Final = 1 << 31  # in the size of a block: it is not compressed
-_SIZE_BYTES: Final = 4
+_HEADER: Final = MAGIC + b"\x60\x40\x82"  # flags, size of blocks, checksum of these two
 _HIGH: Final = "high_compression"
-_END_MARK: Final = bytes(_SIZE_BYTES)
 #: Blocks are decompressed with the interpreter's lock held: larger frames are not done here.
 _FRAME_BYTES_MAX: Final = 32 << 10
 _UNFOLDED_BYTES_MAX: Final = 128 << 10
+_LARGE: Final = 1 << 20
 _PIECE_BYTES: Final = 4 << 20
 
 
-def has_dependent_blocks(frame: Buffer) -> bool:
-    """Whether the frame's blocks depend on each other."""
-    is_frame = len(frame) > len(_MAGIC) and bytes(frame[: len(_MAGIC)]) == _MAGIC
-    return is_frame and not frame[len(_MAGIC)] & _INDEPENDENT_BLOCKS
+def decode_frame(data: memoryview, target: memoryview) -> int | None:
+    """A `Decoder` of one frame that ends with the data, and in which everything is right."""
+    size = _decode_ordinary(data, target)
+    if size is not None:
+        return size
+    frame = parse_frame(data)
+    if frame.end != len(data):
+        raise CorruptRecord(f"lz4: {len(data) - frame.end} bytes after the end of its frame")
+    if frame.has_empty_block:
+        raise CorruptRecord("lz4: a block with nothing in it")
+    size = _decode(data, target)
+    if size and frame.content_size == 0:  # which the library takes for no statement
+        raise CorruptRecord(f"lz4: {size} bytes where the frame states none")
+    return size
 
 
-def are_independent(data: Buffer, starts: NDArray[np.int64]) -> bool:
-    """Whether a frame begins at each place, and none has dependent blocks."""
-    import numpy as np
-
-    if not begin_with(_MAGIC, data, starts):
-        return False
-    flags = np.frombuffer(data, np.uint8)[starts + len(_MAGIC)]
-    return bool((flags & _INDEPENDENT_BLOCKS).all())
+def decode_first_frame(data: memoryview, target: memoryview) -> int | None:
+    """A `Decoder` of the first frame as Kafka's reader takes it: what it skips may be wrong."""
+    return _decode(memoryview(essential(data, parse_frame(data))), target)
 
 
-def begin_with(magic: bytes, data: Buffer, starts: NDArray[np.int64]) -> bool:
-    """Whether a frame with this magic, and more than the magic, begins at each place."""
-    import numpy as np
+def _decode(data: memoryview, target: memoryview) -> int | None:
+    if len(data) > _LARGE:
+        try:
+            size = _decode_in_pieces(data, target)
+        except cramjam.DecompressionError as error:
+            if "write whole buffer" in str(error):
+                return None
+            raise CorruptRecord(str(error)) from None
+        if size is not None:
+            return size if size < len(target) else None
+    return decode_by(cramjam.lz4, data, target)
 
-    octets = np.frombuffer(data, np.uint8)
-    if int(starts[-1]) + len(magic) >= len(octets):
-        return False
-    found = octets[starts[:, np.newaxis] + np.arange(len(magic))]
-    return bool((found == np.frombuffer(magic, np.uint8)).all())
 
-
-def decompress_ordinary(frame: memoryview, target: memoryview) -> int | None:
+def _decode_ordinary(frame: memoryview, target: memoryview) -> int | None:
     """Fill `target` with what is in a small frame; returns its size.
 
     None where the frame decoder has to decide: for another kind of frame, a damaged one, or one
     that holds more than the target can take.
     """
     end = len(frame)
-    block_bytes = _BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
+    block_bytes = ORDINARY_BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
     if block_bytes is None or end > _FRAME_BYTES_MAX:
         return None
     target = target[:_UNFOLDED_BYTES_MAX]
     position, filled = len(_HEADER), 0
-    while position + _SIZE_BYTES <= end:
-        size = int.from_bytes(frame[position : position + _SIZE_BYTES], "little")
-        position += _SIZE_BYTES
+    while position + SIZE_BYTES <= end:
+        size = int.from_bytes(frame[position : position + SIZE_BYTES], "little")
+        position += SIZE_BYTES
         if not size:
             return filled if position == end else None
-        block = frame[position : position + (size & ~_IS_STORED)]
-        position += size & ~_IS_STORED
+        block = frame[position : position + (size & ~IS_STORED)]
+        position += size & ~IS_STORED
         room = target[filled : filled + block_bytes]
         if position > end or not room:
             return None
-        if size & _IS_STORED:
-            if len(block) > len(room):
+        if size & IS_STORED:
+            if not 0 < len(block) <= len(room):
                 return None
             room[: len(block)] = block
             filled += len(block)
         else:
             try:
-                filled += cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
+                added = cramjam.lz4.decompress_block_into(block, room, output_len=len(room))
             except cramjam.DecompressionError:
                 return None
+            if not added:
+                return None
+            filled += added
     return None
 
 
-def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
+def _decode_in_pieces(frame: memoryview, target: memoryview) -> int | None:
     """Fill `target` with what is in a large frame; returns its size.
 
     A target that is full may be too small. The frame decoder decompresses into memory of its own
@@ -109,7 +115,7 @@ def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
     Raises:
         cramjam.DecompressionError: a block is not sound, or there is no room for it.
     """
-    block_bytes = _BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
+    block_bytes = ORDINARY_BLOCK_BYTES.get(bytes(frame[: len(_HEADER)]))
     if block_bytes is None:
         return None
     header = frame[: len(_HEADER)]
@@ -117,14 +123,14 @@ def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
     while filled < len(target):
         start, ended = position, False
         for _ in range(_PIECE_BYTES // block_bytes):
-            size = int.from_bytes(frame[position : position + _SIZE_BYTES], "little")
+            size = int.from_bytes(frame[position : position + SIZE_BYTES], "little")
             if not size:
                 ended = True
                 break
-            position += _SIZE_BYTES + (size & ~_IS_STORED)
-        if ended and position + _SIZE_BYTES != len(frame):
+            position += SIZE_BYTES + (size & ~IS_STORED)
+        if ended and position + SIZE_BYTES != len(frame):
             return None  # cut off, or not the last frame
-        piece = b"".join([header, frame[start:position], _END_MARK])
+        piece = b"".join([header, frame[start:position], END_MARK])
         filled += cramjam.lz4.decompress_into(piece, target[filled:])
         if ended:
             break
@@ -134,7 +140,7 @@ def decompress_in_pieces(frame: memoryview, target: memoryview) -> int | None:
 def compress_frame(data: Buffer, level: int | None) -> bytes:
     """`data` as a frame, by the "high" compressor with a level, else by the fast one."""
     view = memoryview(data)
-    block_bytes = _BLOCK_BYTES[_HEADER]
+    block_bytes = ORDINARY_BLOCK_BYTES[_HEADER]
     blocks = -(-len(view) // block_bytes)
     # Incompressible data takes one extra byte for every 255, and a few more.
     target = memoryview(bytearray(len(view) + len(view) // 255 + 24 * blocks + 16))
@@ -143,16 +149,16 @@ def compress_frame(data: Buffer, level: int | None) -> bytes:
     filled = len(_HEADER)
     for start in range(0, len(view), block_bytes):
         block = view[start : start + block_bytes]
-        begin = filled + _SIZE_BYTES
+        begin = filled + SIZE_BYTES
         size = cramjam.lz4.compress_block_into(
             block, target[begin:], mode=mode, compression=level, store_size=False
         )
         mark = size
         if size >= len(block):
             size = len(block)
-            mark = size | _IS_STORED
+            mark = size | IS_STORED
             target[begin : begin + size] = block
-        target[filled:begin] = mark.to_bytes(_SIZE_BYTES, "little")
+        target[filled:begin] = mark.to_bytes(SIZE_BYTES, "little")
         filled = begin + size
-    target[filled : filled + _SIZE_BYTES] = _END_MARK
-    return bytes(target[: filled + _SIZE_BYTES])
+    target[filled : filled + SIZE_BYTES] = END_MARK
+    return bytes(target[: filled + SIZE_BYTES])

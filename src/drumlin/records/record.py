@@ -34,8 +34,9 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import CODECS, compress, decompress
+from drumlin.records.compression import CODECS, compress
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.stored_bodies import decompress
 from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint
 
 __all__ = [

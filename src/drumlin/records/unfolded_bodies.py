@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
 from drumlin.records.bodies import RECORD_SIZE_MIN
-from drumlin.records.compression import LZ4, NONE, ZSTD, decompress, decompress_into
+from drumlin.records.compression import LZ4, NONE, ZSTD
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.found_bodies import Bodies
 from drumlin.records.kernels.layout import (
@@ -31,14 +31,15 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     OPEN,
 )
-from drumlin.records.lz4_frames import are_independent, begin_with
+from drumlin.records.lz4_layout import are_whole
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX
+from drumlin.records.stored_bodies import JOINED, decompress, decompress_into
+from drumlin.records.zstd_frames import begin_with_frames
 
 #: How much to decompress before it is decoded: small enough to stay in a processor's cache.
 _GROUP_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 4 << 20
 _RATIO_AT_FIRST: Final = 4.0
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _MEMORIES_KEPT: Final = 2
 
 _spare: deque[memoryview] = deque(maxlen=_MEMORIES_KEPT)
@@ -72,11 +73,13 @@ def unfolded(buffer: Buffer, bodies: Bodies) -> Iterator[tuple[Buffer, Bodies]]:
         _spare.append(memory)
 
 
-def _are_frames(codec: int, data: memoryview, starts: NDArray[np.int64]) -> bool:
-    """Whether each body begins with a frame, so that all can be read like one."""
+def _are_frames(
+    codec: int, data: memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> bool:
+    """Whether the bodies can be read like one: none is read otherwise for what comes after it."""
     if codec == LZ4:
-        return are_independent(data, starts)
-    return codec == ZSTD and begin_with(_ZSTD_MAGIC, data, starts)
+        return are_whole(data, starts, ends)
+    return codec == ZSTD and begin_with_frames(data, starts)
 
 
 class _Run:
@@ -91,7 +94,7 @@ class _Run:
         self._ends = bodies[:, BODY_END]
         self._sizes_before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
         self._ratio = _RATIO_AT_FIRST
-        self._joins = _are_frames(codec, view, self._starts)
+        self._joins = _are_frames(codec, view, self._starts, self._ends)
 
     def groups(self) -> Iterator[tuple[Buffer, Bodies]]:
         first = 0
@@ -145,7 +148,7 @@ class _Run:
         places = zip(self._starts[first:end].tolist(), self._ends[first:end].tolist(), strict=True)
         frames = b"".join([self._view[start:stop] for start, stop in places])
         try:
-            return decompress_into(self._codec, frames, self._memory)
+            return JOINED[self._codec](memoryview(frames), self._memory)
         except CorruptRecord:
             return None
 

@@ -6,6 +6,7 @@ Where an answer differs, it is because Kafka's would leave a batch in the log th
 - Offset deltas that are not 0, 1, 2, ... are renumbered. Kafka stores them as they are where
   nothing else is rewritten, and fails with UNKNOWN_SERVER_ERROR where the batch is compressed.
 - Lengths below -1, varints wider than their type, and timestamps that overflow are refused.
+- Compressed records that some client could not read are refused (`incoming_bodies.py`).
 - A batch that decompresses to more than `decompressed_bytes_max` is refused as too large.
 
 Pure and thread-safe. Base offset and leader epoch are assigned later, by the partition's log.
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from drumlin.records.append_rules import AppendRules
+from drumlin.records.arena import DecompressedTooLarge
 from drumlin.records.batch import (
     CONTROL_MASK,
     CRC_START,
@@ -38,18 +40,13 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import (
-    CODECS,
-    NONE,
-    ZSTD,
-    DecompressedTooLarge,
-    arena_of_thread,
-    compress,
-)
+from drumlin.records.compression import CODECS, NONE, ZSTD, compress
 from drumlin.records.errors import CorruptRecord
+from drumlin.records.incoming_bodies import decompress_incoming
 from drumlin.records.kernels import record_kernels
 from drumlin.records.record import renumber
 from drumlin.records.rejection import InvalidBatch, UnfitRecords, reject_records
+from drumlin.records.stored_bodies import decompress_for_now
 from drumlin.records.survey import Survey, survey
 from drumlin.tuples import from_tuple
 from drumlin.wire.errors import ErrorCode
@@ -145,17 +142,9 @@ def _prepare(
     header = _only_batch(buffer, allows_zstd)
     batch = memoryview(buffer)[: header.size]
     _check_header(batch, header, rules)
-    try:
-        # Even if nothing is to be changed: only the records tell their count, offsets, keys and
-        # timestamps, and Kafka checks those of every batch, too.
-        body = arena_of_thread().decompress(
-            header.compression, batch[HEADER_SIZE:], unfolded_bytes_max
-        )
-    except DecompressedTooLarge:
-        raise
-    except CorruptRecord as error:
-        # In Kafka the readers of compressed streams fail outside the validation.
-        raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None
+    # Even if nothing is to be changed: only the records tell their count, offsets, keys and
+    # timestamps, and Kafka checks those of every batch, too.
+    body = _records_in(batch[HEADER_SIZE:], header.compression, unfolded_bytes_max)
     try:
         facts = survey(body, header.record_count, header.base_timestamp)
     except CorruptRecord as error:
@@ -166,6 +155,23 @@ def _prepare(
     if _has_bad_records(header, facts, rules, now_ms):
         raise reject_records(header, body, facts, rules, now_ms, log_name)
     return _as_stored(batch, header, body, facts, rules, now_ms)
+
+
+def _records_in(data: memoryview, codec: int, limit_bytes: int) -> Buffer:
+    try:
+        return decompress_incoming(codec, data, limit_bytes)
+    except DecompressedTooLarge:
+        raise
+    except CorruptRecord as error:
+        refused = error
+    try:
+        decompress_for_now(codec, data, limit_bytes)
+    except DecompressedTooLarge:
+        raise
+    except CorruptRecord as error:
+        # In Kafka the readers of compressed streams fail outside the validation.
+        raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None
+    raise _invalid(f"{refused}: not every client can read that")
 
 
 def _let_pass(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP
 from drumlin.records.record_times import record_times
+from drumlin.records.varint import INT64_MIN
 from drumlin.storage.segment import BatchPlace, Segment
 from drumlin.storage.segment_list import SegmentList
 
@@ -31,9 +32,12 @@ def find_timestamp(segments: SegmentList, timestamp: int, start_offset: int) -> 
 
 
 def find_max_timestamp(segments: SegmentList, start_offset: int) -> OffsetFound | None:
-    """The first record that has the largest timestamp from `start_offset` on."""
+    """The first record that has the largest timestamp from `start_offset` on.
+
+    Where no record has a timestamp, all have the same, and it is the first of all.
+    """
     newest: OffsetFound | None = None
-    candidates = segments.from_offset(start_offset)
+    candidates = list(segments.from_offset(start_offset))
     # The sort keeps the order of equals: of two segments with the same time the first one wins.
     for segment in sorted(candidates, key=_largest_timestamp, reverse=True):
         largest = _largest_timestamp(segment)
@@ -42,7 +46,17 @@ def find_max_timestamp(segments: SegmentList, start_offset: int) -> OffsetFound 
         found = _newest_record(segment, largest, start_offset)
         if found is not None and (newest is None or found.timestamp > newest.timestamp):
             newest = found
-    return newest
+    return newest or _first_of_all(candidates, start_offset)
+
+
+def _first_of_all(segments: list[Segment], start_offset: int) -> OffsetFound | None:
+    for segment in segments:
+        for place in segment.walk(segment.offset_index.lookup(start_offset)):
+            if place.header.record_count and place.header.last_offset >= start_offset:
+                found = _first_record(segment, place, INT64_MIN, start_offset)
+                if found is not None:
+                    return found
+    return None
 
 
 def _largest_timestamp(segment: Segment) -> int:

@@ -73,7 +73,7 @@ class Operator:
             except OSError as error:
                 raise cannot_listen(listener, error) from error
             self._servers.append(server)
-            _log.info("metrics are on http://%s:%d/metrics", listener.host or "*", listener.port)
+            _log.info("metrics are on http://%s/metrics", listener.address)
         try:
             sock = bind_admin_socket(self._directory)
         except OSError as error:

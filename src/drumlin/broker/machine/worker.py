@@ -98,7 +98,7 @@ class _Member:
         assert self._channel is not None
         self._broker = broker
         self._channel.handle({INSPECT: self._inspect, MEASURE: self._measure})
-        addresses = [f"{each.host or '*'}:{each.port}" for each in broker.listeners]
+        addresses = [each.address for each in broker.listeners]
         self._channel.tell(READY, addresses)
 
     async def _inspect(self, body: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership
-from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
+from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinRequest, SyncRequest
 from drumlin.coordination.groups.classic.states import GroupRules, GroupState
 from drumlin.coordination.groups.committer import Committer
 from drumlin.wire.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class Admission:
         """
         if self._generation.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.coordinator_not_available)
-        if not self._has_room_for(request.member_id):
+        if not self._has_room_for(request.member_id, request.group_instance_id):
             raise KafkaError(ErrorCode.group_max_size_reached)
         if self._generation.state is GroupState.EMPTY:
             supported = bool(request.protocol_type and request.protocols)
@@ -56,10 +56,13 @@ class Admission:
         if not supported or not self._membership.may_name(request.protocols):
             raise KafkaError(ErrorCode.inconsistent_group_protocol)
 
-    def _has_room_for(self, member_id: str) -> bool:
+    def _has_room_for(self, member_id: str, group_instance_id: str | None) -> bool:
         state, size_max = self._generation.state, self._rules.group_max_size
         if state is GroupState.EMPTY:
             return True
+        if member_id == NO_MEMBER_ID and group_instance_id is not None:
+            # It takes its own place (KAFKA-20601).
+            member_id = self._membership.static_member_id(group_instance_id) or NO_MEMBER_ID
         member = self._membership.members.get(member_id)
         if state is GroupState.PREPARING_REBALANCE:
             # Members that rejoin first stay: the group may be larger than a lowered maximum.

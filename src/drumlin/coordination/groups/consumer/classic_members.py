@@ -65,7 +65,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     """
     is_unknown = request.member_id == NO_MEMBER_ID
     member_id = group.context.new_id() if is_unknown else request.member_id
-    check_room(group, member_id)
+    check_room(group, member_id, request.group_instance_id)
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
         return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))

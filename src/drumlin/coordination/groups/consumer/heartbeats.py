@@ -88,7 +88,7 @@ def heartbeat(group: ConsumerGroup, request: HeartbeatRequest) -> Outcome:
         group.extend_session(quiet)
         told = _told(quiet.progress) if _wants_all(request) else None
         return Outcome((), _answer(group, quiet.member_id, quiet.progress, told))
-    check_room(group, request.member_id)
+    check_room(group, request.member_id, request.group_instance_id)
     change = MemberChange(group)
     member_id = request.member_id or group.context.new_id()
     former, member = _find(change, request, member_id)

@@ -286,13 +286,15 @@ def _former_id(group: ConsumerGroup, member: Member) -> str:
     return member.member_id if former is None else former.member_id
 
 
-def check_room(group: ConsumerGroup, member_id: str) -> None:
-    """
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """A static member may take its own place in a full group (KAFKA-20601).
+
     Raises:
         KafkaError: GROUP_MAX_SIZE_REACHED.
     """
     size_max = group.context.rules.group_consumer_max_size
-    if len(group.members) >= size_max and member_id not in group.members:
+    is_known = member_id in group.members or group.static_member(instance_id) is not None
+    if len(group.members) >= size_max and not is_known:
         message = f"the group has {size_max} members, and may have no more"
         raise KafkaError(ErrorCode.group_max_size_reached, message)
 

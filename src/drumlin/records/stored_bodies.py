@@ -1,0 +1,81 @@
+"""What may be read: compressed bodies as they lie in logs, whoever wrote them there.
+
+A log may be one that a broker of Apache Kafka has written, which takes from producers whatever its
+own decoders read. So whatever those read is read here: streams in a row, and bytes after the last;
+sizes and checksums that they pass over. Pure and thread-safe.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import cramjam
+
+from drumlin.records.arena import Decoder, arena_of_thread, decode, decode_by
+from drumlin.records.batch import Buffer
+from drumlin.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.gzip_members import decode_members
+from drumlin.records.incoming_bodies import STRICT
+from drumlin.records.lz4_frames import decode_first_frame
+from drumlin.records.snappy_streams import decode_streams
+from drumlin.records.zstd_frames import decode_whole_frames
+
+_KAFKAS: Final[dict[int, Decoder]] = {
+    GZIP: decode_members,
+    SNAPPY: decode_streams,
+    LZ4: decode_first_frame,
+    ZSTD: decode_whole_frames,
+}
+#: Decoders of bodies that were put one behind the other, each of them one that `joins`.
+JOINED: Final[dict[int, Decoder]] = {
+    GZIP: partial(decode_by, cramjam.gzip),
+    LZ4: partial(decode_by, cramjam.lz4),
+    ZSTD: partial(decode_by, cramjam.zstd),
+}
+
+
+def _as_kafka(strict: Decoder, kafkas: Decoder, data: memoryview, target: memoryview) -> int | None:
+    try:
+        return strict(data, target)  # ordinary bodies, at the codecs' full speed
+    except CorruptRecord:
+        return kafkas(data, target)
+
+
+_READING: Final[dict[int, Decoder]] = {
+    codec: partial(_as_kafka, STRICT[codec], kafkas) for codec, kafkas in _KAFKAS.items()
+}
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The records in `data`, in memory of their own; `data` itself where nothing is compressed.
+
+    Raises:
+        CorruptRecord: the data is not of this codec, or the codec does not exist.
+        DecompressedTooLarge: the data decompresses to more than `limit_bytes`.
+    """
+    return data if codec == NONE else decode(_decoder_of(codec), data, limit_bytes)
+
+
+def decompress_for_now(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The same, in memory that is valid until this thread decompresses others."""
+    if codec == NONE:
+        return data
+    return arena_of_thread().decode(_decoder_of(codec), data, limit_bytes)
+
+
+def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
+    """Fill `target` with the records in `data`; returns their size, None if there is no room.
+
+    Raises:
+        CorruptRecord: not of this codec, or no such codec.
+    """
+    return _decoder_of(codec)(memoryview(data), target) if len(target) else None
+
+
+def _decoder_of(codec: int) -> Decoder:
+    decoder = _READING.get(codec)
+    if decoder is None:
+        raise CorruptRecord(f"unknown compression codec {codec}")
+    return decoder
