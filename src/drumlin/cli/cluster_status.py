@@ -57,8 +57,8 @@ def status(
 
     A broker is dead if replicas are on it, but it is not registered. A partition is offline if it
     has no leader, under-replicated if a replica is not in sync. Each is listed once, with the
-    worst, and at most 20 are; --json has them all. Replicas that are being moved are told where
-    brokers tell.
+    worst, and at most 20 are; --json has them all. Replicas that are being moved are listed
+    where brokers report them.
     """
     known: dict[int, str] = {}
     if data is not None:
