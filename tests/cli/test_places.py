@@ -37,7 +37,7 @@ def test_a_place(text: str, place: Place) -> None:
     ],
 )
 def test_no_place(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no place in a log"):
+    with pytest.raises(click.BadParameter, match="does not name a place in a log"):
         parse_place(text)
 
 

@@ -6,6 +6,7 @@ import array
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import termios
@@ -20,7 +21,9 @@ from rig.waiting import wait_until
 
 COMMAND = [sys.executable, "-m", "drumlin"]
 #: As very many container images set it; Python then writes to the raw file.
-UNBUFFERED = pytest.mark.parametrize("unbuffered", ["1", ""], ids=["unbuffered", "buffered"])
+UNBUFFERED = pytest.mark.parametrize(
+    "unbuffered", ["1", pytest.param("", marks=pytest.mark.deep)], ids=["unbuffered", "buffered"]
+)
 
 
 @contextlib.contextmanager
@@ -61,7 +64,8 @@ def everything(pipe: int) -> bytes:
 def check_end(process: subprocess.Popen[bytes], code: int) -> None:
     assert process.stderr is not None
     said = process.stderr.read().decode()
-    assert (process.wait(60), said) == (code, "")
+    # An interrupt ends the line of a terminal.
+    assert (process.wait(60), said) == (code, "\n" if code == 130 else "")
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +87,24 @@ def test_records_go_whole_into_a_pipe_that_does_not_block(many: int, unbuffered:
         check_end(process, 0)
 
 
-@pytest.mark.parametrize("unbuffered", ["1"])
-def test_lines_go_whole_into_a_pipe_that_does_not_block(tmp_path: Path, unbuffered: str) -> None:
+@pytest.mark.usefixtures("cluster", "many")
+@pytest.mark.parametrize(
+    "blocks", [pytest.param(True, marks=pytest.mark.deep), False], ids=["blocking", "not blocking"]
+)
+def test_an_interrupt_does_not_wait_for_a_reader(blocks: bool) -> None:
+    with piped("consume", "many", unbuffered="", blocks=blocks) as (process, pipe):
+        wait_until_full(pipe)
+        process.send_signal(signal.SIGINT)
+        check_end(process, 130)
+        os.close(pipe)
+
+
+def test_lines_go_whole_into_a_pipe_that_does_not_block(tmp_path: Path) -> None:
     names = [str(tmp_path / f"{number:020}.log") for number in range(2000)]
     for name in names:
         Path(name).touch()
     arguments = ("dump-log", "--verify", "-v", "--json", str(tmp_path))
-    with piped(*arguments, unbuffered=unbuffered, blocks=False) as (process, pipe):
+    with piped(*arguments, unbuffered="1", blocks=False) as (process, pipe):
         wait_until_full(pipe)
         printed = everything(pipe).decode()
         assert all(f'"{name}"' in printed for name in names)

@@ -85,7 +85,7 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
         client.list_offsets({(topic, 7): "latest"})
     with pytest.raises(UnknownTopic, match="client-nowhere"):
         client.offsets("client-nowhere")
-    with pytest.raises(ValueError, match="'newest' is no place"):
+    with pytest.raises(ValueError, match="'newest' does not name a place"):
         client.offsets(topic, "newest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         client.offsets(topic, datetime(2020, 1, 1))

@@ -115,6 +115,19 @@ def test_what_does_not_exist_is_named(partition: int) -> None:
         with_connections(broker.address, use)
 
 
+@pytest.mark.parametrize(
+    ("topic", "told"),
+    [("clcks", "topic 'clcks'; did you mean 'clicks'?"), ("orders", "topic 'orders'")],
+)
+def test_a_misspelt_topic_is_told_what_was_meant(topic: str, told: str) -> None:
+    async def use(connections: BrokerConnections) -> None:
+        await connections.partitions(topic)
+
+    with ScriptedBroker({"clicks": 1}) as broker, pytest.raises(KafkaError) as raised:
+        with_connections(broker.address, use)
+    assert str(raised.value) == f"unknown_topic_or_partition: {told}"
+
+
 def test_a_partition_without_a_leader_is_retriable() -> None:
     async def use(connections: BrokerConnections) -> None:
         await connections.leader("t", 0)

@@ -125,6 +125,8 @@ class Walkthrough:
                     self._run(command)
             elif any(each in block.text for each in without):
                 continue
+            elif block.file is None and "def test_" in block.text:
+                raise AssertionError(f"{document.name} does not say where this goes:\n{block.text}")
             elif block.file is not None:
                 (self.folder / block.file).write_text(self._here(block.text))
             else:

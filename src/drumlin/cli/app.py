@@ -18,7 +18,7 @@ from drumlin.cli import output, standard_output
 from drumlin.cli.commands import LazyGroup, Place
 
 _EXIT_USAGE: Final = 2
-_EXIT_INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130
 
 
 def _at(module: str, attribute: str, help: str) -> Place:  # noqa: A002
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     except click.UsageError as error:
         return _report_usage(error)
     except (click.Abort, KeyboardInterrupt):
-        return _EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has closed it: end as click does when it sees this first.
         standard_output.discard()

@@ -59,7 +59,7 @@ def status(
     A broker is dead if replicas are on it, but it is not registered. A partition is offline if it
     has no leader, under-replicated if a replica is not in sync. Each is listed once, with the
     worst, and at most 20 are; --json has them all. Replicas that are being moved, and those that
-    may lead without being in sync (Kafka's ELR), are told where brokers tell.
+    may lead without being in sync (Kafka's ELR), are listed where brokers report them.
     """
     known: dict[int, str] = {}
     if data is not None:

@@ -2,7 +2,7 @@
 
     def consume(
         topic: Annotated[str, Argument("TOPIC", help="A topic.")],
-        count: Annotated[int | None, Option("--count", "-n", min=0, help="So many.")] = None,
+        count: Annotated[int | None, Option("--count", "-n", min=0, help="How many.")] = None,
     ) -> None: ...
 
 A parameter is required if it has no default. `bool` is a flag, a list may be given repeatedly (an

@@ -57,7 +57,7 @@ def consume(
         ),
     ] = None,
     until: Annotated[
-        str, Option("--until", metavar="PLACE", help="Where to end, likewise.")
+        str, Option("--until", metavar="PLACE", help="Where to end, written as for --from.")
     ] = "end",
     partition: Annotated[
         list[int] | None, Option("--partition", "-p", help="Repeatable; default: all.")
@@ -84,8 +84,8 @@ def consume(
         Option(
             "--group",
             "-g",
-            help="Start where this group has committed, and commit what was shown; no member of "
-            "it, unless --join.",
+            help="Start where this group has committed, and commit what was shown, without "
+            "joining it (see --join).",
             complete=complete_group,
         ),
     ] = None,
@@ -128,8 +128,7 @@ def consume(
             starts |= {each: at for each, at in member.committed().items() if each in starts}
         reading = _Reading(client, topic, starts, count, options)
         sink = _sink(stack, topic, to_file, as_json, formatter, options)
-        shown = sys.stdout.isatty() and not to_file
-        with output.progress(enabled=not shown) as progress:
+        with output.progress(enabled=bool(to_file) or not sys.stdout.isatty()) as progress:
             task = progress.add_task(topic, total=None, done="")
             for batch in reading.batches(last, follow, check):
                 sink(batch)

@@ -47,7 +47,7 @@ EXAMPLES: Final = examples(
 _TARGET_HELP: Final = (
     "earliest, latest, current (what is committed, within the log), an offset (4711 or "
     "offset:4711), shift:-100 or shift:+100 from what is committed, or a time: "
-    "2013-07-04T12:00 (local unless it says otherwise), 15m, 2h, 3d (ago), @MILLISECONDS."
+    "2013-07-04T12:00 (local time unless it names a zone), 15m, 2h, 3d (ago), @MILLISECONDS."
 )
 _COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "state", "remark")
 _SHIFT: Final = re.compile(r"shift:([+-]?\d{1,19})")

@@ -94,8 +94,8 @@ def describe(
         Option(
             "--verbose",
             "-v",
-            help="More columns: log start, leader epoch, metadata, member; of members their epoch, "
-            "instance id and the partitions that they are to have.",
+            help="More columns: log start, leader epoch, metadata, member; with --members, their "
+            "epoch, instance id and the partitions that they will have.",
         ),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -12,7 +12,10 @@ def main() -> None:
     sys.stdout = standard_output.whole(sys.__stdout__)
     code = app.main(sys.argv[1:])
     try:
-        sys.stdout.flush()
-    except OSError:  # after an error: else it is written out by now
+        if code != app.EXIT_INTERRUPTED or standard_output.has_room():
+            sys.stdout.flush()
+        else:  # Ctrl-C, maybe as this takes nothing more: whoever pressed it does not wait
+            standard_output.discard()
+    except (OSError, KeyboardInterrupt):  # after an error: else it is written out by now
         standard_output.discard()
     sys.exit(code)

@@ -22,7 +22,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 HELP: Final = (
     "beginning, end, an offset, -N (N before the end), a time as 2013-07-04T12:00 "
-    "(local unless it says otherwise), as 15m, 2h, 3d (ago), or as @MILLISECONDS."
+    "(local time unless it names a zone), as 15m, 2h, 3d (ago), or as @MILLISECONDS."
 )
 
 
@@ -70,7 +70,9 @@ def parse_place(text: str) -> Place:
     try:
         return Place(time=_parse_time(text))
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no place in a log: {HELP}") from None
+        raise click.BadParameter(
+            f"{text!r} does not name a place in a log, which is {HELP}"
+        ) from None
 
 
 def parse_offset(text: str) -> int | None:

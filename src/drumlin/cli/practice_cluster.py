@@ -28,7 +28,12 @@ def up(
     ],
     brokers: Annotated[
         int | None,
-        Option("--brokers", min=1, max=100, help="How many: 3, or as many as there are in DIR."),
+        Option(
+            "--brokers",
+            min=1,
+            max=100,
+            help="How many. Default: 3, or as many as there are in DIR.",
+        ),
     ] = None,
     port: Annotated[
         int | None,
@@ -36,12 +41,12 @@ def up(
             "--port",
             min=1,
             max=_PORT_MAX,
-            help="Of broker 1; the others follow. 9092, or as it is in DIR.",
+            help="The port of broker 1; the others follow. Default: 9092, or that of DIR.",
         ),
     ] = None,
     racks: Annotated[
         str | None,
-        Option("--racks", metavar="RACK,…", help="Of the brokers, which take them in turn."),
+        Option("--racks", metavar="RACK,…", help="Racks, which the brokers are given in turn."),
     ] = None,
     assignments: Annotated[
         list[str] | None,

@@ -114,11 +114,11 @@ def produce(
         str | None, Option("--constant-key", metavar="TEXT", help="The key of every line.")
     ] = None,
     delimiter: Annotated[
-        str, Option("--delimiter", "-D", metavar="TEXT", help="What ends a record, not a line.")
+        str, Option("--delimiter", "-D", metavar="TEXT", help="What stands between records.")
     ] = r"\n",
     timestamp: Annotated[
         str | None,
-        Option("--timestamp", metavar="TIME", help="Of every line: as 2013-07-04T12:00, @MS, 2h."),
+        Option("--timestamp", metavar="TIME", help="For all lines: 2013-07-04T12:00, @MS, 2h."),
     ] = None,
     json_lines: Annotated[
         bool,
@@ -135,20 +135,20 @@ def produce(
         int | None, Option("--partition", "-p", help="Write to this one only.")
     ] = None,
     key: Annotated[
-        str | None, Option("--key", metavar="COLUMN", help="Of a file: what is the key.")
+        str | None, Option("--key", metavar="COLUMN", help="The column of a file that is the key.")
     ] = None,
     value: Annotated[
         str | None,
         Option(
             "--value",
             metavar="COLUMN",
-            help="Of a file: what is the value; default: 'value', else the row as JSON.",
+            help="The column of a file that is the value; default: 'value', else the row as JSON.",
         ),
     ] = None,
     compression: Annotated[
-        Compression, Option("--compression", "-z", help="Of batches.")
+        Compression, Option("--compression", "-z", help="The codec of batches.")
     ] = Compression.NONE,
-    acks: Annotated[Acks, Option("--acks", help="Whom to wait for.")] = Acks.ALL,
+    acks: Annotated[Acks, Option("--acks", help="Which replicas to wait for.")] = Acks.ALL,
     transactional_id: TransactionalId = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     command_config: CommandConfig = None,
@@ -206,7 +206,7 @@ def _target(client: Client, transactional_id: str | None) -> Iterator[Client | T
 def _timestamp_ms(text: str) -> int:
     moment = parse_place(text).time
     if moment is None:
-        raise click.BadParameter(f"{text!r} is no time")
+        raise click.BadParameter(f"{text!r} is not a time")
     return round(moment.timestamp() * 1000)
 
 

@@ -83,7 +83,7 @@ def server(
             metavar="N",
             min=0,
             max=_BROKERS_MAX,
-            help="So many brokers, each a process with the next port; 0: one for each core.",
+            help="How many brokers, each a process with the next port; 0: one for each core.",
         ),
     ] = 1,
     log_level: Annotated[LogLevel, Option("--log-level", help="What is logged.")] = LogLevel.INFO,

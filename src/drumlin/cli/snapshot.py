@@ -39,7 +39,9 @@ EXAMPLES: Final = examples(
 
 Columns = Annotated[
     str | None,
-    Option("--columns", metavar="NAME[,…]", help="Of the file; default: all but headers."),
+    Option(
+        "--columns", metavar="NAME[,…]", help="The columns of the file; default: all but headers."
+    ),
 ]
 Decoding = Annotated[
     str | None,

@@ -48,6 +48,13 @@ def discard() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def has_room() -> bool:
+    """Whether something could be written without waiting."""
+    room = select.poll()
+    room.register(sys.stdout.fileno(), select.POLLOUT)
+    return bool(room.poll(0))
+
+
 def check_read() -> None:
     """For who waits for something to print.
 

@@ -126,10 +126,10 @@ def describe(
 )
 def abort(
     ids: Annotated[list[str] | None, Argument("ID…", help="Transactional ids.")] = None,
-    topic: Annotated[str | None, Option(help="Of a transaction that hangs: the topic.")] = None,
-    partition: Annotated[int | None, Option(min=0, help="... the partition,")] = None,
+    topic: Annotated[str | None, Option(help="The topic of a transaction that hangs,")] = None,
+    partition: Annotated[int | None, Option(min=0, help="its partition,")] = None,
     producer_id: Annotated[
-        int | None, Option(min=0, max=_PRODUCER_ID_MAX, help="... and the producer.")
+        int | None, Option(min=0, max=_PRODUCER_ID_MAX, help="and its producer.")
     ] = None,
     yes: Yes = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

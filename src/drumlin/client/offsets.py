@@ -52,7 +52,9 @@ def timestamp_of(spec: OffsetSpec) -> int:
     """
     if isinstance(spec, str):
         if spec not in _NAMED:
-            raise ValueError(f"{spec!r} is no place in a log: expected one of {sorted(_NAMED)}")
+            raise ValueError(
+                f"{spec!r} does not name a place in a log: expected one of {sorted(_NAMED)}"
+            )
         return _NAMED[spec]
     if isinstance(spec, datetime):
         if spec.tzinfo is None:

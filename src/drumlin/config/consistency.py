@@ -134,7 +134,7 @@ def check_together(values: _Values, given: _Given) -> None:
 def _check_log(values: _Values, given: _Given) -> None:
     if topic_default("retention.ms", values) == 0:
         name = next(name for name, _ in BROKER_SYNONYMS["retention.ms"] if values[name] == 0)
-        raise _refused(name, given, "must be -1 (for ever) or at least 1")
+        raise _refused(name, given, "must be -1 (forever) or at least 1")
     for topic_key, least in (("segment.ms", 1), ("segment.jitter.ms", 0)):
         value = topic_default(topic_key, values)
         if isinstance(value, int) and value < least:

@@ -7,6 +7,7 @@ transient errors, within a deadline. Lives in one event loop.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
@@ -133,9 +134,26 @@ class BrokerConnections:
         return await self.broker(self.view.leader_of(topic, partition))
 
     async def partitions(self, topic: str) -> list[int]:
-        """The partition numbers of a topic as they are now, sorted."""
-        await self.retrying(lambda: self.refresh((topic,)))
+        """The partition numbers of a topic as they are now, sorted.
+
+        Raises:
+            KafkaError: there is no such topic; the message names one that was meant, perhaps.
+        """
+        try:
+            await self.retrying(lambda: self.refresh((topic,)))
+        except KafkaError as error:
+            if error.code is not ErrorCode.unknown_topic_or_partition:
+                raise
+            raise KafkaError(error.code, f"topic {topic!r}{await self._meant(topic)}") from error
         return list(self.view.topics[topic].partitions)
+
+    async def _meant(self, topic: str) -> str:
+        try:
+            await self.refresh(None)
+        except (KafkaError, PeerError):  # it is known already that the topic is not there
+            return ""
+        near = difflib.get_close_matches(topic, self.view.topics, 1)
+        return f"; did you mean {near[0]!r}?" if near else ""
 
     async def controller(self) -> BrokerConnection:
         """A connection to the controller, the broker that creates and deletes topics."""
