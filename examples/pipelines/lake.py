@@ -22,6 +22,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -43,6 +44,8 @@ _WRITTEN = "path string, partition int, first_offset long, end_offset long"
 #: Whoever reads a folder with Spark or Arrow does not see names that begin with an underscore.
 _OFFSETS = "_offsets.json"
 _ASIDE = "_aside"
+#: No load takes so long without beginning another task.
+_DEAD_AFTER = timedelta(days=1)
 
 
 def main() -> None:
@@ -124,9 +127,14 @@ class Lake:
         self._newest, self.position = number, position
 
     def tidy(self) -> None:
-        """Remove what tasks have left that did not count."""
-        with contextlib.suppress(FileNotFoundError):
-            self._files.delete_dir(self.aside)
+        """Remove what tasks have left that did not count, of this run and of those long dead."""
+        left = fs.FileSelector(f"{self._folder}/{_ASIDE}", allow_not_found=True)
+        before = datetime.now(UTC) - _DEAD_AFTER
+        found = self._files.get_file_info(left)
+        dead = [each.path for each in found if each.mtime is not None and each.mtime < before]
+        for path in (self.aside, *dead):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.delete_dir(path)
 
     def _find_newest(self) -> int:
         entries = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))

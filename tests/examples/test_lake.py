@@ -33,6 +33,16 @@ def lake(pipeline: Callable[[str], ModuleType]) -> ModuleType:
     return pipeline("lake")
 
 
+def test_what_killed_runs_have_left_goes_when_it_is_old(lake: ModuleType, tmp_path: Path) -> None:
+    found = lake.Lake(str(tmp_path), lake.Source("t", "id", (0,)))
+    old, young, own = (tmp_path / "_aside" / name for name in ("old", "young", Path(found.aside)))
+    for folder in (old, young, own):
+        (folder / "attempt").mkdir(parents=True)
+    os.utime(old, (0, 0))
+    found.tidy()
+    assert [each.name for each in (tmp_path / "_aside").iterdir()] == ["young"]
+
+
 class Load:
     """A topic and its lake; every third record deletes its key."""
 

@@ -148,6 +148,13 @@ def test_a_timestamp_keeps_the_unit_that_it_was_written_in() -> None:
     value = written(record({"name": "at", "type": "long"}), {"at": 1_700_000_000_123})
     (from_millis,) = decoded(at("micros"), [value], at("millis"))
     assert from_millis["at"].isoformat() == "2023-11-14T22:13:20.123000+00:00"
+    for nanos, shown in (
+        (1_700_000_000_123_456_789, "2023-11-14T22:13:20.123456+00:00"),
+        (-1, "1969-12-31T23:59:59.999999+00:00"),
+    ):
+        value = written(record({"name": "at", "type": "long"}), {"at": nanos})
+        (from_nanos,) = decoded(at("micros"), [value], at("nanos"))
+        assert from_nanos["at"].isoformat() == shown
 
 
 def test_uuids_in_16_bytes() -> None:

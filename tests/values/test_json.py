@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -168,6 +168,51 @@ def test_times_and_decimals() -> None:
         "day": date(2024, 2, 29),
         "sum": Decimal("12.50"),
     }
+
+
+_TEXTS = (
+    *("2024-01-01T00:00:00Z", "2024-01-01T00:00:00.123456Z", "2024-01-01T00:00:00+02:00"),
+    *("2024-01-01T00:00:00", "2024-01-01 00:00:00", "2024-01-01", "0001-01-01T00:00:00Z"),
+    *("20240101T000000Z", "2024-01-01T24:00:00Z", "2024-01-01T00:00Z", "2024-01-01T00:00:00.1Z"),
+    *("2024-01-01T00:00:00-0230", "2024-01-01T00:00:00+02", "2024-01-01T00", "x", "", "2024-13-01"),
+    *("2024-01-01T00:00:00.Z", " 2024-01-01", "2024-01-01T00Z", "2024-01-01T00:00:00.1234567890Z"),
+)
+
+
+def test_times_with_nanoseconds_are_cut() -> None:
+    """As they are written by Go, and by Java's Instant."""
+    kinds = {"at": pa.timestamp("us", tz="UTC"), "local": pa.timestamp("us"), "s": pa.string()}
+    inner = pa.list_(pa.struct(list(kinds.items())))
+    decoder = ValueDecoder(pa.struct([*kinds.items(), ("l", inner), ("d", pa.date32())]))
+    text = "2024-02-03T04:05:06.123456789"
+    row = {"at": f"{text}Z", "local": text, "s": f"{text}Z"}
+    zoned = {"at": f"{text[:-2]}+02:00", "local": f"{text}-02:00", "s": None}
+    value = json.dumps({**row, "l": [row, None, zoned, {}], "d": "2024-02-29"}).encode()
+    plain = b'{"at":"2024-02-03","l":null}'
+    found = decoder.decode(pa.array([value, plain, b'{"at":"x"}', value], pa.binary()))
+    assert list(found.reasons) == [2]
+    first, second, _, last = found.values.to_pylist()
+    at = datetime(2024, 2, 3, 4, 5, 6, 123456, UTC)
+    local, hours = at.replace(tzinfo=None), timedelta(hours=2)
+    one = {"at": at, "local": local, "s": f"{text}Z"}
+    other = {"at": at - hours, "local": local + hours, "s": None}
+    nothing = dict.fromkeys(kinds)
+    assert first == last == {**one, "l": [one, None, other, nothing], "d": date(2024, 2, 29)}
+    assert second["at"] == datetime(2024, 2, 3, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", _TEXTS)
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_a_time_is_the_same_beside_one_with_nanoseconds(text: str, zone: str | None) -> None:
+    decoder = ValueDecoder(pa.struct([("at", pa.timestamp("us", tz=zone))]))
+    value, nanoseconds = (
+        b'{"at":"%s"}' % each for each in (text.encode(), b"2024-01-01T00:00:00.123456789")
+    )
+    alone = decoder.decode(pa.array([value], pa.binary()))
+    beside = decoder.decode(pa.array([value, nanoseconds], pa.binary()))
+    assert 1 not in beside.reasons
+    assert (0 in alone.reasons) == (0 in beside.reasons)
+    assert alone.values[0] == beside.values[0]
 
 
 @pytest.mark.parametrize("part", [pa.map_(pa.string(), pa.int64()), pa.binary()])

@@ -6,6 +6,7 @@ of unions, symbols of enums. A program reads nothing; `avro_decoder.py` runs it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -196,7 +197,7 @@ class _Making:
         leaving = []
         for branch in branches:
             places.append(len(self._steps))
-            self._within(lambda branch=branch: read(branch))
+            self._within(functools.partial(read, branch))
             leaving.append(self._step(at.OP_JUMP))
         for argument in leaving:
             self._steps[argument] = len(self._steps)
@@ -230,7 +231,7 @@ class _Making:
 
     def _record(self, written: Any, part: Part, path: str) -> None:
         if not _have_same_name(written, part.form):
-            raise Unreadable(f"{path}: {written['name']} is not {part.form['name']}")
+            raise Unreadable(f"{path}: {written['name']} is not {_name(part.form)}")
         self._open_names.append(written["name"])
         self._step(at.OP_PRESENT, part.node)
         fields = part.form["fields"] if isinstance(part.form, Mapping) else []
@@ -399,6 +400,8 @@ def _form(written: Any, wanted: Any) -> int:
         return at.FORM_8
     # The unit is the writer's, if it names one.
     unit = logical_of(written) if "timestamp" in logical_of(written) else logical_of(wanted)
+    if unit.endswith("timestamp-nanos"):
+        return at.FORM_THOUSANDTHS
     return at.FORM_THOUSANDS if unit.endswith("timestamp-millis") else at.FORM_8
 
 

@@ -9,6 +9,7 @@ ignored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from drumlin.client.values.decoded import Rows
 from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import Payloads
 from drumlin.client.values.json_check import check_json
+from drumlin.client.values.json_times import has_nanoseconds, with_times
 from drumlin.client.values.registry import RegisteredSchema
 
 #: Of a refused block of so many values, each is checked.
@@ -43,7 +45,8 @@ class JsonDecoder:
         _check(wanted, "value")
         self._wanted = wanted
         # Arrow's parser reads dates as numbers; people write them as text.
-        self._read = _with_dates_as_text(wanted)
+        self._read = _as_text(wanted, pa.types.is_date)
+        self._with_texts = _as_text(self._read, pa.types.is_timestamp)
 
     @property
     def type(self) -> pa.DataType:
@@ -163,21 +166,30 @@ class JsonDecoder:
         """
         lines, count = b"\n".join(values), len(values)
         lines.decode()
-        table = arrow_json.read_json(
-            pa.py_buffer(lines),
-            # In one block: a value larger than a block would be an error.
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
-            parse_options=arrow_json.ParseOptions(
-                explicit_schema=pa.schema(list(self._read)), unexpected_field_behavior="ignore"
-            ),
-        )
-        if table.num_rows != count:
-            raise pa.ArrowInvalid(f"{table.num_rows} objects instead of {count}")
-        array = table.to_struct_array()
-        combined = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        if isinstance(combined, pa.ChunkedArray):
-            combined = combined.chunk(0)
-        return combined.cast(self._wanted)
+        try:
+            return _parsed(lines, count, self._read).cast(self._wanted)
+        except pa.ArrowInvalid:
+            if self._with_texts == self._read or not has_nanoseconds(lines):
+                raise
+        # Of these the parser knows no times; as texts it takes them.
+        found = _parsed(lines, count, self._with_texts)
+        return with_times(found, self._read).cast(self._wanted)
+
+
+def _parsed(lines: bytes, count: int, wanted: pa.DataType) -> pa.Array:
+    table = arrow_json.read_json(
+        pa.py_buffer(lines),
+        # In one block: a value larger than a block would be an error.
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=pa.schema(list(wanted)), unexpected_field_behavior="ignore"
+        ),
+    )
+    if table.num_rows != count:
+        raise pa.ArrowInvalid(f"{table.num_rows} objects instead of {count}")
+    array = table.to_struct_array()
+    combined = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
 def _are_lines(values: Payloads) -> np.ndarray:
@@ -210,12 +222,13 @@ def _check(wanted: pa.DataType, path: str) -> None:
         raise SchemaError(f"{path}: JSON is not read into {wanted} here")
 
 
-def _with_dates_as_text(wanted: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(wanted):
+def _as_text(wanted: pa.DataType, is_text: Callable[[pa.DataType], bool]) -> pa.DataType:
+    """A type with texts in the place of some others."""
+    if is_text(wanted):
         return pa.string()
     if pa.types.is_struct(wanted):
-        return pa.struct([each.with_type(_with_dates_as_text(each.type)) for each in wanted])
+        return pa.struct([each.with_type(_as_text(each.type, is_text)) for each in wanted])
     if pa.types.is_list(wanted):
         item = wanted.value_field
-        return pa.list_(item.with_type(_with_dates_as_text(item.type)))
+        return pa.list_(item.with_type(_as_text(item.type, is_text)))
     return wanted

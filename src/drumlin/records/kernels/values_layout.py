@@ -62,6 +62,7 @@ FORM_8: Final = 1
 FORM_FLOAT: Final = 2
 FORM_DOUBLE: Final = 3
 FORM_THOUSANDS: Final = 4  # 8 bytes, of which it is the thousands
+FORM_THOUSANDTHS: Final = 5  # 8 bytes, of which it is the thousandths, rounded down
 
 # The state of `decode_avro`.
 VALUES_ROW: Final = 0  # the next one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drumlin.records.keyed_hash import SEED_SIZE
 from drumlin.spark.state.cells import CELLS_DDL
@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.plan import StatePlan
+
+_CORES_OF_OTHERS: Final = 4
 
 #: The second stage: the cells of one reducer, as rows of the result.
 Merge = Callable[["ShippedCode", "Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
@@ -37,10 +39,17 @@ def reduced_and_merged(
     from drumlin.spark.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
-    reducers = reducer_count(options, plan.size_bytes, spark.sparkContext.defaultParallelism)
+    reducers = reducer_count(options, plan.size_bytes, _cores(spark))
     seed = secrets.token_bytes(SEED_SIZE)
     reading = Reading(options, columns, reducers, seed, plan.since, plan.claims)
     cells = run_each(spark, plan.tasks, reading.run, CELLS_DDL)
     # By number, not by hash; Spark never joins partitions whose number was asked for.
     shuffled = cells.repartitionById(reducers, "reducer")
     return shuffled.mapInArrow(functools.partial(merge, pack()), schema)
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks run at a time; a guess over Spark Connect, which does not tell."""
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        return _CORES_OF_OTHERS
+    return spark.sparkContext.defaultParallelism

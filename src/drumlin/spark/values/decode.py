@@ -103,7 +103,7 @@ def read_values(
     columns = _columns(_decoder(schema, format, registry, subject, message), "value", into, key)
     names = {name.lower() for name in options}
     if bad_records == "column" and not names & {"columns", "includeheaders"}:
-        options["includeHeaders"] = True
+        options["includeHeaders"] = not _becomes_headers(columns[0])
     read = SourceOptions.parse(as_text(topic, bootstrap_servers, options)).columns
     result, decoding = _planned(spark_schema(read), columns, bad_records)
     mapped = map_stream if stream else map_batches
@@ -151,6 +151,16 @@ def _columns(
         )
     of_key = key if isinstance(key, ValueDecoder) else _decoder(key, "json", None, None, None)
     return value, ColumnDecoding(of_key, "key", "key")
+
+
+def _becomes_headers(value: ColumnDecoding) -> bool:
+    """Whether a decoded column takes the name that headers would have."""
+    import pyarrow as pa
+
+    if value.into is not None:
+        return value.into.lower() == "headers"
+    kind = value.decoder.type
+    return pa.types.is_struct(kind) and "headers" in [each.name.lower() for each in kind]
 
 
 def _planned(

@@ -340,6 +340,8 @@ def _integer(
         has_room = add_8(nodes, node, value)
     elif form == at.FORM_DOUBLE:
         has_room = add_8(nodes, node, as_double(value))
+    elif form == at.FORM_THOUSANDTHS:
+        has_room = add_8(nodes, node, value // 1000)
     elif form == at.FORM_FLOAT:
         has_room = add_4(nodes, node, as_single(value))
     else:
