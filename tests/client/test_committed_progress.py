@@ -246,6 +246,33 @@ def test_who_may_not_commit_any_more_joins_again(code: ErrorCode, has_joined_aga
     assert disowned == ([] if has_joined_again else [code])
 
 
+def test_a_commit_that_is_repeated_does_not_undo_what_the_next_owner_has_done() -> None:
+    """The partition goes to another member between two attempts."""
+
+    class Losing(Store):
+        async def commit(self, _: GroupMetadata, offsets: Offsets, *__: Any) -> None:
+            if not lost:
+                lost.append(PLACE)
+                committer.forget(lost)
+                raise KafkaError(ErrorCode.coordinator_not_available, "not now")
+            self.offset = offsets[PLACE].offset
+
+    lost: list[tuple[str, int]] = []
+    store = Losing(random.Random(0))
+
+    async def run() -> None:
+        nonlocal committer
+        tasks = Tasks(lambda _: None)
+        committer = committer_of(Positions(), store, tasks)
+        with pytest.raises(CommitFailed, match="went to others"):
+            await committer.commit({PLACE: OffsetAndMetadata(1)})
+        await tasks.stop()
+
+    committer = cast(Committer, None)
+    asyncio.run(run())
+    assert store.offset == NO_OFFSET
+
+
 async def live(seed: int) -> list[str]:
     rng = random.Random(seed)
     positions, store = Positions(), Store(rng)

@@ -342,28 +342,6 @@ def test_offsets_expire_after_their_retention() -> None:
     with_coordinator(run)
 
 
-def test_no_offset_expires_while_a_group_rebalances() -> None:
-    """What its members are going to read is not known then (KIP-211)."""
-
-    async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
-        member = await join(coordinator, clock, "live", topics="t")
-        both = (position(1), position(2, topic="u"))
-        assert (
-            await commit_offsets(coordinator, Commit("live", member.member_id, None, 1, None, both))
-            == [ErrorCode.none] * 2
-        )
-        clock.advance_ms(8 * DAY_MS)
-        protocols = (("range", subscription("u")),)
-        second = JoinRequest("", None, "c", "/h", 60_000, 10_000, "consumer", protocols, False)
-        joining = coordinator.join("live", second)
-        assert coordinator.group("live").state is GroupState.PREPARING_REBALANCE
-        await coordinator.expire_offsets()
-        assert await committed(coordinator, "live") == {("t", 0): 1, ("u", 0): 2}
-        joining.cancel()
-
-    with_coordinator(run)
-
-
 def test_groups_are_deleted_with_their_offsets() -> None:
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         member = await join(coordinator, clock, "g")

@@ -1,8 +1,17 @@
-"""What a sink remembers of runs that must not decide any more."""
+"""What a sink remembers, and when a record is not taken for its last decision."""
 
 from __future__ import annotations
 
-from drumlin.spark.writing.protocol.state import SinkState
+import pytest
+
+from drumlin.spark.writing.protocol.decisions import last_state
+from drumlin.spark.writing.protocol.errors import StateLost
+from drumlin.spark.writing.protocol.messages import SinkSettings
+from drumlin.spark.writing.protocol.requests import FetchAnchor, ReadRecord
+from drumlin.spark.writing.protocol.state import Anchor, SinkState
+
+_OLDER = SinkState("q", 4, "run", is_done=False, refused=("4:a",))
+_LAST = SinkState("q", 5, "run", is_done=False, refused=("5:b",))
 
 
 def test_a_run_that_was_refused_stays_so_until_its_batch_is_done() -> None:
@@ -18,3 +27,25 @@ def test_of_very_many_that_were_refused_the_last_are_remembered() -> None:
         state = state.refusing(f"1:{number}")
     assert len(state.refused) < 200
     assert state.refused[-10:] == tuple(f"1:{number}" for number in range(190, 200))
+
+
+def test_a_record_of_an_older_decision_is_not_taken_for_the_last() -> None:
+    """The group's offset says which is the last: a topic that was put back lacks its end."""
+    steps = last_state("s", SinkSettings())
+    anchor = Anchor(7, _LAST.note.encode())
+    assert isinstance(next(steps), FetchAnchor)
+    assert isinstance(steps.send(anchor), ReadRecord)
+    assert isinstance(steps.send(_OLDER.encode("s")), FetchAnchor)
+    with pytest.raises(StateLost, match="batch 5 is decided"):
+        steps.send(anchor)
+
+
+def test_another_driver_may_decide_while_the_last_decision_is_read() -> None:
+    steps = last_state("s", SinkSettings())
+    next(steps)
+    steps.send(Anchor(6, _OLDER.note.encode()))
+    assert isinstance(steps.send(_LAST.encode("s")), FetchAnchor)
+    assert isinstance(steps.send(Anchor(7, _LAST.note.encode())), ReadRecord)
+    with pytest.raises(StopIteration) as found:
+        steps.send(_LAST.encode("s"))
+    assert found.value.value == _LAST

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.truncation import Truncation
+from drumlin.wire.errors import KafkaError
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,
@@ -25,6 +27,7 @@ from storage.samples import (
     open_logs,
     read_all,
     reopened,
+    revive,
 )
 from storage.stopping_files import Stopped, StoppingFiles
 
@@ -127,4 +130,48 @@ def test_producers_whose_records_were_cut_are_not_known_after_a_crash(folder: Pa
     log.flush()
     logs, again = reopened(logs, folder, CONFIG)
     assert [each.producer_id for each in again.producer_state.freeze().entries()] == [0]
+    logs.abandon()
+
+
+class FullInTheMidst(Files):
+    """A device that has no room for a snapshot, while another thread cuts the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut: Callable[[], object] | None = None
+
+    def write_file(self, path: str, content: bytes) -> None:
+        cut = self.cut
+        if cut is not None and ".snapshot" in path:
+            self.cut = None
+            cut()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_file(path, content)
+
+
+def test_a_snapshot_that_could_not_be_written_before_the_cut_is_not_written_after_it(
+    folder: Path,
+) -> None:
+    """There may be other records by then, of other producers, where it belongs."""
+    files = FullInTheMidst()
+    logs = open_logs(folder, config=CONFIG, files=files)
+    log = create(logs, CONFIG)
+    log.append_as_leader(from_producer(0, 3, producer_id=1), 0, NOW_MS)
+    log.roll(NOW_MS)
+    log.flush()
+    log.append_as_leader(from_producer(0, 3, producer_id=2), 0, NOW_MS)
+    log.roll(NOW_MS)
+    truncation = Truncation(log, CUT_AT)
+    truncation.prepare()
+    files.cut = truncation.cut
+    with pytest.raises(KafkaError):
+        log.flush()
+    truncation.finish()
+    assert revive(logs, log.log_directory), "there is room again"
+    assert logs.get("t", 0) is log
+    for _ in range(4):
+        append(log)
+    log.flush()
+    Truncation(log, 6).run()
+    assert [each.producer_id for each in log.producer_state.freeze().entries()] == [1]
     logs.abandon()

@@ -153,14 +153,12 @@ class Durability:
 
     def _save_snapshots(self) -> None:
         for offset in list(self._snapshots):
-            producers = self._snapshots.pop(offset, None)
+            producers = self._snapshots.get(offset)
             if producers is not None:  # forgotten meanwhile
-                try:
-                    name = snapshot_path(self._path, offset).rpartition("/")[2]
-                    self._replace(name, encode_snapshot(producers))
-                except BaseException:
-                    self._snapshots.setdefault(offset, producers)
-                    raise
+                name = snapshot_path(self._path, offset).rpartition("/")[2]
+                self._replace(name, encode_snapshot(producers))
+                # Not before: put back after a failure, it would be there though it was forgotten.
+                self._snapshots.pop(offset, None)
 
     def _replace(self, name: str, content: bytes) -> None:
         """Replace a file in the folder, durably; never one in another log's folder.
