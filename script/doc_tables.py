@@ -30,27 +30,9 @@ _INT_MAX: Final = str(2**31 - 1)
 #: What a broker of Apache Kafka 4.3 serves and this one does not, by what it belongs to.
 NOT_SERVED: Final[dict[str, tuple[str, ...]]] = {
     "streams groups": ("streams_group_heartbeat", "streams_group_describe"),
-    "security": (
-        "sasl_handshake",
-        "sasl_authenticate",
-        "describe_acls",
-        "create_acls",
-        "delete_acls",
-        "create_delegation_token",
-        "renew_delegation_token",
-        "expire_delegation_token",
-        "describe_delegation_token",
-        "describe_user_scram_credentials",
-        "alter_user_scram_credentials",
-    ),
-    "quotas": ("describe_client_quotas", "alter_client_quotas"),
+    "security": ("sasl_handshake", "sasl_authenticate"),
     "telemetry of clients": ("get_telemetry_subscriptions", "push_telemetry"),
-    "KRaft (not here)": (
-        "describe_quorum",
-        "update_features",
-        "add_raft_voter",
-        "remove_raft_voter",
-    ),
+    "KRaft (not here)": ("add_raft_voter", "remove_raft_voter"),
 }
 
 

@@ -70,6 +70,30 @@ def test_topics_and_performance(bootstrap: str, unique: Name) -> None:
     assert topic not in tool("TopicCommand", bootstrap, "--list").split()
 
 
+def test_what_a_broker_without_users_says(bootstrap: str) -> None:
+    """Of rights, users and quotas there are none; there is a controller, and there are features."""
+
+    def configs(*arguments: str) -> str:
+        return run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", bootstrap, *arguments)
+
+    with pytest.raises(AssertionError, match="SecurityDisabledException"):
+        tool("AclCommand", bootstrap, "--list")
+    for users in ("users", "clients", "ips"):
+        assert not configs("--describe", "--entity-type", users).strip()
+    limit = ("--add-config", "producer_byte_rate=1000", "--entity-type", "users")
+    with pytest.raises(AssertionError, match="quotas are not enforced here"):
+        configs("--alter", *limit, "--entity-default")
+    with pytest.raises(AssertionError, match="DelegationToken"):
+        tool("DelegationTokenCommand", bootstrap, "--describe")
+    described = tool("FeatureCommand", bootstrap, "describe")
+    assert re.search(r"transaction\.version.*FinalizedVersionLevel: 2", described)
+    with pytest.raises(AssertionError, match="cannot have level 0"):
+        tool("FeatureCommand", bootstrap, "downgrade", "--feature", "group.version=0")
+    status = tool("MetadataQuorumCommand", bootstrap, "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\b", status)
+    assert "Leader" in tool("MetadataQuorumCommand", bootstrap, "describe", "--replication")
+
+
 def test_groups(bootstrap: str, unique: Name) -> None:
     topic, group = unique("topic"), unique("group")
     tool("TopicCommand", bootstrap, "--create", "--topic", topic, "--partitions", "2")

@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cluster.conftest import MakeBroker
 from rig.ports import free_ports
 from rig.prometheus import scrape
+from rig.quorum import quorum
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.clients, pytest.mark.slow]
@@ -32,6 +33,8 @@ def test_elections_are_counted_where_they_are_made(make_broker: MakeBroker) -> N
         wait_until(lambda name=name: name in admin.list_topics(timeout=10).topics, "the topic")  # type: ignore[misc]
     assert [scrape(port)[_IS_CONTROLLER] for port in ports] == [1, 0, 0]
     assert [scrape(port)[_ELECTIONS] for port in ports] == [0, 0, 0]
+    assert {quorum(each.port).leader for each in servers.values()} == {1}
+    epoch = quorum(servers[1].port).epoch
 
     servers[3].kill()
     wait_until(lambda: scrape(ports[0])[_ELECTIONS] == 1, "an election")
@@ -45,3 +48,4 @@ def test_elections_are_counted_where_they_are_made(make_broker: MakeBroker) -> N
     wait_until(lambda: scrape(ports[1])[_IS_CONTROLLER] == 1, "another controller")
     wait_until(lambda: scrape(ports[1])[_ELECTIONS] == 1, "its election")
     assert scrape(ports[1])[_UNCLEAN] == 0
+    wait_until(lambda: quorum(servers[2].port) == (2, epoch + 1, [2], []), "the new quorum")

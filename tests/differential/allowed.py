@@ -35,7 +35,6 @@ _SERVED = "|".join(str(API_KEYS[each]) for each in SERVED)
 _OWN_FEATURES = "|".join(
     re.escape(feature)
     for feature in (
-        "eligible.leader.replicas.version",
         "kraft.version",
         "metadata.version",
         "streams.version",
@@ -92,6 +91,35 @@ ALLOWED = (
         told="nor are streams groups",
     ),
     Allowed(
+        r"error_(code|message)|results\[.*\]",
+        "what is supported is on, and KRaft is not here: a level would be taken for nothing",
+        api="update_features",
+        about="(a lower level|a feature that is not here), .*",
+        told="refuses a lower level",
+    ),
+    Allowed(
+        r"topics\[0\]\.partitions\[0\]\.(leader_epoch|high_watermark"
+        r"|current_voters\[1\]\.(log_end_offset|last_fetch_timestamp|last_caught_up_timestamp))"
+        r"|nodes\[1\]\.listeners\[CONTROLLER\]",
+        "there is no log of the metadata, whose offsets could be told, and no listener for it",
+        api="describe_quorum",
+        told="the controller is the leader and only voter",
+    ),
+    Allowed(
+        r"entries\[\d+\]\.error_(code|message)",
+        "quotas are not enforced: one that is taken would be a false promise",
+        api="alter_client_quotas",
+        about="a quota that is set",
+        told="to set a quota is UNSUPPORTED_VERSION",
+    ),
+    Allowed(
+        r"results\[.*\]\.error_(code|message)",
+        "nobody can log in: a credential that is taken would be a false promise",
+        api="alter_user_scram_credentials",
+        about="a credential that is set",
+        told="to set a credential is UNSUPPORTED_SASL_MECHANISM",
+    ),
+    Allowed(
         r".*\.configs\[min\.insync\.replicas\]\.(config_source|synonyms.*)"
         r"|results\[4 \]\.configs\[min\.insync\.replicas\]",
         "KRaft writes a cluster-wide default of this key when a cluster is formatted",
@@ -99,7 +127,7 @@ ALLOWED = (
     ),
     Allowed(
         r".*",
-        "KRaft's eligible leader replicas guard this key: it cannot be set for one broker, "
+        "Kafka's eligible leader replicas guard this key: it cannot be set for one broker, "
         "nor deleted for all",
         api="incremental_alter_configs",
         about=r"'1?' min\.insync\.replicas.*",

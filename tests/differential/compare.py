@@ -28,6 +28,10 @@ _IDENTITIES = (
     ("broker_id",),
     ("batch_index",),
     ("log_dir",),
+    ("user",),
+    ("entity_type",),
+    ("replica_id",),
+    ("feature",),
 )
 ABSENT = "(absent)"
 

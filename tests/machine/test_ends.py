@@ -172,6 +172,8 @@ def failed_start(server: MachineServer, brokers: int) -> list[str]:
         server.command(brokers), capture_output=True, text=True, timeout=90, check=False
     )
     assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "asyncio" not in done.stderr
     return [line for line in done.stderr.splitlines() if line.startswith("drumlin server")]
 
 

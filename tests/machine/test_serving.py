@@ -17,6 +17,7 @@ from machine.clients import (
     transact,
 )
 from machine.conftest import MakeServer
+from rig.quorum import quorum
 from rig.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
@@ -33,6 +34,8 @@ def test_brokers_are_one_cluster(make_server: MakeServer, brokers: int) -> None:
     ports = {each.id: each.port for each in cluster.brokers.values()}
     assert ports == {1 + each: server.port + each for each in range(brokers)}
     assert cluster.controller_id == 1
+    for port in ports.values():
+        assert quorum(port) == (1, 0, [1], sorted(ports.keys() - {1}))
     assert Counter(leaders(server, "t")) == dict.fromkeys(ports, 2)
     assert sorted(produce(server, "t", VALUES)) == sorted(VALUES)
     assert sorted(read(server, "t", VALUES)) == sorted(VALUES)

@@ -181,6 +181,8 @@ class ClusterImage:
 
     cluster_id: str
     controller_id: int = -1
+    #: How often a controller was elected; 0 where none ever is, as one process owns the metadata.
+    controller_epoch: int = 0
     #: False: others may have changed it meanwhile, of which we cannot hear.
     is_current: bool = True
     brokers: dict[int, BrokerState] = field(default_factory=dict)

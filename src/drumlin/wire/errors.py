@@ -14,6 +14,8 @@ from kio.schema.errors import ErrorCode
 __all__ = ["ErrorCode", "KafkaError", "MalformedMessage", "error_of"]
 
 _BY_NUMBER: Final[dict[int, ErrorCode]] = {each.value: each for each in ErrorCode}
+#: A string of the protocol has 32,767 bytes at most, and a character may take four of them.
+_CHARACTERS_MAX: Final = 8_000
 
 
 def error_of(number: int) -> ErrorCode:
@@ -22,9 +24,14 @@ def error_of(number: int) -> ErrorCode:
 
 
 class KafkaError(Exception):
-    """An answer to a client: a code and, where the protocol has room for one, a sentence."""
+    """An answer to a client: a code and, where the protocol has room for one, a sentence.
+
+    A sentence may quote what a client has sent, and is cut where it would not fit into an answer.
+    """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > _CHARACTERS_MAX:
+            message = f"{message[:_CHARACTERS_MAX]}..."
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -59,7 +59,7 @@ def _describe(
             group_id,
             GroupState.DEAD.value,
             error_code=error.code,
-            error_message=f"there is no group {group_id}",
+            error_message=error.message,
         )
     was = group.state, group.generation_id
     members = yield from _members(shape, group)

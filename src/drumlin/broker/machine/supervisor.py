@@ -121,7 +121,7 @@ class _Server:
         workers = list(self._workers.values())
         runs = [asyncio.create_task(each.run()) for each in workers]
         stopping = asyncio.create_task(stop.wait())
-        ready = asyncio.gather(*(each.addresses for each in workers))
+        ready = asyncio.create_task(_addresses(workers))
         ends: set[asyncio.Future[Any]] = {stopping, *runs}
         try:
             await asyncio.wait({ready, *ends}, return_when=asyncio.FIRST_COMPLETED)
@@ -165,6 +165,12 @@ class _Server:
     def _on_change(self, change: Change) -> None:
         if isinstance(change, ConfigsChanged) and change.resource.type is ResourceType.BROKER:
             take_over_stored_configs(self._config, self._image)
+
+
+async def _addresses(workers: Iterable[Worker]) -> list[list[str]]:
+    """Where each is reached, when all are ready. As a task it may be given up; a gathered future
+    that nobody awaits would complain."""
+    return [await each.addresses for each in workers]
 
 
 def _absolute(paths: Iterable[str]) -> list[str]:

@@ -49,9 +49,10 @@ class BrokerNews:
 
     def show_controller(self) -> None:
         """Have the image show who is the controller."""
-        controller_id = self._parts.controllership.controller_id
-        if self._parts.image.controller_id != controller_id:
-            self._parts.image.controller_id = controller_id
+        found, image = self._parts.controllership, self._parts.image
+        image.controller_epoch = found.epoch
+        if image.controller_id != found.controller_id:
+            image.controller_id = found.controller_id
             self._parts.listeners.tell(BrokersChanged())
 
 

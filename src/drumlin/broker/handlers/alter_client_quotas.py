@@ -1,0 +1,70 @@
+"""AlterClientQuotas (key 49), versions 0-1: set and remove quotas (KIP-546). See `quotas.py`.
+
+Each entity is answered once; one that is named twice is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas import check_alteration
+from drumlin.distinct import Growing
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
+    from kio.schema.alter_client_quotas.v1.request import EntityData as Named
+    from kio.schema.alter_client_quotas.v1.response import (
+        AlterClientQuotasResponse,
+        EntryData,
+    )
+
+#: Types and names; of one type the last name counts.
+_Entity = tuple[tuple[str, str | None], ...]
+
+
+def handle(
+    _: RequestContext, request: AlterClientQuotasRequest, shape: Shape
+) -> Work[AlterClientQuotasResponse]:
+    outcomes: Growing[_Entity, KafkaError | None] = Growing()
+    for entry in request.entries:
+        names = yield from _names(entry.entity)
+        entity = tuple(sorted(names.items()))
+        if entity in outcomes:
+            message = "an entity is named more than once"
+            outcomes[entity] = KafkaError(ErrorCode.invalid_request, message)
+            continue
+        outcomes[entity] = None
+        try:
+            yield from check_alteration(names, entry.ops)
+        except KafkaError as refusal:
+            outcomes[entity] = refusal.with_traceback(None)  # it would refer to this very frame
+    entries = []
+    for entity, error in outcomes.items():
+        entries.append(_entry(shape, entity, error))
+        yield
+    yield from outcomes.let_go()
+    return shape("AlterClientQuotasResponse", throttle_time=ZERO, entries=tuple(entries))
+
+
+def _names(entity: tuple[Named, ...]) -> Work[dict[str, str | None]]:
+    names: dict[str, str | None] = {}
+    for each in entity:
+        names[each.entity_type] = each.entity_name
+        yield
+    return names
+
+
+def _entry(shape: Shape, entity: _Entity, error: KafkaError | None) -> EntryData:
+    return shape(
+        "EntryData",
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+        entity=tuple(
+            shape("EntityData", entity_type=entity_type, entity_name=name)
+            for entity_type, name in entity
+        ),
+    )

@@ -1,0 +1,27 @@
+"""CreateAcls (key 30), versions 1-3: add ACLs, each with an answer. See `unsecured.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.acl_elements import check_elements
+from drumlin.broker.context import RequestContext
+from drumlin.broker.unsecured import no_acls
+from drumlin.turns import Work
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.create_acls.v3.request import CreateAclsRequest
+    from kio.schema.create_acls.v3.response import CreateAclsResponse
+
+
+def handle(_: RequestContext, request: CreateAclsRequest, shape: Shape) -> Work[CreateAclsResponse]:
+    for each in request.creations:
+        check_elements(
+            each.resource_type, each.resource_pattern_type, each.operation, each.permission_type
+        )
+        yield
+    refused = no_acls()
+    result = shape("AclCreationResult", error_code=refused.code, error_message=refused.message)
+    results = (result,) * len(request.creations)
+    return shape("CreateAclsResponse", throttle_time=ZERO, results=results)

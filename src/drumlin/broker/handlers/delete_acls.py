@@ -1,0 +1,37 @@
+"""DeleteAcls (key 31), versions 1-3: remove the ACLs that filters match, each with an answer. See
+`unsecured.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.acl_elements import check_elements
+from drumlin.broker.context import RequestContext
+from drumlin.broker.unsecured import no_acls
+from drumlin.turns import Work
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+    from kio.schema.delete_acls.v3.response import DeleteAclsResponse
+
+
+def handle(_: RequestContext, request: DeleteAclsRequest, shape: Shape) -> Work[DeleteAclsResponse]:
+    for each in request.filters:
+        check_elements(
+            each.resource_type_filter,
+            each.pattern_type_filter,
+            each.operation,
+            each.permission_type,
+        )
+        yield
+    refused = no_acls()
+    result = shape(
+        "DeleteAclsFilterResult",
+        error_code=refused.code,
+        error_message=refused.message,
+        matching_acls=(),
+    )
+    results = (result,) * len(request.filters)
+    return shape("DeleteAclsResponse", throttle_time=ZERO, filter_results=results)

@@ -1,0 +1,31 @@
+"""DescribeAcls (key 29), versions 1-3: the ACLs that a filter matches. See `unsecured.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.acl_elements import check_elements
+from drumlin.broker.context import RequestContext
+from drumlin.broker.unsecured import no_acls
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.describe_acls.v3.request import DescribeAclsRequest
+    from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+
+
+def handle(_: RequestContext, request: DescribeAclsRequest, shape: Shape) -> DescribeAclsResponse:
+    check_elements(
+        request.resource_type_filter,
+        request.pattern_type_filter,
+        request.operation,
+        request.permission_type,
+    )
+    refused = no_acls()
+    return shape(
+        "DescribeAclsResponse",
+        throttle_time=ZERO,
+        error_code=refused.code,
+        error_message=refused.message,
+        resources=(),
+    )

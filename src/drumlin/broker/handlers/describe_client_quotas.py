@@ -1,0 +1,35 @@
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter matches (KIP-546).
+
+There are none: see `quotas.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.quotas import check_filter
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
+    from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
+
+
+def handle(
+    _: RequestContext, request: DescribeClientQuotasRequest, shape: Shape
+) -> Work[DescribeClientQuotasResponse]:
+    error: KafkaError | None = None
+    try:
+        yield from check_filter(request.components)
+    except KafkaError as mistake:
+        error = mistake
+    return shape(
+        "DescribeClientQuotasResponse",
+        throttle_time=ZERO,
+        error_code=error.code if error else ErrorCode.none,
+        error_message=error.message if error else "",
+        entries=None if error else (),
+    )

@@ -1,0 +1,109 @@
+"""DescribeQuorum (key 55), versions 0-2: who decides about the metadata (KIP-595).
+
+No brokers vote here, and there is no log of the metadata: ZooKeeper keeps it, or one process does.
+What programs ask for has an answer all the same: the controller is the leader and the only voter,
+in the epoch of its election, and all other brokers that are alive observe it. How far each has come
+is no offset: those, and times, are -1, by which the protocol says that something is unknown.
+
+Version notes: 1 adds times; 2 adds messages, ids of directories, and where to find the voters: they
+have no listeners of their own for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.context import RequestContext
+from drumlin.metadata.image import NO_LEADER, ClusterImage
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
+    from kio.schema.describe_quorum.v2.response import (
+        DescribeQuorumResponse,
+        PartitionData,
+        ReplicaState,
+    )
+
+_TOPIC: Final = "__cluster_metadata"
+_UNKNOWN: Final = -1
+
+
+def handle(
+    context: RequestContext, request: DescribeQuorumRequest, shape: Shape
+) -> Work[DescribeQuorumResponse]:
+    image = context.broker.metadata.image
+    asked = [
+        (each.topic_name, [part.partition_index for part in each.partitions[:2]])
+        for each in request.topics[:2]
+    ]
+    is_known = asked == [(_TOPIC, [0])]
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for each in topic.partitions:
+            told = _quorum(shape, image) if is_known else _no_partition(shape, each.partition_index)
+            partitions.append(told)
+            yield
+        topics.append(shape("TopicData", topic_name=topic.topic_name, partitions=tuple(partitions)))
+        yield
+    has_controller = is_known and image.controller_id != NO_LEADER
+    nodes = (
+        (shape("Node", node_id=image.controller_id, listeners=()),)
+        if has_controller and shape.has("Node")
+        else ()
+    )
+    return shape(
+        "DescribeQuorumResponse",
+        error_code=ErrorCode.none,
+        error_message="",
+        topics=tuple(topics),
+        nodes=nodes,
+    )
+
+
+def _quorum(shape: Shape, image: ClusterImage) -> PartitionData:
+    controller_id = image.controller_id
+    has_controller = controller_id != NO_LEADER
+    return shape(
+        "PartitionData",
+        partition_index=0,
+        error_code=ErrorCode.none if has_controller else ErrorCode.not_leader_or_follower,
+        error_message="" if has_controller else "there is no controller now",
+        leader_id=controller_id,
+        leader_epoch=image.controller_epoch,
+        high_watermark=_UNKNOWN,
+        current_voters=_states(shape, [controller_id] if has_controller else []),
+        observers=_states(shape, sorted(image.brokers.keys() - {controller_id})),
+    )
+
+
+def _states(shape: Shape, broker_ids: Iterable[int]) -> tuple[ReplicaState, ...]:
+    return tuple(
+        shape(
+            "ReplicaState",
+            replica_id=each,
+            replica_directory_id=None,
+            log_end_offset=_UNKNOWN,
+            last_fetch_timestamp=_UNKNOWN,
+            last_caught_up_timestamp=_UNKNOWN,
+        )
+        for each in broker_ids
+    )
+
+
+def _no_partition(shape: Shape, index: int) -> PartitionData:
+    return shape(
+        "PartitionData",
+        partition_index=index,
+        error_code=ErrorCode.unknown_topic_or_partition,
+        error_message=f"only partition 0 of {_TOPIC} has a quorum, and is asked for by itself",
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=(),
+        observers=(),
+    )

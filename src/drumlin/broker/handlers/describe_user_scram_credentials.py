@@ -1,0 +1,56 @@
+"""DescribeUserScramCredentials (key 50), version 0: who may log in by SCRAM (KIP-554).
+
+Each user is answered once; no names, or null, mean all of them. See `unsecured.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.unsecured import no_credential
+from drumlin.distinct import distinct
+from drumlin.turns import Work
+from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.describe_user_scram_credentials.v0.request import (
+        DescribeUserScramCredentialsRequest,
+    )
+    from kio.schema.describe_user_scram_credentials.v0.response import (
+        DescribeUserScramCredentialsResponse,
+        DescribeUserScramCredentialsResult,
+    )
+
+
+def handle(
+    _: RequestContext, request: DescribeUserScramCredentialsRequest, shape: Shape
+) -> Work[DescribeUserScramCredentialsResponse]:
+    users = yield from distinct(each.name for each in request.users or ())
+    results = []
+    for user in users:
+        results.append(_result(shape, user, users.times(user) > 1))
+        yield
+    yield from users.let_go()
+    return shape(
+        "DescribeUserScramCredentialsResponse",
+        throttle_time=ZERO,
+        error_code=ErrorCode.none,
+        error_message="",
+        results=tuple(results),
+    )
+
+
+def _result(shape: Shape, user: str, is_repeated: bool) -> DescribeUserScramCredentialsResult:
+    error = no_credential(user)
+    if is_repeated:
+        message = f"user {user!r} is named more than once"
+        error = KafkaError(ErrorCode.duplicate_resource, message)
+    return shape(
+        "DescribeUserScramCredentialsResult",
+        user=user,
+        error_code=error.code,
+        error_message=error.message,
+        credential_infos=(),
+    )

@@ -1,0 +1,24 @@
+"""RenewDelegationToken (key 39), versions 1-2: a later end of a token. See `unsecured.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.unsecured import NO_TIME, no_tokens
+from drumlin.wire.messages import ZERO, Shape
+
+if TYPE_CHECKING:
+    from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+    from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
+
+
+def handle(
+    _: RequestContext, __: RenewDelegationTokenRequest, shape: Shape
+) -> RenewDelegationTokenResponse:
+    return shape(
+        "RenewDelegationTokenResponse",
+        throttle_time=ZERO,
+        error_code=no_tokens(),
+        expiry_timestamp=NO_TIME,
+    )
