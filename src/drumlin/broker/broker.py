@@ -141,8 +141,7 @@ class Broker:
         self.server = Server(self._router, _limits(config), bound)
         self.cleaning = Cleaning(config, logs, clock)
         self.endpoints = Endpoints(self)
-        self._metrics_sockets = metrics_sockets
-        self._cycles = Cycles()
+        self._metrics_sockets, self._cycles = metrics_sockets, Cycles()
 
     def _make_share_coordinators(self, topics: ImageTopics) -> None:
         metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
