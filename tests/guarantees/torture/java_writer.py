@@ -18,7 +18,8 @@ from rig.apache_kafka import JVM, kafka_classpath
 from rig.jars import java
 
 _SOURCE = Path(__file__).with_name("Producers.java")
-_ANSWER_S = 40.0
+#: The JVM compiles its program first, which takes as long as the machine is busy.
+_ANSWER_S = 180.0
 
 #: The offset of an acknowledged record, as a confluent_kafka Message tells it.
 Delivered = Callable[[None, Any], None]
@@ -85,7 +86,11 @@ class Producers:
         assert self._process.stdin is not None
         self._process.stdin.write(" ".join(map(str, command)) + "\n")
         self._process.stdin.flush()
-        outcome, _, why = self._answers.get(timeout=_ANSWER_S).partition(" ")
+        try:
+            answer = self._answers.get(timeout=_ANSWER_S)
+        except queue.Empty:
+            raise TimeoutError(f"no answer to {command[0]} in {_ANSWER_S:g} s") from None
+        outcome, _, why = answer.partition(" ")
         if outcome == "error":
             raise KafkaException(_Failure(*why.split(" ", 1)))
 
