@@ -139,8 +139,7 @@ class Broker:
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
         self.server = Server(self._router, _limits(config), bound)
-        self.cleaning = Cleaning(config, logs, clock)
-        self.endpoints = Endpoints(self)
+        self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
         self._metrics_sockets = metrics_sockets
         self._cycles = Cycles()
 
