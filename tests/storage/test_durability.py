@@ -30,9 +30,12 @@ from storage.samples import (
     create,
     from_producer,
     marker,
+    offsets,
     open_logs,
+    read_all,
     revive,
 )
+from storage.test_failures import LateDevice
 
 FLUSHED = LogConfig(flush_messages=1)
 A_WEEK_MS = 7 * 24 * 3600 * 1000
@@ -459,3 +462,28 @@ def test_a_clock_that_is_set_back_puts_no_flush_off(tmp_path: Path) -> None:
     clock.advance_ms(1000)
     assert to_end(logs.logs_to_flush()) == [log]
     logs.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_file_on_which_nobody_relies_yet_has_no_room(tmp_path: Path, code: int) -> None:
+    """The one that is to take the place of another: that one is still there, and so is all else."""
+    files = LateDevice(suffix=".tmp")
+    logs = open_logs(tmp_path, files=files)
+    log = create(logs)
+    log.append_as_leader(from_producer(0), 0, NOW_MS)
+    log.roll(NOW_MS)
+    files.code = code
+    with pytest.raises(KafkaError):
+        log.flush()
+    assert logs.directories[0].is_readable
+    assert not logs.directories[0].is_online
+    assert revive(logs, logs.directories[0])
+    log.flush()
+    files.code = code
+    logs.write_checkpoints()
+    assert logs.directories[0].is_readable
+    assert revive(logs, logs.directories[0])
+    logs.write_checkpoints()
+    assert offsets(read_all(log)) == [0]
+    assert log.recovery_point == 1
+    logs.abandon()

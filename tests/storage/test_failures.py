@@ -353,31 +353,6 @@ def test_what_a_sync_has_lost_is_never_durable(tmp_path: Path, code: int) -> Non
     logs.abandon()
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_file_on_which_nobody_relies_yet_has_no_room(tmp_path: Path, code: int) -> None:
-    """The one that is to take the place of another: that one is still there, and so is all else."""
-    files = LateDevice(suffix=".tmp")
-    logs = open_logs(tmp_path, config=CONFIG, files=files)
-    log = create(logs, CONFIG)
-    log.append_as_leader(from_producer(0), 0, NOW_MS)
-    log.roll(NOW_MS)
-    files.code = code
-    with pytest.raises(KafkaError):
-        log.flush()
-    assert logs.directories[0].is_readable
-    assert not logs.directories[0].is_online
-    assert revive(logs, logs.directories[0])
-    log.flush()
-    files.code = code
-    logs.write_checkpoints()
-    assert logs.directories[0].is_readable
-    assert revive(logs, logs.directories[0])
-    logs.write_checkpoints()
-    assert offsets(read_all(log)) == [0]
-    assert log.recovery_point == 1
-    logs.abandon()
-
-
 def test_what_a_close_has_lost_is_never_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

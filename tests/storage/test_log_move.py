@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,10 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.storage.files import Files
-from drumlin.storage.folder_marker import LEAVING, MARKER
+from drumlin.storage.folder_marker import MARKER
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.log_move import LogMove
 from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.partition_metadata import NO_TOPIC_ID
-from drumlin.storage.partition_names import deleted_directory_name
 from drumlin.storage.truncation import truncate
 from drumlin.wire.errors import ErrorCode, KafkaError
 from storage.doors import FailingFiles
@@ -33,7 +30,6 @@ from storage.samples import (
     offsets,
     open_logs,
     read_all,
-    revive,
 )
 from storage.stopping_files import Stopped, StoppingFiles
 
@@ -491,109 +487,3 @@ def test_where_no_name_can_be_changed_back_the_next_start_finds_the_copy(dirs: T
     logs.abandon()
     logs, log = opened(dirs)
     assert content(log) == expected
-
-
-# -- a dir that is offline at the start ---------------------------------------------------------
-
-
-def interrupted(dirs: Two) -> Any:
-    """A crash comes when the copy in the second dir is complete; what is in the log."""
-    fill(dirs)
-    logs, log = opened(dirs)
-    move = LogMove(log, logs.directories[1])
-    move.begin()
-    log.is_moving = True
-    move.complete()
-    log.is_moving = False
-    before = content(log)
-    logs.abandon()
-    return before
-
-
-@contextmanager
-def second_dir_away(dirs: Two) -> Iterator[None]:
-    away = dirs[1].rename(dirs[1].with_name("away"))
-    dirs[1].write_text("in its place")
-    yield
-    dirs[1].unlink()
-    away.rename(dirs[1])
-
-
-@pytest.mark.parametrize("is_old_there", [True, False])
-def test_a_log_that_may_be_in_a_dir_that_is_offline_waits_for_it(
-    dirs: Two, is_old_there: bool
-) -> None:
-    before = interrupted(dirs)
-    if not is_old_there:
-        (dirs[0] / "t-0").rename(dirs[0] / deleted_directory_name("t", 0))
-    with second_dir_away(dirs):
-        logs = open_logs(*dirs, config=CONFIG)
-        logs.load_again(logs.directories[0])
-        assert logs.get("t", 0) is None
-        with pytest.raises(KafkaError):
-            logs.create("t", 0, NO_TOPIC_ID, CONFIG, is_new=False)
-        logs.write_checkpoints()
-    assert revive(logs, logs.directories[1])
-    log = logs.get("t", 0)
-    assert log is not None
-    assert log.log_directory is logs.directories[1]
-    assert content(log) == before
-    assert logs.with_second_logs() == [log]
-    append(log)
-    for _ in range(2):
-        logs.close()
-        logs, log = opened(dirs)
-        assert log.log_end_offset == before[1] + 1
-        assert log.log_directory is logs.directories[1]
-        logs.remove_doomed()
-        assert [path.name for path in dirs[0].glob("t-0*")] == []
-    logs.abandon()
-
-
-def test_a_log_that_does_not_leave_after_all_is_loaded(dirs: Two) -> None:
-    before = interrupted(dirs)
-    (copy,) = dirs[1].glob("t-0*")
-    shutil.rmtree(copy)
-    with second_dir_away(dirs):
-        logs = open_logs(*dirs, config=CONFIG)
-        assert logs.get("t", 0) is None
-    assert revive(logs, logs.directories[1])
-    assert logs.load_again(logs.directories[0])
-    log = logs.get("t", 0)
-    assert log is not None
-    assert content(log) == before
-    logs.abandon()
-
-
-@pytest.mark.parametrize("is_renamed", [True, False])
-def test_what_is_served_counts_whatever_comes_back(dirs: Two, is_renamed: bool) -> None:
-    interrupted(dirs)
-    (dirs[0] / "t-0" / LEAVING).unlink()  # as before there were such files
-    if is_renamed:
-        (copy,) = dirs[1].glob("t-0*")
-        copy.rename(dirs[1] / "t-0")
-    with second_dir_away(dirs):
-        logs, log = opened(dirs)
-        append(log)
-        before = content(log)
-    assert revive(logs, logs.directories[1])
-    assert logs.with_second_logs() == [log]
-    logs.close()
-    logs, log = opened(dirs)
-    assert content(log) == before
-    logs.abandon()
-
-
-def test_an_old_folder_that_comes_back_is_dropped(dirs: Two) -> None:
-    interrupted(dirs)
-    one, two = dirs
-    with second_dir_away((two, one)):  # the copy counts, and is used
-        logs, log = opened((two, one))
-        append(log)
-        before = content(log)
-    assert revive(logs, logs.directories[1])
-    assert logs.with_second_logs() == [log]
-    logs.close()
-    logs, log = opened(dirs)
-    assert content(log) == before
-    logs.abandon()

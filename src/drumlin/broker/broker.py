@@ -139,9 +139,9 @@ class Broker:
         self.listeners = list(dict.fromkeys(bound.values()))
         self._router = Router(self)
         self.server = Server(self._router, _limits(config), bound)
-        self.cleaning = Cleaning(config, logs, clock)
-        self.endpoints = Endpoints(self)
-        self._metrics_sockets, self._cycles = metrics_sockets, Cycles()
+        self.cleaning, self.endpoints = Cleaning(config, logs, clock), Endpoints(self)
+        self._metrics_sockets = metrics_sockets
+        self._cycles = Cycles()
 
     def _make_share_coordinators(self, topics: ImageTopics) -> None:
         metadata, topic = self.metadata, state_topic(self, SHARE_GROUP_STATE)
@@ -256,7 +256,8 @@ class Broker:
                 await self.endpoints.serve_metrics(sock)
             except OSError as error:
                 raise cannot_listen(listener, error) from error
-            _log.info("metrics are on http://%s/metrics", listener.address)
+            address = f"{listener.host or '*'}:{listener.port}"
+            _log.info("metrics are on http://%s/metrics", address)
         if is_alone:
             await self.endpoints.serve_operator()
 
