@@ -96,6 +96,7 @@ class Query:
         self.has_holidays = random.random() < 0.2
         self.is_stubborn = random.random() < 0.3
         self.keeps_offices = self.world.seed % 2 == 1
+        self.attempts = 1 if self.world.seed % 8 == 7 else _ATTEMPTS  # so that jobs fail often
         self.patience_s = random.choice(((1.0, 5.0, 20.0), (600.0, 3000.0, 1e9), (5.0, 600.0)))
         self.call_patience_s = random.choice(((1.0, 5.0, 20.0), (400.0, 1e9)))
         self.whims = whims = Random(self.world.seed)  # what came later has dice of its own
@@ -294,7 +295,7 @@ class Query:
                     continue
                 if not live:
                     failures[partition] += 1
-                    if failures[partition] >= _ATTEMPTS:
+                    if failures[partition] >= self.attempts:
                         raise TaskFailed(mine[-1].process.error)
                     attempts.append(self.attempt(run, batch, partition, number + 1, layout))
                 elif random.random() < 0.01:
