@@ -27,6 +27,7 @@ from drumlin.records.kernels import compaction_kernels
 from drumlin.records.record import Record, encode_batch
 from drumlin.storage.partition_log import PartitionLog
 from records.strategies import QUICK
+from records.test_odd_bodies import READ_BY_ALL, READ_BY_KAFKA, batch_of
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 _CODECS = [name for name in CODECS if name != "none"]
@@ -60,6 +61,25 @@ def filled(folder: Path, codecs: Sequence[str], batches: int = 200) -> RandomLog
 def last_offsets(log: PartitionLog) -> list[int]:
     last = {record.key: record.offset for record in read_uncommitted(log)}
     return sorted(last.values())
+
+
+def test_bodies_that_only_kafka_reads_are_cleaned(folder: Path) -> None:
+    config = dataclasses.replace(CONFIG, segment_bytes=64 << 20)
+    logs = open_sole_logs(folder, config=config, clock=ManualClock(NOW_MS))
+    world = RandomLog(logs, create(logs, config), 1)
+    count = 0
+    for name, body in READ_BY_KAFKA.items():
+        codec = name.partition(":")[0]
+        # Beside ordinary ones, with which they are unfolded by one call, and alone.
+        for payload in (READ_BY_ALL[codec], body, READ_BY_ALL[codec]):
+            batch = batch_of(codec, payload, 3 * count)
+            world.log.append_as_follower(memoryview(batch), NOW_MS)
+            count += 1
+    world.log.roll(NOW_MS)
+    done = clean(world)
+    assert done is not None
+    assert done.records_read == 3 * count
+    assert [record.offset for record in read_uncommitted(world.log)] == [3 * count - 1]
 
 
 @pytest.mark.parametrize("codecs", [*([name] for name in _CODECS), list(CODECS)])

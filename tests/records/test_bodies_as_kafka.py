@@ -150,7 +150,7 @@ def odd_batches(draw: st.DrawFn) -> Odd:
     return Odd(codec, records, count, payload[: max(0, len(payload) - cut)])
 
 
-@settings(max_examples=so_many(250, 4000))
+@settings(max_examples=so_many(100, 1500))
 @given(odd_batches())
 def test_we_read_what_kafka_reads_and_take_less(kafka: KafkaBodies, odd: Odd) -> None:
     batch = odd.encode()

@@ -67,7 +67,7 @@ READ_BY_ALL = {
     "zstd: frames of users": skippable_frame() + zstd_frame(BODY) + skippable_frame(b""),
 }
 
-#: What Kafka's decoders read, and one of the others does not.
+#: What Kafka's decoders read. Another client fails at it, or at one that is much like it.
 READ_BY_KAFKA = {
     "gzip: two members": gzip_member(FIRST) + gzip_member(REST),
     "gzip: an empty member first": gzip_member(b"") + gzip_member(BODY),
