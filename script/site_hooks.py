@@ -27,7 +27,7 @@ _COMMENT: Final = re.compile(r"\s{2,}# .*")
 
 def on_config(config: Any) -> None:
     version = runpy.run_path(str(ROOT / "src" / "drumlin" / "version.py"))["__version__"]
-    config.copyright = f"Drumlin {version}"
+    config["copyright"] = f"Drumlin {version}"
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -123,6 +123,15 @@ def test_a_follower_ends_with_its_reader(many: int, how: list[str]) -> None:
         check_end(process, 1)
 
 
+@pytest.mark.usefixtures("cluster")
+def test_a_watcher_ends_with_its_reader() -> None:
+    """Of a cluster of which there is no news."""
+    with piped("cluster", "status", "--watch", "--json", unbuffered="") as (process, pipe):
+        with os.fdopen(pipe, "rb") as reader:
+            assert reader.readline().startswith(b"{")
+        check_end(process, 1)
+
+
 @pytest.mark.usefixtures("cluster", "many")
 def test_a_reader_that_ends_early_ends_the_command() -> None:
     with piped("consume", "many", "-f", "--from", "beginning", unbuffered="1") as (process, pipe):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import click
 
-from drumlin.cli import output
+from drumlin.cli import output, standard_output
 from drumlin.cli.cluster import connect
 from drumlin.cli.cluster_health import ask_all, judge
 from drumlin.cli.command_config import CommandConfig
@@ -79,6 +79,7 @@ def status(
         if state != shown or sys.stdout.isatty():
             _show_again(state, as_json)
         shown = state
+        standard_output.check_read()
         time.sleep(_WATCH_INTERVAL_S)
 
 
