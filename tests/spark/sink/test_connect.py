@@ -23,16 +23,13 @@ pytest.importorskip("grpc_status", reason="PySpark was installed without its ext
 _PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from drumlin.spark import changes, read_changes, restore, sink, snapshot
+from drumlin.spark import changes, restore, sink, snapshot
 from drumlin.spark.java import ensure_java
 
 address, topic, keyed, folder = sys.argv[1:]
 ensure_java()
 builder = SparkSession.builder.remote("local[2]")
-builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1").config(
-    "spark.sql.streaming.stateStore.providerClass",
-    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-)
+builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
 builder = builder.config("spark.sql.shuffle.partitions", "2")
 session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 options = {"kafka.bootstrap.servers": address, "topic": topic}
@@ -41,16 +38,6 @@ state = sorted(bytes(row.value) for row in snapshot(session, keyed, **on).collec
 changed = changes(session, keyed, "earliest", **on).count()
 restored = restore(session, keyed, f"{keyed}-restored", **on).record_count
 print("told", (state, changed, restored))
-query = (
-    read_changes(session, keyed, since="latest", **on)
-    .writeStream.format("parquet")
-    .option("path", f"{folder}/changes")
-    .option("checkpointLocation", f"{folder}/changing")
-    .trigger(availableNow=True)
-    .start()
-)
-query.awaitTermination()
-
 rows = session.range(20).selectExpr("cast(id AS string) AS value")
 rows.write.format("drumlin").options(**options).mode("append").save()
 

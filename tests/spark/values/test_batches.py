@@ -8,9 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from drumlin import Decoded, ValueDecoder
+from drumlin import Decoded, SchemaRegistry, UnknownSchema, ValueDecoder
+from drumlin.client.values.framing import header
 from drumlin.spark.values.bad_records import BadRecord, BadRecords
 from drumlin.spark.values.batches import BatchDecoding, ColumnDecoding
+from rig.schema_registry import running_registry
 
 VALUE = ColumnDecoding(ValueDecoder(pa.schema([("id", pa.int64())])), "value", "value")
 KEY = ColumnDecoding(ValueDecoder(pa.schema([("k", pa.int64())])), "key", "key")
@@ -82,3 +84,14 @@ def test_pieces_of_values_and_of_keys() -> None:
         value = ColumnDecoding(_Small("id", sizes[0]), "value", "value")
         key = ColumnDecoding(_Small("k", sizes[1]), "key", "key")
         assert results("column", value, key) == whole
+
+
+@pytest.mark.parametrize("bad_records", ["drop", "column"])
+def test_a_record_whose_schema_is_missing_for_now_is_not_dropped(bad_records: BadRecords) -> None:
+    with running_registry() as rig:
+        registry = SchemaRegistry(rig.url, patience_ms=0)
+        decoder = ValueDecoder('"long"', format="avro", registry=registry)
+        batch = pa.RecordBatch.from_pydict({"value": [header(7) + b"\2"]})
+        columns = (ColumnDecoding(decoder, "value", "value"),)
+        with pytest.raises(UnknownSchema, match="schema 7"):
+            list(BatchDecoding(columns, bad_records, None)(iter([batch])))

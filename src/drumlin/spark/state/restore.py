@@ -31,6 +31,7 @@ _DECIDED: Final = {
     "kafka.isolation.level": "what is committed is restored",
     **dict.fromkeys(("topic", "sinkid", "writeid", "sinkisnew"), "it follows from the topics"),
     "delivery": "it is exactly-once",
+    "writetimestamps": "records keep theirs",
     "transactionalgroup": "a group of its own has the offsets",
 }
 

@@ -31,7 +31,8 @@ class RestoreSink:
         """`options` are those that a user has given, with names in lower case."""
         self._client = client
         kept = {name: each for name, each in options.items() if name != "subscribe"}
-        self._options = kept | {"topic": target.name, "writeid": write_id}
+        named = {"topic": target.name, "writeid": write_id}
+        self._options = kept | named | {"writetimestamps": "true"}
         parsed = SinkOptions.parse(self._options)
         self._options["kafka.batch.size"] = str(target.batch_bytes(parsed.batch_bytes))
         self._settings = parsed.settings
