@@ -141,7 +141,7 @@ def ended_with(code: ErrorCode, abort: ErrorCode = ErrorCode.none) -> Answer:
     return answer
 
 
-def described(state: str) -> Answer:
+def described(state: str, epoch: int = 0) -> Answer:
     def answer(shape: Shape, request: Any) -> Any:
         found = shape(
             "TransactionState",
@@ -151,7 +151,7 @@ def described(state: str) -> Answer:
             transaction_timeout=timedelta(seconds=60),
             transaction_start_time=datetime.fromtimestamp(0, UTC),
             producer_id=7,
-            producer_epoch=0,
+            producer_epoch=epoch,
             topics=(),
         )
         return shape(

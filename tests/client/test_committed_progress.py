@@ -273,6 +273,37 @@ def test_a_commit_that_is_repeated_does_not_undo_what_the_next_owner_has_done() 
     assert store.offset == NO_OFFSET
 
 
+@pytest.mark.parametrize(("member", "is_refused"), [("m", True), ("", False)])
+def test_a_store_without_members_takes_no_partition_of_another_one(
+    member: str, is_refused: bool
+) -> None:
+    """It asks the consumer; who has assigned itself partitions may commit any."""
+
+    class Asking(Store):
+        async def commit(
+            self, _: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None]
+        ) -> None:
+            check_owned()
+            self.offset = offsets[PLACE].offset
+
+    store = Asking(random.Random(0))
+
+    async def run() -> None:
+        positions, tasks = Positions(), Tasks(lambda _: None)
+        positions.add([("t", 1)])
+        who = GroupMetadata("g", 1, member)
+        committer = committer_of(positions, store, tasks, lambda: who)
+        if is_refused:
+            with pytest.raises(CommitFailed, match="partition 0 is not assigned"):
+                await committer.commit({PLACE: OffsetAndMetadata(1)})
+        else:
+            await committer.commit({PLACE: OffsetAndMetadata(1)})
+        await tasks.stop()
+
+    asyncio.run(run())
+    assert store.offset == (NO_OFFSET if is_refused else 1)
+
+
 async def live(seed: int) -> list[str]:
     rng = random.Random(seed)
     positions, store = Positions(), Store(rng)

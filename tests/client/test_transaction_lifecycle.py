@@ -29,8 +29,12 @@ from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized, Re
 from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionCommitted,
     TransactionError,
     TransactionFailed,
+    TransactionTimedOut,
     UnknownTransaction,
 )
 from drumlin.client.transactions.requests import OpenTransaction
@@ -232,6 +236,36 @@ def test_what_was_refused_is_not_taken_for_ended(
         client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
     broker.script("describe_transactions", described("Empty"))
     client.end_transaction(OpenTransaction(ID, 7, 0), commit=True)
+
+
+@pytest.mark.parametrize(
+    ("commit", "state", "epoch", "error"),
+    [
+        (True, "CompleteAbort", 0, TransactionAborted),
+        (True, "PrepareAbort", 0, TransactionAborted),
+        (True, "CompleteAbort", 1, TransactionTimedOut),  # its epoch was raised, to fence it
+        (True, "Ongoing", 1, ProducerFenced),
+        (True, "CompleteCommit", 2, ProducerFenced),
+        (False, "CompleteCommit", 0, TransactionCommitted),
+        (False, "PrepareCommit", 0, TransactionCommitted),
+        (True, "CompleteCommit", 0, None),
+        (False, "CompleteAbort", 0, None),
+    ],
+)
+def test_who_is_refused_is_told_what_became_of_it(
+    broker: ScriptedBroker,
+    client: Client,
+    commit: bool,
+    state: str,
+    epoch: int,
+    error: type[TransactionError] | None,
+) -> None:
+    refusal = ErrorCode.invalid_txn_state
+    broker.script("end_txn", ended_with(refusal, abort=refusal))
+    broker.script("describe_transactions", described(state, epoch))
+    identity = OpenTransaction(ID, 7, 0)
+    found = client.end_transactions([identity], commit=commit)[identity]
+    assert type(found) is (type(None) if error is None else error)
 
 
 def test_what_was_acknowledged_and_is_gone_is_not_taken_for_committed(

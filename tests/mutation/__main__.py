@@ -65,6 +65,7 @@ class Tree:
         """What pytest exits with at the first failure; None if it took too long, and was ended."""
         paths = [str(self.directory / each) for each in ("src", "tests")]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        environment.pop("DRUMLIN_TEST_DEEP", None)  # as at each commit
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", _QUICK]
         command += ["-p", "no:cacheprovider", "-n", "0", *tests]
         with report.open("wb") as output:

@@ -79,6 +79,7 @@ def test_a_fault_is_noticed_or_not(root: Path, capsys: pytest.CaptureFixture[str
     assert not list(root.rglob("*.pyc")), "it is a copy that was run"
 
 
+@pytest.mark.deep
 def test_a_test_that_fails_anyway_notices_nothing(root: Path) -> None:
     (root / "tests/test_sum.py").write_text("def test_total():\n    assert False\n")
     assert run(root, "noticed") == 1

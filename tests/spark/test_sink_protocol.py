@@ -6,6 +6,7 @@ import dataclasses
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 from zlib import crc32
@@ -15,6 +16,7 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
+from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.spark.writing.protocol import driver, names, performer
 from drumlin.spark.writing.protocol.abort_steps import forget
 from drumlin.spark.writing.protocol.entry import (
@@ -39,7 +41,8 @@ from drumlin.spark.writing.protocol.messages import (
     TaskMessage,
 )
 from drumlin.spark.writing.protocol.performer import Performer
-from drumlin.spark.writing.protocol.requests import FindRecord
+from drumlin.spark.writing.protocol.requests import FetchAnchor, FindRecord
+from drumlin.spark.writing.protocol.state import Anchor
 from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
@@ -389,6 +392,20 @@ def test_a_decision_topic_that_was_deleted_is_missed(client: Client, topic: str,
     wait_until(lambda: not is_held_up(client, topic), "the abort to be marked")
     await_rows(client, topic, "a")
     client.delete_topic(settings.decision_topic)
+
+
+def test_a_decision_that_is_being_committed_is_waited_for(
+    client: Client, topic: str, sink: str
+) -> None:
+    """The group's offset tells of the one before it until then."""
+    with client.transaction(sink) as before:
+        before.send_offsets({(topic, 0): OffsetAndMetadata(1, "before")}, sink)
+    with ThreadPoolExecutor(1) as other, client.transaction(sink) as decision:
+        decision.send_offsets({(topic, 0): OffsetAndMetadata(2, "decided")}, sink)
+        found = other.submit(Performer(client).perform, FetchAnchor(sink, topic, True))
+        wait([found], timeout=0.3)  # so long it could have seen the one before
+        decision.commit()
+        assert found.result(60) == Anchor(2, "decided")
 
 
 def test_a_decision_behind_an_open_transaction_is_waited_for(

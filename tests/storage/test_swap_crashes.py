@@ -64,10 +64,11 @@ def killed_after(
 def clean(swap_case: Swap, root: Path, files: UnorderedFiles) -> None:
     steps, files.stop_after = files.stop_after, None
     logs = open_logs(root, config=CONFIG, files=files)
+    log = logs.get("t", 0)
+    assert log is not None
+    log.flush()  # no name is owed from before: the swap sees to its own
     files.done, files.stop_after = 0, steps
     try:
-        log = logs.get("t", 0)
-        assert log is not None
         cleaned(logs, log, swap_case)
     finally:
         files.stop_after = None
