@@ -1,0 +1,34 @@
+"""Three clients for administrators, every method of each: what they say of Drumlin and of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ecosystem.admins import aiokafka_admin, confluent, kafka_python
+from ecosystem.admins.steps import differences
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer
+
+#: What docs/compatibility.md tells of, as these clients name it.
+_DIFFERENT = {
+    "alter_user_scram_credentials, set",
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # methods that had better not be used
+@pytest.mark.parametrize(
+    "run",
+    [confluent.run, aiokafka_admin.run, kafka_python.run],
+    ids=["confluent", "aiokafka", "kafka-python"],
+)
+def test_every_method(
+    run: Callable[[str, str, str], dict[str, str]], drumlin: DrumlinServer, kafka: ApacheKafka
+) -> None:
+    topic = f"{run.__module__.rpartition('.')[2]}-topic"
+    ours = run(drumlin.address, topic, f"{topic}-group")
+    theirs = run(f"127.0.0.1:{kafka.port}", topic, f"{topic}-group")
+    print(ours)
+    assert not {step: outcome for step, outcome in ours.items() if outcome.startswith("not")}
+    assert differences(ours, theirs).keys() <= _DIFFERENT, differences(ours, theirs)

@@ -1,0 +1,38 @@
+"""One Drumlin and one Apache Kafka for all programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer, running_server
+from rig.jars import Unavailable
+
+_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "node.id": "1",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+
+
+@pytest.fixture(scope="session")
+def drumlin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]:
+    with running_server(tmp_path_factory.mktemp("drumlin"), _SETTINGS) as running:
+        yield running
+    said = running.said()
+    assert " ERROR " not in said, f"the broker has logged errors:\n{said[-6000:]}"
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    broker = ApacheKafka(tmp_path_factory.mktemp("kafka"), _SETTINGS)
+    try:
+        broker.start()
+        yield broker
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        broker.close()

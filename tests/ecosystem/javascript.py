@@ -1,0 +1,42 @@
+"""kafkajs and @platformatic/kafka: they share no code with the clients of other languages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ecosystem.admins.steps import differences
+from ecosystem.installed import javascript_with
+from rig.apache_kafka import ApacheKafka
+from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_PACKAGES = ("kafkajs@2.2.4", "@platformatic/kafka@1.35.0")
+#: What docs/compatibility.md tells of.
+_DIFFERENT = {"alterClientQuotas, set"}
+
+
+def outcomes(program: str, address: str) -> dict[str, str]:
+    """What came of each step."""
+    node, folder = javascript_with(*_PACKAGES)
+    command = [node, str(_PROGRAMS / f"{program}.cjs"), str(folder), address, program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0 and done.stdout, f"{done.stdout}\n{done.stderr}"
+    told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize("program", ["kafkajs", "platformatic"])
+def test_every_step(program: str, drumlin: DrumlinServer, kafka: ApacheKafka) -> None:
+    try:
+        ours = outcomes(program, drumlin.address)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    theirs = outcomes(program, f"127.0.0.1:{kafka.port}")
+    print(ours)
+    assert not {step: outcome for step, outcome in ours.items() if outcome.startswith("not")}
+    assert differences(ours, theirs).keys() <= _DIFFERENT, differences(ours, theirs)

@@ -1,0 +1,128 @@
+"""quixstreams and faust count words, are killed, and go on from their changelogs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ecosystem.installed import python_with
+from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable
+
+_PROGRAMS = Path(__file__).parent / "programs"
+_WORDS = 5
+_WAIT_S = 150.0
+Command = tuple[list[str], Mapping[str, str]]
+
+
+def quixstreams(address: str, name: str, guarantee: str, folder: Path) -> Command:
+    python = python_with("quixstreams==3.28.1")
+    arguments = [address, name, guarantee, str(folder / "state")]
+    return [str(python), str(_PROGRAMS / "quixstreams_app.py"), *arguments], {}
+
+
+def faust(address: str, name: str, guarantee: str, folder: Path) -> Command:
+    python = python_with("faust-streaming==0.15.3")
+    program = [str(python), str(_PROGRAMS / "faust_app.py"), "worker", "--without-web"]
+    settings = {
+        "APP_BROKER": address,
+        "APP_NAME": name,
+        "APP_GUARANTEE": guarantee,
+        "APP_DATA": str(folder / "data"),
+    }
+    return [*program, "-l", "warn"], settings
+
+
+@contextmanager
+def running(command: Command, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program; at the end it is killed, as if it had lost its power."""
+    with output.open("ab") as said:
+        process = subprocess.Popen(
+            command[0], env={**os.environ, **command[1]}, stdout=said, stderr=said
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Counted:
+    """The counts that a program has written of each word, in their order."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.counts: dict[str, list[int]] = defaultdict(list)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": f"{topic}-reader",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([topic])
+
+    def read_until(self, total: int, program: subprocess.Popen[bytes], output: Path) -> None:
+        """Wait for counts that make up so many words."""
+        while sum(map(max, self.counts.values())) < total:
+            message = self._consumer.poll(_WAIT_S)
+            said = f"{dict(self.counts)} of {total}:\n{output.read_text()[-4000:]}"
+            assert program.poll() is None, f"the program has ended, {said}"
+            assert message is not None, f"no more comes, {said}"
+            assert message.error() is None, message.error()
+            told = json.loads(message.value())
+            self.counts[told["word"]].append(told["count"])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def put(address: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in range(count):
+        word = f"word{number % _WORDS}"
+        producer.produce(topic, key=word, value=json.dumps({"word": word}))
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("program", [quixstreams, faust])
+def test_counting_goes_on_after_a_kill(
+    program: Callable[[str, str, str, Path], Command],
+    guarantee: str,
+    drumlin: DrumlinServer,
+    tmp_path: Path,
+) -> None:
+    name = f"{program.__name__}-{guarantee}"
+    admin = AdminClient({"bootstrap.servers": drumlin.address})
+    topics = [NewTopic(f"{name}-in", 3, 1), NewTopic(f"{name}-out", 1, 1)]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+    counted, output = Counted(drumlin.address, f"{name}-out"), tmp_path / "output"
+    try:
+        # It is killed in the midst of the first records, and what it had on its disk is gone.
+        for put_now, until in ((500, 250), (250, 750)):
+            put(drumlin.address, f"{name}-in", put_now)
+            folder = tmp_path / str(until)
+            folder.mkdir()
+            command = program(drumlin.address, name, guarantee, folder)
+            with running(command, output) as process:
+                counted.read_until(until, process, output)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    finally:
+        counted.close()
+    assert len(counted.counts) == _WORDS
+    if guarantee == "exactly-once":
+        for word, counts in counted.counts.items():
+            assert counts == [*range(1, 151)], word
