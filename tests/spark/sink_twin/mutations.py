@@ -169,7 +169,9 @@ MUTATIONS: dict[str, Mutation | tuple[Mutation, ...]] = {
 
 
 #: Too rare for seeds: found by stories, see test_sink_twin.py and test_sink_stories.py.
-REFUSAL_IS_NOT_READ = Mutation(driver, "check", "if job.winners and any(", "if False and any(")
+REFUSAL_IS_NOT_READ = Mutation(
+    driver, "check", "if job.winners and is_refused(", "if False and is_refused("
+)
 LOSERS_ARE_ABORTED_FIRST = Mutation(
     driver,
     "_complete",
