@@ -9,6 +9,7 @@ import pytest
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import BY_LABEL, BY_NUMBER, PREVIOUS, TransactionState
 from drumlin.coordination.transactions.transaction import Producer, Transaction
+from drumlin.wire.errors import ErrorCode, KafkaError
 
 #: Down: from; across: to, in the same order. `x`: may be.
 TABLE = """
@@ -67,3 +68,21 @@ def test_nothing_is_prepared_twice() -> None:
     transaction.add_partitions(Producer(1, 0), frozenset({("t", 0)}), 2, now_ms=0)
     with pytest.raises(AssertionError):
         transaction._prepare(TransactionState.ONGOING)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_other_end_is_refused_and_the_same_is_to_come_again(
+    is_commit: bool, version: int
+) -> None:
+    """While markers are being written: who is told to come again would do so in vain."""
+    prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+    transaction = Transaction("x", TransactionMetadata(1, 5, 60_000, prepared))
+    producer = Producer(1, 5 if version == 1 else 4)  # its epoch was raised by the end
+    for asked, code in (
+        (is_commit, ErrorCode.concurrent_transactions),
+        (not is_commit, ErrorCode.invalid_txn_state),
+    ):
+        with pytest.raises(KafkaError) as refusal:
+            transaction.end(producer, asked, version, 1, lambda: 100)
+        assert refusal.value.code is code
