@@ -93,6 +93,19 @@ def test_a_process_that_begins_anew_is_not_about_to_join_because_of_the_one_befo
     assert replicas.isr.high_watermark(12, 13, 30) == 12
 
 
+def test_a_member_that_was_asked_for_counts_until_the_answer_is_known() -> None:
+    """It may be one by now, and could lead without what was committed meanwhile."""
+    replicas = Replicas((LEADER,))
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    wish = replicas.isr.growth(10)
+    assert wish is not None
+    replicas.isr.asked(wish)
+    much_later_ms = 100 * LAG_MAX_MS
+    assert replicas.isr.high_watermark(10, 12, much_later_ms) == 10
+    replicas.isr.refused()
+    assert replicas.isr.high_watermark(10, 12, much_later_ms) == 12
+
+
 def test_who_is_not_alive_is_refused() -> None:
     replicas = Replicas((LEADER, FOLLOWER))
     replicas.fetched(FOLLOWER, 5, 10, 0)
@@ -108,6 +121,7 @@ def test_who_has_left_by_itself_must_fetch_again_before_it_comes_back() -> None:
         replicas.fetched(node_id, 10, 10, 0)
     left = replace(replicas.isr.state, isr=(LEADER, OTHER), partition_epoch=6)
     replicas.isr.agreed(left, 100)
+    assert replicas.isr.growth(10) is None
     assert replicas.isr.high_watermark(10, 12, 200) == 10  # as far as the other one has come
     replicas.fetched(OTHER, 12, 12, 200)
     assert replicas.isr.high_watermark(10, 12, 200) == 12

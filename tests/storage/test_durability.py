@@ -390,6 +390,24 @@ def test_a_clean_stop_keeps_what_was_aborted_in_a_small_segment(tmp_path: Path) 
     logs.close()
 
 
+def test_the_folder_of_a_new_log_is_durable_with_its_first_flush(tmp_path: Path) -> None:
+    """Its own name is in the log dir, which nothing else has synced."""
+
+    class Noting(Files):
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+            super().sync_directory(path)
+
+    synced: list[str] = []
+    logs = open_logs(tmp_path, files=Noting())
+    log = create(logs)
+    append(log)
+    synced.clear()
+    log.flush()
+    assert {str(tmp_path), log.path} <= set(synced)
+    logs.abandon()
+
+
 def test_a_clean_stop_keeps_the_indexes_of_a_large_segment(tmp_path: Path) -> None:
     """No start reads it again: what is not found by an index then is not found at all."""
     files, config = ForgetfulFiles(), LogConfig(index_interval_bytes=100)

@@ -93,6 +93,27 @@ def test_a_batch_larger_than_a_segment_is_refused(logs: LogDirectories) -> None:
     assert log.log_end_offset == log.size_bytes == 0
 
 
+def test_sequences_begin_again_at_zero(log: PartitionLog) -> None:
+    """After 2^31 - 1, also within a batch."""
+    for sequence, count in ((2**31 - 3, 2), (2**31 - 1, 1), (0, 2), (2, 1)):
+        log.append_as_leader(from_producer(sequence, count), 0, NOW_MS)
+    log.append_as_leader(from_producer(2**31 - 2, 3, producer_id=8), 0, NOW_MS)
+    log.append_as_leader(from_producer(1, producer_id=8), 0, NOW_MS)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(from_producer(3, producer_id=8), 0, NOW_MS)
+    assert refused.value.code is ErrorCode.out_of_order_sequence_number
+    assert log.log_end_offset == 10
+
+
+def test_an_epoch_without_records_ends_where_the_one_before_it_does(log: PartitionLog) -> None:
+    """Whoever asks is told of that one: by it the two logs may agree."""
+    for epoch in (1, 1, 5):
+        append(log, leader_epoch=epoch)
+        log.leader_epochs.assign(epoch, log.log_end_offset - 1)
+    found = [log.end_offset_for_epoch(each) for each in (0, 1, 3, 5, 6)]
+    assert [tuple(each) for each in found] == [(0, 0), (1, 2), (1, 2), (5, 3), (-1, -1)]
+
+
 def test_a_batch_as_large_as_a_segment_fits(logs: LogDirectories) -> None:
     """A client's, a coordinator's and a leader's."""
     size = len(batch_of())

@@ -175,3 +175,19 @@ def test_a_snapshot_that_could_not_be_written_before_the_cut_is_not_written_afte
     Truncation(log, 6).run()
     assert [each.producer_id for each in log.producer_state.freeze().entries()] == [1]
     logs.abandon()
+
+
+def test_after_a_crash_nothing_counts_that_was_not_on_the_device(folder: Path) -> None:
+    """Records may be there again that were cut off, where others were committed."""
+    logs = open_logs(folder)
+    log = create(logs)
+    log.expect_replicas()
+    append(log, 5)
+    log.flush()
+    append(log, 4)
+    log.high_watermark = 9
+    logs.write_checkpoints()
+    logs, again = reopened(logs, folder)
+    again.expect_replicas()
+    assert (again.log_end_offset, again.high_watermark) == (9, 5)
+    logs.abandon()
