@@ -95,8 +95,12 @@ def put(address: str, topic: str, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("program", [quixstreams, faust])
+# Not faust's `exactly_once`: killed in the midst, it loses and repeats counts on Apache Kafka, too.
+# A record goes into the transaction of the partition that it is written to, not of its source's.
+@pytest.mark.parametrize(
+    ("program", "guarantee"),
+    [(quixstreams, "at-least-once"), (quixstreams, "exactly-once"), (faust, "at-least-once")],
+)
 def test_counting_goes_on_after_a_kill(
     program: Callable[[str, str, str, Path], Command],
     guarantee: str,
