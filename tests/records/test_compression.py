@@ -16,7 +16,7 @@ from drumlin.records.arena import Arena, DecompressedTooLarge, arena_of_thread
 from drumlin.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.incoming_bodies import STRICT
-from drumlin.records.stored_bodies import decompress, decompress_into
+from drumlin.records.stored_bodies import decoder_of, decompress
 from records.strategies import QUICK, damaged
 
 _COMPRESSED = [GZIP, SNAPPY, LZ4, ZSTD]
@@ -76,7 +76,7 @@ def test_what_finds_no_room_is_not_unfolded(codec: int, room: int) -> None:
     data = compress(codec, bytes(10 * len(_TEXT)))
     tracemalloc.start()
     try:
-        assert decompress_into(codec, data, memoryview(bytearray(room))) is None
+        assert decoder_of(codec)(memoryview(data), memoryview(bytearray(room))) is None
         assert tracemalloc.get_traced_memory()[1] < 4 * len(_TEXT)
     finally:
         tracemalloc.stop()

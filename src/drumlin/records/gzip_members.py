@@ -27,8 +27,18 @@ _UNFOLDED_BYTES: Final = 1 << 20
 
 def decode_member(data: memoryview, target: memoryview) -> int | None:
     """A `Decoder` of one stream that ends with the data."""
-    stream = zlib.decompressobj(_WITH_HEADER)
-    poured = _pour(stream, data, target, _PIECE_BYTES)
+    if target and len(data) <= _SMALL_PIECE_BYTES:  # most bodies: the same, in fewer steps
+        stream = zlib.decompressobj(_WITH_HEADER)
+        try:
+            unfolded = stream.decompress(data, min(len(target), _UNFOLDED_BYTES))
+        except zlib.error as error:
+            raise CorruptRecord(f"gzip: {error}") from None
+        if stream.eof and not stream.unused_data:
+            target[: len(unfolded)] = unfolded
+            return len(unfolded)
+        if len(unfolded) == len(target):
+            return None
+    poured = _pour(zlib.decompressobj(_WITH_HEADER), data, target, _PIECE_BYTES)
     if poured is None:
         return None
     size, consumed = poured

@@ -61,7 +61,7 @@ def _decode(
             block = data[start:end]
             size: int = cramjam.snappy.decompress_raw_len(block)
             # A false size is found before there is memory for it.
-            if size > _RATIO_MAX * (end - start) or end == start or _is_long(block):
+            if size > _RATIO_MAX * (end - start) or _is_long(block):
                 raise CorruptRecord("snappy: a block states a size that it cannot have")
             if filled + size > len(target):
                 return None
@@ -82,6 +82,12 @@ def _is_framed(data: memoryview) -> bool:
     return len(data) >= len(_HEADER) and bytes(data[: len(_MAGIC)]) == _MAGIC
 
 
+def _some(data: memoryview) -> int:
+    if not data:
+        raise CorruptRecord("snappy: nothing where a block should be")
+    return len(data)
+
+
 def _blocks_of_one(data: memoryview) -> _Blocks:
     """Where the blocks begin and end, one after the other.
 
@@ -89,7 +95,7 @@ def _blocks_of_one(data: memoryview) -> _Blocks:
         CorruptRecord: the data ends within one, or is more than one stream.
     """
     if not _is_framed(data):
-        yield 0, len(data)
+        yield 0, _some(data)
         return
     position, end = len(_HEADER), len(data)
     while position < end:
@@ -106,7 +112,7 @@ def _blocks_of_one(data: memoryview) -> _Blocks:
 def _blocks_of_all(data: memoryview) -> _Blocks:
     """The same of all streams, as snappy-java's `SnappyInputStream` finds them."""
     if not _is_framed(data):
-        yield 0, len(data)
+        yield 0, _some(data)
         return
     position = len(_HEADER)
     while len(data) - position >= _LENGTH.size:

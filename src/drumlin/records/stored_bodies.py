@@ -28,7 +28,7 @@ _KAFKAS: Final[dict[int, Decoder]] = {
     LZ4: decode_first_frame,
     ZSTD: decode_whole_frames,
 }
-#: Decoders of bodies that were put one behind the other, each of them one that `joins`.
+#: Decoders of bodies put one behind the other. Each must be whole streams, or a neighbour suffers.
 JOINED: Final[dict[int, Decoder]] = {
     GZIP: partial(decode_by, cramjam.gzip),
     LZ4: partial(decode_by, cramjam.lz4),
@@ -55,26 +55,22 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
         CorruptRecord: the data is not of this codec, or the codec does not exist.
         DecompressedTooLarge: the data decompresses to more than `limit_bytes`.
     """
-    return data if codec == NONE else decode(_decoder_of(codec), data, limit_bytes)
+    return data if codec == NONE else decode(decoder_of(codec), data, limit_bytes)
 
 
 def decompress_for_now(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     """The same, in memory that is valid until this thread decompresses others."""
     if codec == NONE:
         return data
-    return arena_of_thread().decode(_decoder_of(codec), data, limit_bytes)
+    return arena_of_thread().decode(decoder_of(codec), data, limit_bytes)
 
 
-def decompress_into(codec: int, data: Buffer, target: memoryview) -> int | None:
-    """Fill `target` with the records in `data`; returns their size, None if there is no room.
+def decoder_of(codec: int) -> Decoder:
+    """What decodes a body of this codec.
 
     Raises:
-        CorruptRecord: not of this codec, or no such codec.
+        CorruptRecord: there is no such codec.
     """
-    return _decoder_of(codec)(memoryview(data), target) if len(target) else None
-
-
-def _decoder_of(codec: int) -> Decoder:
     decoder = _READING.get(codec)
     if decoder is None:
         raise CorruptRecord(f"unknown compression codec {codec}")

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from drumlin.records import lz4_layout, zstd_frames
 from drumlin.records.batch import COMPRESSION_MASK, Buffer
 from drumlin.records.bodies import RECORD_SIZE_MIN
 from drumlin.records.compression import LZ4, NONE, ZSTD
@@ -31,10 +32,8 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     OPEN,
 )
-from drumlin.records.lz4_layout import are_whole
 from drumlin.records.record import DECOMPRESSED_BYTES_MAX
-from drumlin.records.stored_bodies import JOINED, decompress, decompress_into
-from drumlin.records.zstd_frames import begin_with_frames
+from drumlin.records.stored_bodies import JOINED, decoder_of, decompress
 
 #: How much to decompress before it is decoded: small enough to stay in a processor's cache.
 _GROUP_BYTES: Final = 1 << 20
@@ -78,8 +77,8 @@ def _are_frames(
 ) -> bool:
     """Whether the bodies can be read like one: none is read otherwise for what comes after it."""
     if codec == LZ4:
-        return are_whole(data, starts, ends)
-    return codec == ZSTD and begin_with_frames(data, starts)
+        return lz4_layout.are_whole(data, starts, ends)
+    return codec == ZSTD and zstd_frames.are_whole(data, starts, ends)
 
 
 class _Run:
@@ -88,6 +87,7 @@ class _Run:
     def __init__(self, view: memoryview, codec: int, bodies: Bodies, memory: memoryview) -> None:
         self._view = view
         self._codec = codec
+        self._decode = decoder_of(codec)
         self._bodies = bodies.copy()
         self._memory = memory
         self._starts = bodies[:, BODY_START]
@@ -132,7 +132,7 @@ class _Run:
         places = zip(self._starts[first:end].tolist(), self._ends[first:end].tolist(), strict=True)
         for start, stop in places:
             room = self._memory[borders[-1] :]
-            size = decompress_into(self._codec, self._view[start:stop], room)
+            size = self._decode(self._view[start:stop], room)
             if size is None:
                 break
             borders.append(borders[-1] + size)

@@ -104,6 +104,8 @@ def prepare_produce(
         return _prepare(buffer, rules, now_ms, log_name, allows_zstd, rules.decompressed_bytes_max)
     except DecompressedTooLarge as error:
         raise InvalidBatch(ErrorCode.message_too_large, str(error)) from None
+    except CorruptRecord as refused:
+        raise _refusal(memoryview(buffer), rules, refused) from None
 
 
 def prepare_at_once(
@@ -127,7 +129,7 @@ def prepare_at_once(
         return None
     try:
         return _prepare(buffer, rules, now_ms, log_name, allows_zstd, _UNFOLDED_AT_ONCE_BYTES_MAX)
-    except DecompressedTooLarge:
+    except CorruptRecord:  # too large, or to be refused, for which it is looked at once more
         return None
 
 
@@ -144,7 +146,7 @@ def _prepare(
     _check_header(batch, header, rules)
     # Even if nothing is to be changed: only the records tell their count, offsets, keys and
     # timestamps, and Kafka checks those of every batch, too.
-    body = _records_in(batch[HEADER_SIZE:], header.compression, unfolded_bytes_max)
+    body = decompress_incoming(header.compression, batch[HEADER_SIZE:], unfolded_bytes_max)
     try:
         facts = survey(body, header.record_count, header.base_timestamp)
     except CorruptRecord as error:
@@ -157,21 +159,18 @@ def _prepare(
     return _as_stored(batch, header, body, facts, rules, now_ms)
 
 
-def _records_in(data: memoryview, codec: int, limit_bytes: int) -> Buffer:
+def _refusal(buffer: memoryview, rules: AppendRules, refused: CorruptRecord) -> InvalidBatch:
+    """What to answer where the records can't come in: it depends on whether they can be read."""
+    header = parse_header(buffer)
+    data = buffer[HEADER_SIZE : header.size]
     try:
-        return decompress_incoming(codec, data, limit_bytes)
-    except DecompressedTooLarge:
-        raise
-    except CorruptRecord as error:
-        refused = error
-    try:
-        decompress_for_now(codec, data, limit_bytes)
-    except DecompressedTooLarge:
-        raise
+        decompress_for_now(header.compression, data, rules.decompressed_bytes_max)
+    except DecompressedTooLarge as error:
+        return InvalidBatch(ErrorCode.message_too_large, str(error))
     except CorruptRecord as error:
         # In Kafka the readers of compressed streams fail outside the validation.
-        raise InvalidBatch(ErrorCode.unknown_server_error, str(error)) from None
-    raise _invalid(f"{refused}: not every client can read that")
+        return InvalidBatch(ErrorCode.unknown_server_error, str(error))
+    return _invalid(f"{refused}: not every client can read that")
 
 
 def _let_pass(

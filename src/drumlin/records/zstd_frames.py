@@ -23,6 +23,7 @@ _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
 _RUN: Final = 1  # the type of a block that repeats one byte
 _MAGIC_BYTES = _CHECKSUM_BYTES = _SIZE_BYTES = 4
 _BLOCK_HEADER_BYTES: Final = 3
+_FRAME_BYTES_MIN: Final = 9
 
 
 def decode_frames(data: memoryview, target: memoryview) -> int | None:
@@ -78,12 +79,37 @@ def _end_of_frame(data: memoryview, position: int) -> int | None:
     return end if end <= len(data) else None
 
 
-def begin_with_frames(data: Buffer, starts: NDArray[np.int64]) -> bool:
-    """Whether a frame begins at each place; frames after it are read as those of the next place."""
+def are_whole(data: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
+    """Whether each of these bodies is frames and nothing else: none takes bytes of the next."""
     import numpy as np
 
     octets = np.frombuffer(data, np.uint8)
-    if int(starts[-1]) + _MAGIC_BYTES >= len(octets):
+    if int((ends - starts).min()) < _FRAME_BYTES_MIN:
         return False
-    found = octets[starts[:, np.newaxis] + np.arange(_MAGIC_BYTES)]
-    return bool((found == np.frombuffer(_MAGIC, np.uint8)).all())
+    magics = octets[starts[:, np.newaxis] + np.arange(_MAGIC_BYTES)]
+    if not (magics == np.frombuffer(_MAGIC, np.uint8)).all():
+        return False
+    # Most are one frame of one block: then its size tells where the frame ends.
+    flags = octets[starts + _MAGIC_BYTES].astype(np.int64)
+    is_single_segment = flags & _IS_SINGLE_SEGMENT != 0
+    sizes = np.take(_CONTENT_SIZE_BYTES, flags >> 6)
+    blocks = starts + _MAGIC_BYTES + 1 + np.take(_DICTIONARY_ID_BYTES, flags & 3)
+    blocks += np.where(sizes == 0, is_single_segment, sizes) + ~is_single_segment
+    found = np.minimum(blocks[:, np.newaxis] + np.arange(_BLOCK_HEADER_BYTES), len(octets) - 1)
+    headers = octets[found].astype(np.int64) @ (1 << 8 * np.arange(_BLOCK_HEADER_BYTES))
+    contents = np.where(headers >> 1 & 3 == _RUN, 1, headers >> 3)
+    checksums = flags & _HAS_CHECKSUM  # 4, as many bytes
+    is_one = (headers & 1 == 1) & (blocks + _BLOCK_HEADER_BYTES + contents + checksums == ends)
+    view = memoryview(data)
+    others = np.flatnonzero(~is_one).tolist()
+    return all(_is_whole(view[int(starts[row]) : int(ends[row])]) for row in others)
+
+
+def _is_whole(data: memoryview) -> bool:
+    end: int | None = 0
+    try:
+        while end is not None and end < len(data):
+            end = _end_of_frame(data, end)
+    except CorruptRecord:
+        return False
+    return end is not None
