@@ -37,14 +37,16 @@ FAULTS: Final = {
 
 
 def value_kernels_here() -> ValueKernels:
-    """The kernels, which are compiled now if they have not been.
+    """The kernels.
 
     Raises:
-        SchemaError: they cannot be had.
+        SchemaError: there are none for this processor.
     """
-    kernels = value_kernels.require()
+    kernels = value_kernels.loaded
     if kernels is None:
-        raise SchemaError("this format needs compiled kernels, which failed here: see the log")
+        raise SchemaError(
+            "this format needs compiled kernels, and there are none for this processor"
+        )
     return kernels
 
 

@@ -19,7 +19,6 @@ from drumlin.spark.values.bad_records import ERROR_COLUMN, RAW_COLUMN, BadRecord
 if TYPE_CHECKING:
     from drumlin.client.values.decoded import Decoded
     from drumlin.client.values.decoder import ValueDecoder
-    from drumlin.records.kernels.shipped_code import ShippedCode
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,12 @@ class BatchDecoding:
     """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`.
 
     `into` is the name of the decoded column; None, if its fields become columns of their own.
-    `code` has the driver's kernels, for formats that need them.
     """
 
     decoder: ValueDecoder
     column: str
     into: str | None
     bad_records: BadRecords
-    code: ShippedCode | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches with the decoded column.
@@ -42,10 +39,6 @@ class BatchDecoding:
         Raises:
             BadRecord: a value cannot be decoded, and that is to stop the query.
         """
-        from drumlin.records import kernels
-
-        if self.code is not None:
-            kernels.bring(self.code)
         for batch in batches:
             values = batch.column(self.column)
             for start, decoded in self.decoder.pieces(values):

@@ -139,7 +139,6 @@ def _planned(
         ValueError: arguments that do not go together, or a column that is not there.
     """
     from drumlin.client.values.kernel_runs import value_kernels_here
-    from drumlin.records.kernels.shipped_code import pack
     from drumlin.spark.values.batches import BatchDecoding
 
     if bad_records not in BAD_RECORDS:
@@ -147,11 +146,9 @@ def _planned(
     result = _result_schema(given, _spark_type(decoder), column, into)
     if bad_records == "column":
         result = _with_places_of_bad_records(result)
-    code = None
     if format_ != "json":
-        value_kernels_here()  # compiled here once, rather than by every worker
-        code = pack("values")
-    return result, BatchDecoding(decoder, column, into, bad_records, code)
+        value_kernels_here()  # it is said here, rather than by every worker
+    return result, BatchDecoding(decoder, column, into, bad_records)
 
 
 def _spark_type(decoder: ValueDecoder) -> DataType:
