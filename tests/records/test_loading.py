@@ -18,7 +18,8 @@ from drumlin.records.batch import HEADER_SIZE
 from drumlin.records.columns import decode_to_arrow
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.kernels import processor, record_kernels
-from drumlin.records.kernels.machine_code import LIBRARIES, library_path, load_library
+from drumlin.records.kernels.library_files import LIBRARIES, MADE_OF, library_path
+from drumlin.records.kernels.machine_code import load_library
 from drumlin.records.record import Record, encode_batch
 from drumlin.records.survey import Survey, survey
 from rig.unlocked import turns_beside
@@ -86,6 +87,16 @@ def test_a_library_that_cannot_be_opened_is_none(package: Path) -> None:
     output, errors = run(_SURVEY, package)
     assert output == "{False} []"
     assert errors.count("plain Python handles records slowly") == 1
+
+
+def test_libraries_of_other_sources_than_a_checkouts_are_not_opened(package: Path) -> None:
+    folder = package / LIBRARIES.relative_to(Path(drumlin.__file__).parents[1])
+    shutil.copytree(LIBRARIES, folder, ignore=shutil.ignore_patterns(MADE_OF.name))
+    assert run(_SURVEY, package) == ("{True} []", "")
+    (folder / MADE_OF.name).write_text("others")
+    output, errors = run(_SURVEY, package)
+    assert output == "{False} []"
+    assert "sources have changed" in errors
 
 
 def test_a_package_in_an_archive_has_kernels_too(package: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class KernelSet(Generic[K]):
 def _load() -> AllKernels | None:
     try:
         return load()
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001  whatever it is, plain Python works
         _log.warning("no fast kernels, plain Python handles records slowly: %s", error)
         return None
 

@@ -15,9 +15,9 @@ from drumlin.records.kernels.layout import (
     SIGNATURES,
     VALUES_SIGNATURES,
 )
+from drumlin.records.kernels.library_files import are_outdated, library_path
 from drumlin.records.kernels.processor import usable_variants
 
-LIBRARIES: Final = Path(__file__).parent / "libraries"
 _TYPES: Final[dict[str, Any]] = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
 
 
@@ -69,17 +69,14 @@ class AllKernels(NamedTuple):
     values: ValueKernels
 
 
-def library_path(variant_name: str) -> Path:
-    """The file for processors of a kind."""
-    return LIBRARIES / f"{variant_name}.so"
-
-
 def load() -> AllKernels:
     """The best kernels that this processor runs.
 
     Raises:
         OSError: there are none for it, or their library can't be opened.
     """
+    if are_outdated():
+        raise OSError("their sources have changed: python -m drumlin.records.kernels.toolchain")
     for variant in usable_variants():
         try:
             return load_library(library_path(variant.name))

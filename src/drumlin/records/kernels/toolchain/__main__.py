@@ -13,15 +13,17 @@ os.environ |= {"NUMBA_OPT": "3", "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURE
 
 import functools
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
+from drumlin.records.kernels import library_files
+from drumlin.records.kernels.library_files import LIBRARIES, MADE_OF, library_path
 from drumlin.records.kernels.processor import VARIANTS
-from drumlin.records.kernels.toolchain import sources
 
 
 def main() -> None:
     """Raises RuntimeError where no library can be made."""
-    digest = sources.digest()  # as they are now: they may change while this works
-    if sources.are_made(digest):
+    sources = library_files.digest()  # as they are now: they may change while this works
+    if library_files.are_made_of(sources):
         return
     # Imports numba, which takes longer than to see that nothing has changed.
     from drumlin.records.kernels.toolchain.compile import KERNEL_SIGNATURES, KERNELS, in_llvm
@@ -37,7 +39,17 @@ def main() -> None:
         }
     if not libraries:
         raise RuntimeError("this LLVM knows none of the processors that there may be kernels for")
-    sources.keep(libraries, digest)
+    LIBRARIES.mkdir(exist_ok=True)
+    for name, content in libraries.items():
+        _replace(library_path(name), content)
+    _replace(MADE_OF, sources.encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that a process may have opened: it goes on with the old one."""
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)
 
 
 if __name__ == "__main__":
