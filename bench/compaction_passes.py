@@ -105,7 +105,7 @@ def figure(name: str, size: int, work: Callable[[], Any]) -> None:
 
 def main() -> None:
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    if compaction_kernels.require() is None:
+    if compaction_kernels.loaded is None:
         raise SystemExit("there are no kernels to measure")
     folder = sys.argv[1] if len(sys.argv) > 1 else None
     with tempfile.TemporaryFile(dir=folder) as file:

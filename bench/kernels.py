@@ -133,7 +133,7 @@ def border() -> None:
 def main() -> None:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     start = time.perf_counter()
-    if record_kernels.require() is None:
+    if record_kernels.loaded is None:
         raise SystemExit("there are no kernels to measure")
     print(f"kernels there after {time.perf_counter() - start:.3f} s\n")
     for value_bytes in (100, 1000):

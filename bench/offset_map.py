@@ -31,7 +31,8 @@ _PAGE_BYTES = 4096
 
 def run(options: Options) -> list[Comparison]:
     """A comparison for every size, and what follows for a map of 8 GiB."""
-    compaction_kernels.require()
+    if compaction_kernels.loaded is None:
+        raise SystemExit("there are no kernels to measure")
     results = []
     for full_size in _SIZES:
         size = round(full_size * options.scale)

@@ -1,9 +1,12 @@
-# Creates .venv and installs the checkout into it, once for each state of pyproject.toml.
+# Creates .venv and installs the checkout into it, once for each state of pyproject.toml and of the
+# sources of kernels, which are compiled with it.
 # Source it, then call `set_up <extra>`.
 
 set_up() {
     local extra=$1 python=${PYTHON:-python3} stamp loudness
-    stamp=".venv/.installed-$extra-$(sha256sum pyproject.toml | cut -c1-16)"
+    stamp=".venv/.installed-$extra-$(
+        cat pyproject.toml src/drumlin/records/kernels/{,code/,toolchain/}*.py | sha256sum | cut -c1-16
+    )"
     if [ ! -e "$stamp" ]; then
         if ! "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "Drumlin needs Python 3.11 or later with venv; '$python' is not. Set PYTHON." >&2

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -62,6 +65,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not session.config.getoption("numprocesses", None):  # else those who run tests inherit it
         os.environ.pop("DRUMLIN_TEST_DEEP", None)
         os.environ.pop("DRUMLIN_TEST_REQUIRE", None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels that were changed are compiled before any test runs, and by one process."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and importlib.util.find_spec("drumlin.records.kernels.toolchain"):
+        command = [sys.executable, "-m", "drumlin.records.kernels.toolchain"]
+        subprocess.run(command, check=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

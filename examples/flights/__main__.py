@@ -30,7 +30,6 @@ from rich.table import Table
 
 import drumlin
 from drumlin import Client
-from drumlin.records.kernels import compaction_kernels, record_kernels
 
 TOPIC = "flights"
 PARTITIONS = 2
@@ -54,7 +53,6 @@ def main() -> None:
         folder = Path(name)
         flights = load_flights()
         say(f"Loaded {len(flights.records):,} flights that left New York in 2013.")
-        compile_kernels()
         began = time.monotonic()
         with local_broker(folder, SETTINGS) as broker:
             say(f"Started a broker on {broker.address}", began)
@@ -82,15 +80,6 @@ def say(what: str, began: float | None = None) -> float:
     console.print(f"[green]✓[/] {what}{took}", soft_wrap=True)
     story.append(what if began is None else f"{what} ({seconds:.1f} s)")
     return seconds
-
-
-def compile_kernels() -> None:
-    """Have machine code ready before anything is timed: making it takes a while, but only once."""
-    began = time.monotonic()
-    with console.status("Loading kernels; the first time they are compiled ..."):
-        record_kernels.require()
-        compaction_kernels.require()
-    say("Loaded the kernels, which only the first run compiles", began)
 
 
 def fill_topic(client: Client, flights: Flights) -> None:

@@ -42,7 +42,7 @@ def main(address: str, topic: str, headers: str, limit_bytes: str = "") -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(limit_bytes),) * 2)
     with drumlin.connect(address) as client:
         end = client.offsets(topic)[0]
-        assert record_kernels.require() is not None
+        assert record_kernels.loaded is not None
         resident, space = status("VmRSS"), status("VmPeak")
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak
         records = largest = 0

@@ -43,7 +43,7 @@ KEYS = (
 def map_pass(make: str, offset_map: OffsetMap, first_offset: int, end_offset: int) -> MapPass:
     if make == "plain":
         return PlainMapPass(offset_map, first_offset, end_offset)
-    loaded = compaction_kernels.require()
+    loaded = compaction_kernels.loaded
     assert loaded is not None
     return KernelMapPass(loaded, offset_map, first_offset, end_offset)
 
@@ -53,7 +53,7 @@ def filter_pass(
 ) -> FilterPass:
     if make == "plain":
         return PlainFilterPass(offset_map, rules, interval)
-    loaded = compaction_kernels.require()
+    loaded = compaction_kernels.loaded
     assert loaded is not None
     return KernelFilterPass(loaded, offset_map, rules, interval)
 

@@ -87,7 +87,7 @@ def test_gives_its_memory_back() -> None:
 
 @pytest.mark.parametrize("make", ["kernel", "plain"])
 def test_bitmap_of_survivors(make: str) -> None:
-    assert compaction_kernels.require()
+    assert compaction_kernels.loaded
     offset_map = OffsetMap(100_000, 1000, seed=SEED)
     for offset in range(1000, 1500):
         offset_map.put(b"%d" % (offset * 7919 % 101), offset)

@@ -36,7 +36,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def choose(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = compaction_kernels.require()
+    kernels = compaction_kernels.loaded
     assert kernels is not None
     worth = {"kernel": -1, "plain": 1 << 40, "late kernel": 1_500}[way]
     monkeypatch.setattr(latest_records, "_WORTH_KERNELS_BYTES", worth)

@@ -13,19 +13,18 @@ from drumlin.records.kernels import loader
 
 @contextlib.contextmanager
 def without_kernels() -> Iterator[None]:
-    """A process that has loaded no kernels, and cannot."""
-    nothing = {"loaded": None, "has_failed": True, "_thread": mock.Mock()}
+    """A process for which there are no kernels."""
     with (
-        mock.patch.multiple(loader.record_kernels, **nothing),
-        mock.patch.multiple(loader.compaction_kernels, **nothing),
+        mock.patch.object(loader.record_kernels, "loaded", None),
+        mock.patch.object(loader.compaction_kernels, "loaded", None),
     ):
         yield
 
 
 @pytest.fixture(scope="session")
 def kernels() -> loader.Kernels:
-    """The kernels; compiled now if this machine has never done that."""
-    loaded = loader.record_kernels.require()
+    """The kernels."""
+    loaded = loader.record_kernels.loaded
     assert loaded is not None
     return loaded
 

@@ -73,12 +73,12 @@ def pieces(rows: list[Any], size: int) -> list[Any]:
 @given(ROWS, st.integers(1, 60), st.integers(0, 60), st.booleans())
 @pytest.mark.usefixtures("kernels")
 def test_keeps_the_last_row_of_each_key(
-    rows: list[Row], size: int, loaded_after: int, copies: bool
+    rows: list[Row], size: int, kernels_after: int, copies: bool
 ) -> None:
     # Kernels are met in the midst; old rows are thrown out as often as may be.
     with mock.patch.multiple(
         latest_rows,
-        _ROWS_WORTH_LOADING=loaded_after,
+        _ROWS_WORTH_KERNELS=kernels_after,
         _DEAD_ROWS_AT_LEAST=0,
         _PIECE_ROWS=7,
         _ROWS_MIN=60 if copies else 0,

@@ -1,274 +1,181 @@
-"""How kernels come into a process: cached, not cached, or not at all."""
+"""How kernels come into a process: from the best library for its processor, or not at all."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pickle
+import platform
+import shutil
 import subprocess
 import sys
-import threading
+import zipfile
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
 
-from drumlin.records.kernels import cache, loader, shipped_code
-from drumlin.records.survey import survey
+import drumlin
+from drumlin.records.batch import HEADER_SIZE
+from drumlin.records.columns import decode_to_arrow
+from drumlin.records.errors import CorruptRecord
+from drumlin.records.kernels import processor, record_kernels
+from drumlin.records.kernels.library_files import LIBRARIES, MADE_OF, library_path
+from drumlin.records.kernels.machine_code import load_library
+from drumlin.records.record import Record, encode_batch
+from drumlin.records.survey import Survey, survey
 from rig.unlocked import turns_beside
-from rig.waiting import wait_until
 
 _SURVEY = """
 import logging, sys
 logging.basicConfig()
-from drumlin.records.kernels import record_kernels
+started = []
+sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
+from drumlin.records.kernels import compaction_kernels, record_kernels, value_kernels
 from drumlin.records.survey import Survey, survey
+sets = (record_kernels, compaction_kernels, value_kernels)
+ready = {each.loaded is not None for each in sets}
 body = bytes([12, 0, 0, 0, 1, 1, 0, 12, 0, 2, 2, 1, 1, 0])  # two records, nulls all through
-ready = record_kernels.require() is not None
 assert survey(body, 2, 5) == Survey(5, 6, True, True)
-assert "numba" not in sys.modules
-print("ready" if ready else "plain")
+assert not {"numba", "llvmlite", "numpy", "pyarrow"} & set(sys.modules)
+print(ready, started)
 """
 
 
-_PATIENT = "from drumlin.records.kernels import loader; loader._LOADED_WITHIN_S = 60\n"
-
-
-def start(code: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+def run(code: str, path: Path | None = None) -> tuple[str, str]:
+    """What a process prints, and what it says; the package may be another one than ours."""
+    environment = os.environ | ({} if path is None else {"PYTHONPATH": str(path)})
+    finished = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip(), finished.stderr
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output.strip(), errors
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with a package of our modules, and no libraries."""
+    ours = Path(drumlin.__file__).parent
+    without = shutil.ignore_patterns("__pycache__", LIBRARIES.name, "code", "toolchain")
+    shutil.copytree(ours, tmp_path / "drumlin", ignore=without)
+    return tmp_path
 
 
-def objects(folder: Path) -> list[Path]:
-    return list(folder.rglob("kernels-*.o"))
+def test_a_process_has_kernels_at_once() -> None:
+    assert run(_SURVEY) == ("{True} []", "")
 
 
-def test_the_brokers_modules_import_no_compiler() -> None:
+def test_the_brokers_modules_open_no_library_before_they_need_it() -> None:
     code = (
-        "import sys, drumlin.records.validation\n"
-        "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
+        "import sys, drumlin.broker.broker\n"
+        "from drumlin.records.kernels import record_kernels\n"
+        "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))\n"
+        "print('loaded' in vars(record_kernels))"
     )
-    assert finish(start(code)) == ("set()", "")
+    assert run(code) == ("set()\nFalse", "")
 
 
-def test_several_threads_that_begin_to_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many threads load partitions at once: one of them begins it, and none fails."""
-    kernels = loader.KernelSet("none", lambda _: None, "nothing is done")
-    monkeypatch.setattr(kernels, "require", lambda: None)
-    made, errors = [], []
-    all_there = threading.Barrier(3)
-
-    class Counted(threading.Thread):
-        def __init__(self, **arguments: Any) -> None:
-            super().__init__(**arguments)
-            made.append(self)
-            with contextlib.suppress(threading.BrokenBarrierError):
-                all_there.wait(0.3)  # for others to come this far, if they can
-
-    def come() -> None:
-        try:
-            kernels.load_in_background()
-        except RuntimeError as error:
-            errors.append(error)
-
-    comers = [threading.Thread(target=come) for _ in range(3)]
-    monkeypatch.setattr(threading, "Thread", Counted)
-    for comer in comers:
-        comer.start()
-    for comer in comers:
-        comer.join()
-    assert (len(made), errors) == (1, [])
+def test_a_package_without_libraries_serves_in_plain_python(package: Path) -> None:
+    output, errors = run(_SURVEY, package)
+    assert output == "{False} []"
+    assert errors.count("plain Python handles records slowly") == 1
 
 
-def test_a_system_without_room_for_a_thread_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernels: loader.KernelSet[str] = loader.KernelSet("none", lambda _: "", "nothing is done")
-    monkeypatch.setattr(kernels, "require", lambda: setattr(kernels, "loaded", "there"))
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="start new thread"):
-                kernels.soon()
-    assert kernels.soon() == "there"
+def test_a_library_that_cannot_be_opened_is_none(package: Path) -> None:
+    folder = package / LIBRARIES.relative_to(Path(drumlin.__file__).parents[1])
+    folder.mkdir()
+    for variant in processor.VARIANTS:
+        (folder / library_path(variant.name).name).write_text("not a library")
+    output, errors = run(_SURVEY, package)
+    assert output == "{False} []"
+    assert errors.count("plain Python handles records slowly") == 1
 
 
-def test_who_has_much_to_do_waits_for_kernels_that_are_loaded() -> None:
-    code = (
-        "from drumlin.records.kernels import compaction_kernels\n"
-        "compaction_kernels.require()\n"  # compiled, if need be, by another process
-    )
-    finish(start(code))
-    soon = (
-        "from drumlin.records.kernels import compaction_kernels\n"
-        "print(compaction_kernels.soon() is None)"
-    )
-    assert finish(start(soon.replace("\n", "\n" + _PATIENT, 1)))[0] == "False"
+def test_libraries_of_other_sources_than_a_checkouts_are_not_opened(package: Path) -> None:
+    folder = package / LIBRARIES.relative_to(Path(drumlin.__file__).parents[1])
+    shutil.copytree(LIBRARIES, folder, ignore=shutil.ignore_patterns(MADE_OF.name))
+    assert run(_SURVEY, package) == ("{True} []", "")
+    (folder / MADE_OF.name).write_text("others")
+    output, errors = run(_SURVEY, package)
+    assert output == "{False} []"
+    assert "sources have changed" in errors
 
 
-def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_over = threading.Event()
-    kernels = loader.KernelSet("none", lambda _: None, "nothing is done")
-    monkeypatch.setattr(loader, "_LOADED_WITHIN_S", 0.01)
-    monkeypatch.setattr(kernels, "require", is_over.wait)
-    for _ in range(2):
-        assert kernels.soon() is None
-    is_over.set()
-
-
-@pytest.mark.deep  # it compiles twice; what comes of it is what the next test shows, too
-def test_two_processes_at_once_with_an_empty_cache(tmp_path: Path) -> None:
-    processes = [start(_SURVEY, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2)]
-    assert [finish(process)[0] for process in processes] == ["ready", "ready"]
-    (made,) = objects(tmp_path)
-    before = made.stat().st_ino
-    # The next process finds it, and one whose cache may only be read does, too.
-    made.parent.chmod(0o500)
-    assert finish(start(_SURVEY, XDG_CACHE_HOME=str(tmp_path)))[0] == "ready"
-    assert made.stat().st_ino == before
-
-
-@pytest.mark.deep
-def test_no_cache_can_be_written(tmp_path: Path) -> None:
-    occupied = tmp_path / "cache"
-    occupied.write_text("a file where a folder should be")
+def test_a_package_in_an_archive_has_kernels_too(package: Path, tmp_path: Path) -> None:
+    """As Spark hands it to workers. What is opened leaves no copy behind."""
+    archive = tmp_path / "drumlin.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for source in (package, Path(drumlin.__file__).parents[1]):
+            for path in (source / "drumlin").rglob("*.so" if source != package else "*.py"):
+                file.write(path, path.relative_to(source))
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    # Compiled for correct answers, not for quick ones.
-    folders = {"XDG_CACHE_HOME": str(occupied), "TMPDIR": str(temporary)}
-    process = start(_SURVEY, NUMBA_OPT="0", **folders)
-    assert finish(process)[0] == "ready"
-    assert len(objects(temporary)) == 1
+    code = f"import tempfile; tempfile.tempdir = {str(temporary)!r}\n{_SURVEY}"
+    assert run(code, archive) == ("{True} []", "")
+    assert list(temporary.iterdir()) == []
 
 
-def test_two_processes_that_write_the_same_file(tmp_path: Path) -> None:
-    """A reader finds a whole file, whichever process wrote it last."""
-    path = tmp_path / "kernels.o"
-    code = (
-        "import sys, pathlib; from drumlin.records.kernels import cache\n"
-        "for _ in range(200): cache.write(pathlib.Path(sys.argv[1]), bytes(100_000))"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    processes = [subprocess.Popen(command) for _ in range(2)]
-    wait_until(path.exists, "a first one to be written")
-    while any(process.poll() is None for process in processes):
-        assert cache.read(path) == bytes(100_000)
-    assert [process.wait() for process in processes] == [0, 0]
-    assert list(tmp_path.iterdir()) == [path]
+def test_every_library_that_this_processor_runs_does_the_same() -> None:
+    usable = [each for each in processor.usable_variants() if library_path(each.name).exists()]
+    assert usable
+    # Some kind of word after word, some bytes left over, and a second batch that is damaged.
+    records = [Record(index, 9 + index, b"key %d" % index, bytes(index)) for index in range(50)]
+    sound = bytes(encode_batch(records))
+    damaged = bytearray(sound)
+    damaged[-1] ^= 1
+    for variant in usable:
+        kernels = load_library(library_path(variant.name)).records
+        with mock.patch.object(record_kernels, "loaded", kernels):
+            assert survey(sound[HEADER_SIZE:], 50, 9) == Survey(9, 58, False, True)
+            assert decode_to_arrow([sound]).column("value").to_pylist() == [
+                each.value for each in records
+            ]
+            with pytest.raises(CorruptRecord):
+                decode_to_arrow([bytes(damaged)])
 
 
-def test_no_compiler(tmp_path: Path) -> None:
-    (tmp_path / "numba.py").write_text("raise ImportError('there is no numba')")
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
-    output, errors = finish(start(_SURVEY, **environment))
-    assert output == "plain"
-    assert errors.count("there is no numba") == 1
+_CPUINFO = """processor\t: 0
+model name\t: some processor
+{name}\t\t: {flags}
 
-
-def test_half_a_file_is_no_file(tmp_path: Path) -> None:
-    path = tmp_path / "kernels.o"
-    assert cache.read(path) is None
-    cache.write(path, b"machine code")
-    assert cache.read(path) == b"machine code"
-    path.write_bytes(path.read_bytes()[:-1])
-    assert cache.read(path) is None
-
-
-@pytest.mark.parametrize("mode", [0o770, 0o707])
-def test_a_folder_that_others_write_to_is_avoided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    own = cache.locate("kernels")
-    assert own.parent == tmp_path / "drumlin"
-    assert own.parent.stat().st_mode & 0o777 == 0o700
-    own.parent.chmod(mode)
-    assert cache.locate("kernels").parent != own.parent
-
-
-_BROUGHT = """
-import pickle, subprocess, sys
-compiled = []
-sys.addaudithook(lambda event, _: compiled.append(event) if event == "subprocess.Popen" else None)
-from drumlin.records.kernels import bring, record_kernels
-bring(pickle.loads(bytes.fromhex(sys.stdin.read())))
-print("ready" if record_kernels.require() else "plain", len(compiled))
+processor\t: 1
 """
+_V2, _V3, _V4 = (sorted(each.flags) for each in reversed(processor.VARIANTS[:3]))
 
 
-def brought(code: shipped_code.ShippedCode, folder: Path) -> tuple[str, list[Path]]:
-    """What becomes of a plan's kernels on a host with no cache and no compiler."""
-    (folder / "numba.py").write_text("raise ImportError('there is no numba')")
-    done = subprocess.run(
-        [sys.executable, "-c", _BROUGHT],
-        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "PYTHONPATH": str(folder)},
-        input=pickle.dumps(code).hex(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip(), objects(folder)
+@pytest.mark.parametrize(
+    ("machine", "name", "flags", "variants"),
+    [
+        ("x86_64", "flags", _V4, ["x86-64-v4", "x86-64-v3", "x86-64-v2"]),
+        ("x86_64", "flags", [*_V3, "avx512f"], ["x86-64-v3", "x86-64-v2"]),
+        ("x86_64", "flags", _V2, ["x86-64-v2"]),
+        ("x86_64", "flags", ["sse2"], []),
+        ("aarch64", "Features", ["fp", "asimd", "crc32"], ["aarch64"]),
+        ("aarch64", "Features", ["fp", "asimd"], []),
+        ("riscv64", "isa", ["rv64imafdc"], []),
+    ],
+)
+def test_the_best_libraries_come_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    machine: str,
+    name: str,
+    flags: list[str],
+    variants: list[str],
+) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text(_CPUINFO.format(name=name, flags=" ".join(flags)))
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert [each.name for each in processor.usable_variants(path)] == variants
+    assert processor.usable_variants(tmp_path / "nothing") == []
 
 
-@pytest.mark.usefixtures("kernels")
-def test_kernels_that_a_plan_brings_are_loaded_without_a_compiler(tmp_path: Path) -> None:
-    code = shipped_code.pack()
-    assert len(pickle.dumps(code)) < 200_000
-    assert brought(code, tmp_path) == ("ready 0", [])
-
-
-@pytest.mark.usefixtures("kernels")
-def test_kernels_that_are_not_for_this_host_are_left_alone(tmp_path: Path) -> None:
-    code = shipped_code.pack()
-    ours = cache.processor_key()
-    cut = code._replace(objects={ours: code.objects[ours][:-9]})
-    elsewhere = code._replace(objects={"another processor": code.objects[ours]})
-    older = code._replace(sources="another version")
-    for odd in (cut, elsewhere, older, shipped_code.ShippedCode(code.sources, {})):
-        assert odd.find() is None
-    # Then it compiles as ever; where that can't be done, plain Python serves.
-    assert brought(elsewhere, tmp_path)[0] == "plain 1"
-
-
-def test_kernels_are_for_one_operating_system() -> None:
-    with mock.patch.object(sys, "platform", "another"):
-        elsewhere = cache.processor_key.__wrapped__()
-    assert elsewhere != cache.processor_key()
-
-
-def test_a_plan_is_packed_without_loading_anything() -> None:
-    code = (
-        "import sys; from drumlin.records.kernels import shipped_code; shipped_code.pack()\n"
-        "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))"
-    )
-    assert finish(start(code)) == ("set()", "")
-
-
-def test_a_host_that_never_compiled_has_nothing_to_send(tmp_path: Path) -> None:
-    code = "from drumlin.records.kernels import shipped_code; print(shipped_code.pack().objects)"
-    environment = {"XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    assert finish(start(code, **environment)) == ("{}", "")
+def test_another_operating_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "another")
+    assert processor.usable_variants() == []
 
 
 def test_kernels_run_without_the_gil() -> None:
     """Other threads, as the broker's loop, keep running: a cleaning is nothing but such calls."""
     count = 10_000_000
     body = bytes([12, 0, 0, 0, 1, 1, 0]) * count
-    assert loader.record_kernels.require() is not None
+    assert record_kernels.loaded is not None
     assert turns_beside(lambda: survey(body, count, 0), 21) > 20

@@ -27,7 +27,7 @@ def batches(chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", seeds(60, 300))
 def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert compaction_kernels.require() is not None
+    assert compaction_kernels.loaded is not None
     data = batches(random.Random(seed))
     fast = walk.end_of_batches(data, 5)
     monkeypatch.setattr(compaction_kernels, "loaded", None)
@@ -40,7 +40,7 @@ def test_both_end_where_batches_end(seed: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 3, -1, -(2**63)])
 def test_offsets_that_no_batch_has(base_offset: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken disk has them: nothing is read after such a batch."""
-    assert compaction_kernels.require() is not None
+    assert compaction_kernels.loaded is not None
     fine = encode_batch([Record(offset, 1, b"k", b"v") for offset in (5, 6)])
     broken = bytearray(fine)
     broken[:8] = base_offset.to_bytes(8, "big", signed=True)

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from rig.waiting import wait_until
 
-#: A large log waits for kernels to be compiled, once on a machine.
+#: For a busy machine.
 CLEANED_S = 180.0
 #: Small segments, and dirty at once.
 COMPACTED = {

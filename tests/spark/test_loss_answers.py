@@ -19,7 +19,6 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from drumlin.records.kernels.shipped_code import NO_CODE
 from drumlin.records.record import Record, encode_batch
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import DataLoss, ReadFailed
@@ -385,7 +384,7 @@ def task(scripted: Scripted, start: int, end: int, topic_id: UUID | None) -> Pla
 
 
 def offsets(options: SourceOptions, wanted: PlannedRange) -> list[int]:
-    batches = read_task(options, [wanted], NO_CODE)
+    batches = read_task(options, [wanted])
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
@@ -459,7 +458,7 @@ def test_a_worker_that_starts_while_the_broker_is_away_waits(fail: bool) -> None
         "failondataloss": str(fail).lower(),
         "kafka.client.id": f"fresh-{fail}",
     }
-    batches = read_task(SourceOptions.parse(options), [PlannedRange("t", 0, 90, 100)], NO_CODE)
+    batches = read_task(SourceOptions.parse(options), [PlannedRange("t", 0, 90, 100)])
     read: list[int] = []
 
     def work() -> None:

@@ -23,7 +23,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded_kernels() -> None:
-    assert record_kernels.require() is not None
+    assert record_kernels.loaded is not None
 
 
 def random_batch(random: Random, epoch: int, many_producers: bool) -> bytearray:

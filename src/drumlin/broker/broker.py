@@ -63,7 +63,6 @@ from drumlin.metadata.changes import Change, ConfigsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.metadata.store import MetadataStore, UnusableMetadata
-from drumlin.records.kernels import record_kernels
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.turns import Turns
@@ -248,7 +247,6 @@ class Broker:
         self.server.start_accepting()
         start_upkeep(self, self._cycles)
         self.cleaning.start()
-        record_kernels.load_in_background()
 
     async def _start_endpoints(self, *, is_alone: bool) -> None:
         for sock, listener in self._metrics_sockets.items():

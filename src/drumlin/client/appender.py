@@ -36,11 +36,9 @@ from drumlin.client.partitioner import (
 )
 from drumlin.client.tables import Encode, TableLike
 from drumlin.records.columns import RecordColumns
-from drumlin.records.kernels import record_kernels
 
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _WINDOW_BYTES: Final = 16 << 20
-_KERNELS_FROM_BYTES: Final = 256 << 10
 
 
 class AppendOptions(TypedDict, total=False):
@@ -104,8 +102,6 @@ def append(
     table = tables.as_table(data)
     columns = _columns_of(table, options)
     partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
-    if table.nbytes >= _KERNELS_FROM_BYTES:
-        record_kernels.require()
     assigned = _assigned(table, columns, partitions, options)
     deliveries = Deliveries(thread, target, _rules(options))
     try:

@@ -21,7 +21,6 @@ from drumlin.peer.options import Isolation
 from drumlin.records.columns import iterate_arrow, record_schema
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.gaps import stretch_of
-from drumlin.records.kernels import record_kernels
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
 
@@ -31,7 +30,6 @@ Place = Literal["earliest", "latest"] | int | datetime
 FETCH_BYTES: Final = 8 << 20
 _RANGES_AHEAD: Final = 2
 _SMALL_RANGES_AHEAD: Final = 8  # as long as they take no more memory than the large ones
-_KERNELS_FROM_BYTES: Final = 256 << 10  # less is read sooner in plain Python, if they aren't there
 
 
 class ReadOptions(TypedDict, total=False):
@@ -173,7 +171,6 @@ def read_each_range(
         return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
 
     memory = FetchMemory(fetch_bytes)
-    record_kernels.load_in_background()
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         rack = "" if leaders_only else connections.options.client_rack
@@ -242,8 +239,6 @@ def schema_of(options: ReadOptions) -> pa.Schema:
 def _decode(
     piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    if len(piece.records) >= _KERNELS_FROM_BYTES:
-        record_kernels.require()
     batches = iterate_arrow(
         [piece.records],
         partition=wanted.partition,

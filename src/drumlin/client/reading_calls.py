@@ -20,7 +20,6 @@ from drumlin.client.log_at_time import cut_at_times, without_times
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place, ReadOptions
-from drumlin.records.kernels import record_kernels
 
 
 class ReadingCalls(Calls):
@@ -194,7 +193,6 @@ class ReadingCalls(Calls):
         """
         chosen, subscription = _consumer_options(topics, assign, options)
         chosen.check_group(group)
-        record_kernels.load_in_background()
         with translated():
             return Consumer(
                 self._thread, self._connections, group, subscription, assign or (), chosen

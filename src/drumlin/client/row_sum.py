@@ -16,12 +16,8 @@ from numpy.typing import NDArray
 from drumlin.client.partitioner import Rows, rows_by_partition
 from drumlin.records.arrow_checksum import RowChecksum
 from drumlin.records.columns import milliseconds
-from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.layout import NO_TIMESTAMP
 from drumlin.records.row_hash import combined
-
-#: Fewer are done sooner than kernels are loaded.
-KERNELS_FROM_BYTES: Final = 256 << 10
 
 #: The columns that rows may have; only `value` must be there.
 ROW_COLUMNS: Final = ("topic", "partition", "key", "value", "headers", "timestamp")
@@ -38,16 +34,12 @@ class RowSum:
         self._topic = topic
         self.rows = 0
         self.checksum = 0
-        self._size_bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """
         Raises:
             RowsRefused: a row has no topic.
         """
-        self._size_bytes += rows.nbytes
-        if self._size_bytes >= KERNELS_FROM_BYTES:
-            record_kernels.require()
         columns = {name: rows.column(name) for name in ROW_COLUMNS if name in rows.schema.names}
         topics = topics_of(
             self._topic, columns.get("topic"), rows.num_rows, lambda row: f"row {self.rows + row}"

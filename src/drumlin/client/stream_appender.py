@@ -26,9 +26,8 @@ from drumlin.client.partitioner import (
     as_chosen,
     partitions_needed,
 )
-from drumlin.client.row_sum import KERNELS_FROM_BYTES, ROW_COLUMNS, RowsRefused, RowSum, topics_of
+from drumlin.client.row_sum import ROW_COLUMNS, RowsRefused, RowSum, topics_of
 from drumlin.records.columns import RecordColumns, milliseconds
-from drumlin.records.kernels import record_kernels
 from drumlin.records.open_batches import OpenBatches, Sealed
 
 #: Writing tasks of Spark have little room beside it.
@@ -156,8 +155,6 @@ class StreamAppender:
     def _encode_held(self) -> None:
         if not self._held:
             return
-        if self._held_bytes >= KERNELS_FROM_BYTES:
-            record_kernels.require()
         pieces = self._held
         if len(pieces) > 1:
             pieces = pa.Table.from_batches(pieces).combine_chunks().to_batches()

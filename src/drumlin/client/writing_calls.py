@@ -15,7 +15,6 @@ from drumlin.client.errors import translated
 from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.tables import TableLike
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
-from drumlin.records.kernels import record_kernels
 
 
 class WritingCalls(Calls):
@@ -58,7 +57,6 @@ class WritingCalls(Calls):
             TypeError, ValueError: data or options that cannot be.
         """
         arguments.text("topic", topic)
-        record_kernels.load_in_background()
         with translated():
             return append(self._thread, self._producer, data, topic, options)
 
@@ -76,7 +74,6 @@ class WritingCalls(Calls):
             encoding: how rows become batches.
             delivery: acks, retries, and how long and how much of it may be under way.
         """
-        record_kernels.load_in_background()
         return StreamAppender(
             self._thread, self._producer, topic, encoding=encoding, delivery=delivery
         )
@@ -116,6 +113,5 @@ class WritingCalls(Calls):
         arguments.text("topic", topic)
         arguments.known_options("writer", options, WriterKeywords.__annotations__)
         chosen = WriterOptions(**options)
-        record_kernels.load_in_background()
         with translated():
             return Writer(self._thread, self._producer, topic, chosen)

@@ -23,7 +23,6 @@ from drumlin.clock import Clock
 from drumlin.compaction.cleaning_round import Round
 from drumlin.compaction.errors import CleaningFailed, SegmentGone
 from drumlin.compaction.outputs import Counting, SegmentFiles, has_room_for_a_segment
-from drumlin.compaction.pass_selection import await_kernels
 from drumlin.compaction.pieces import PieceReader
 from drumlin.compaction.round_progress import RoundProgress
 from drumlin.compaction.settings import CleanerSettings
@@ -163,11 +162,7 @@ class Cleaner:
             self._stopping.wait(_READERS_LOOKED_AT_S)
 
     def simulate(self, log: PartitionLog) -> CleaningStatistics | None:
-        """What `clean` would do now, without a change; it reads as much. Raises the same.
-
-        A large log waits for its kernels to be compiled.
-        """
-        await_kernels(log.size_bytes, self._stopping)
+        """What `clean` would do now, without a change; it reads as much. Raises the same."""
         view = self._call(lambda: cleaning_view(log))
         with _changes_told(log, view), contextlib.closing(self._round(log, view)) as cleaning:
             if not cleaning.begin():

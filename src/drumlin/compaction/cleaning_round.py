@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from drumlin.clock import Clock
 from drumlin.compaction.cleanable import Cleanable
@@ -18,7 +18,7 @@ from drumlin.compaction.errors import CleaningPostponed, SegmentGone
 from drumlin.compaction.map_builder import MapBuilder
 from drumlin.compaction.offset_map import OffsetMap, capacity_within
 from drumlin.compaction.outline import find_cleanable
-from drumlin.compaction.pass_selection import filter_pass, kernels_for, map_pass
+from drumlin.compaction.pass_selection import filter_pass, map_pass
 from drumlin.compaction.passes import FilterPass, FilterRules
 from drumlin.compaction.pieces import PieceReader
 from drumlin.compaction.rewriter import LiveProducers, Output, Rewriter
@@ -28,13 +28,11 @@ from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.survivor_bitmap import SurvivorBitmap
 from drumlin.compaction.transactions import NOTHING_OPEN
+from drumlin.records.kernels import compaction_kernels
 from drumlin.storage.cleaning_view import CleaningView
 from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.segment import Segment
 from drumlin.storage.transaction_index import AbortedTransaction
-
-if TYPE_CHECKING:
-    from drumlin.records.kernels.machine_code import CompactionKernels
 
 #: With less of a map a cleaning would hardly come forward.
 _MAP_BYTES_MIN: Final = 1 << 20
@@ -71,7 +69,7 @@ class Round:
         if self._begun is not None:
             self._end_offset = min(self._end_offset, self._begun.round_end_offset)
         self._map: OffsetMap | None = None
-        self._kernels: CompactionKernels | None = None
+        self._kernels = compaction_kernels.loaded
         self._rewriting: Rewriter | None = None
         self._crew = Crew(helpers_for(settings.threads * settings.brokers))
         self._began_s = time.perf_counter()
@@ -97,14 +95,12 @@ class Round:
         Where nothing is dirty, but tombstones or markers of what is clean may go, it is empty.
 
         Raises:
-            KernelsAwaited: nothing was read.
             CleaningFailed, CleaningStopped, CleaningPostponed, OSError, KafkaError
         """
         found = self._found
         is_dirty = found.cleanable_bytes and self._end_offset > found.first_dirty_offset
         if not is_dirty and not self._may_drop_deletions():
             return False
-        self._kernels = kernels_for(found.clean_bytes + found.cleanable_bytes)
         if is_dirty:
             return self._build_map(found)
         self._end_offset = self.statistics.round_end_offset = found.first_dirty_offset

@@ -17,7 +17,3 @@ class SegmentGone(Exception):
 
 class CleaningPostponed(Exception):
     """There is not enough memory now; the message says how much was asked for."""
-
-
-class KernelsAwaited(CleaningPostponed):
-    """A log is too large for plain Python, and its kernels are not compiled yet."""

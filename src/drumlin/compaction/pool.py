@@ -11,7 +11,6 @@ What happens to a log whose cleaning fails:
 - something in it can't be read as records: uncleanable until the broker restarts, or until a
   cleaning is requested
 - its log dir fails: that goes offline as with any other access
-- it is large, and its kernels are still being compiled: likewise
 - it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
 """
 
@@ -33,11 +32,9 @@ from drumlin.compaction.errors import (
     CleaningFailed,
     CleaningPostponed,
     CleaningStopped,
-    KernelsAwaited,
     SegmentGone,
 )
 from drumlin.compaction.outline import find_cleanable, outline
-from drumlin.compaction.pass_selection import await_kernels, prepare_kernels
 from drumlin.compaction.round_progress import RoundProgress
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
@@ -250,7 +247,6 @@ class CleanerPool:
         logs = self._call(lambda: list(self._logs))  # no more: there may be very many
         compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
         for log in filter(self._is_free, compacted):
-            prepare_kernels(log.size_bytes)
             candidate = self._candidate(log)
             if candidate is not None:
                 candidates[log] = candidate
@@ -333,10 +329,7 @@ class CleanerPool:
         if log.is_deleted:
             return True
         is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
-        if isinstance(error, KernelsAwaited):
-            if is_news:
-                _log.info("%s is cleaned later: %s", log.name, error)
-        elif isinstance(error, OSError) and error.errno in DEVICE_FULL:
+        if isinstance(error, OSError) and error.errno in DEVICE_FULL:
             so_far = "" if progress is None else f", from offset {progress.next_offset} on"
             if is_news:
                 said = "no room to clean %s%s: %s; trying again later"
@@ -344,7 +337,7 @@ class CleanerPool:
         elif error is not None:
             _log.warning("%s could not be cleaned, trying again later: %s", log.name, error)
         with self._lock:
-            self.totals.failures += not (error is None or isinstance(error, KernelsAwaited))
+            self.totals.failures += error is not None
         due_at = self._clock.monotonic() + _ROOM_AWAITED_S
         return self._rest_on(log, Unfinished.because_of(error, progress, due_at))
 
@@ -375,7 +368,6 @@ class CleanerPool:
     def run(self, log: PartitionLog, timeout_s: float) -> bool:
         """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
         before = self._clock.monotonic()
-        await_kernels(log.size_bytes, self._stopping)  # here, and not in a thread that others need
         with self._wake:
             self._uncleanable.pop(_key(log), None)
             self._forced.append(log)

@@ -86,7 +86,7 @@ class LatestRecords:
         return self._count
 
     def read(self, buffer: Buffer, special: Special) -> None:
-        """Read the whole batches of a buffer. In a thread: kernels may have to be waited for.
+        """Read the whole batches of a buffer. In a thread.
 
         Raises:
             CorruptRecord: a batch is not what its header promises.
@@ -94,7 +94,7 @@ class LatestRecords:
         """
         self._bytes += len(buffer)
         if self._kept is None and self._bytes > _WORTH_KERNELS_BYTES:
-            kernels = compaction_kernels.soon()
+            kernels = compaction_kernels.loaded
             self._kept = None if kernels is None else _Kept(kernels)
         if self._kept is not None:
             self._read_fast(self._kept, buffer, special)

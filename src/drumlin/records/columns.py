@@ -1,7 +1,7 @@
 """Many records at once: record batches <-> Arrow columns. For clients; the broker has no Arrow.
 
 Kernels fill memory that Arrow then takes as it is. Without kernels, plain Python does the
-same slowly. Wait for them with `record_kernels.require()` before a lot of work.
+same slowly.
 """
 
 from __future__ import annotations

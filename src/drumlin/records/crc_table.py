@@ -1,4 +1,4 @@
-"""The table with which kernels compute CRC32C."""
+"""The table with which kernels join the CRC32Cs of neighbouring stretches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import functools
 from typing import Any, Final
 
-from drumlin.records.kernels.layout import CRC_STRETCH_SIZE, CRC_TABLE_ROWS, CRC_TABLE_WIDTH
+from drumlin.records.kernels.layout import CRC_STRETCH_SIZE, CRC_TABLE_WIDTH
 
 _CRC32C_POLYNOMIAL: Final = 0x82F63B78
 _CRC_BITS: Final = 32
@@ -14,26 +14,19 @@ _CRC_BITS: Final = 32
 
 @functools.cache
 def crc_table() -> Any:
-    """The rows that `layout.py` describes.
-
-    First the rows for processors without a CRC instruction: row n is a byte's share in the CRC, n
-    bytes before the end. Then one row for each byte of a CRC: how a stretch of zeros changes it.
-    """
+    """One row for each byte of a CRC: how a stretch of zeros changes it."""
     first = []
     for byte in range(CRC_TABLE_WIDTH):
         crc = byte
         for _ in range(8):
             crc = (crc >> 1) ^ (_CRC32C_POLYNOMIAL if crc & 1 else 0)
         first.append(crc)
-    rows = [first]
-    for _ in range(CRC_TABLE_ROWS - 1):
-        rows.append([first[crc & 0xFF] ^ (crc >> 8) for crc in rows[-1]])
     bits = [_behind_stretch(1 << bit, first) for bit in range(_CRC_BITS)]
-    rows += [
-        [_combined(byte, bits[start : start + 8]) for byte in range(CRC_TABLE_WIDTH)]
+    numbers = [
+        _combined(byte, bits[start : start + 8])
         for start in range(0, _CRC_BITS, 8)
+        for byte in range(CRC_TABLE_WIDTH)
     ]
-    numbers = [crc for row in rows for crc in row]
     return (ctypes.c_int64 * len(numbers))(*numbers)
 
 

@@ -21,8 +21,8 @@ from drumlin.records.kernels import record_kernels
 from drumlin.records.kernels.row_index_layout import NOWHERE
 from drumlin.records.row_index import CompiledRowIndex, Int32s, PlainRowIndex, RowIndex
 
-#: After so many rows kernels are used, once they are there.
-_ROWS_WORTH_LOADING: Final = 10_000
+#: After so many rows kernels are used, if there are any: their tables take memory.
+_ROWS_WORTH_KERNELS: Final = 10_000
 #: Old rows are thrown out when they are more than the others, and at least so many; then until
 #: they are half as many. To throw out fewer takes more work for each.
 _DEAD_ROWS_AT_LEAST: Final = 1 << 16
@@ -89,7 +89,7 @@ class LatestRows:
             OverflowError: more than about 2^31 keys.
         """
         self._rows_seen += batch.num_rows
-        if self._rows_seen > _ROWS_WORTH_LOADING and isinstance(self._index, PlainRowIndex):
+        if self._rows_seen > _ROWS_WORTH_KERNELS and isinstance(self._index, PlainRowIndex):
             self._use_kernels()
         ids = self._index.add(as_binary(batch.column("key")), *_places(batch))
         self._keep(_wanted(batch, ids))
@@ -124,7 +124,7 @@ class LatestRows:
                 yield _selected(*piece, is_wanted).rows
 
     def _use_kernels(self) -> None:
-        kernels = record_kernels.soon()
+        kernels = record_kernels.loaded
         if kernels is None:
             return
         pieces = self._pieces

@@ -132,7 +132,7 @@ class CompiledRowIndex:
 
 
 class PlainRowIndex:
-    """The same with a dict, for as long as there are no kernels."""
+    """The same with a dict, for few rows and where there are no kernels."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, bytes], int] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from drumlin.records.batch import NO_TIMESTAMP, Buffer
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import kernels_for
+from drumlin.records.kernels import record_kernels
 from drumlin.records.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def survey(body: Buffer, record_count: int, base_timestamp: int) -> Survey:
         CorruptRecord: the body is not exactly `record_count` well-formed records.
     """
     if len(body) > 0:
-        kernels = kernels_for(record_count)
+        kernels = record_kernels.loaded
         if kernels is not None:
             return _survey_fast(kernels, body, record_count, base_timestamp)
     return survey_plain(body, record_count, base_timestamp)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.driver import plan_tasks, within_logs
 from drumlin.spark.offsets import LATEST, TopicPartition
@@ -27,11 +26,6 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._cluster = cluster
         self._bounds = Bounds()
-        self._code = NO_CODE
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
-        return self.__dict__ | {"_code": pack()}
 
     def partitions(self) -> Sequence[InputPartition]:
         cluster = self._cluster
@@ -52,7 +46,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:  # how Spark says that there are no partitions at all
             return iter(())
-        return read_task(self._options, partition.value, self._code)
+        return read_task(self._options, partition.value)
 
 
 class FilteringBatchReader(BatchReader):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.planned_tasks import Ranges
     from drumlin.spark.transform import BatchFunction
 
@@ -103,11 +102,10 @@ def _run_task(
     options: SourceOptions,
     function: BatchFunction,
     schema: StructType,
-    code: ShippedCode,
     ranges: Ranges,
 ) -> Iterator[pa.RecordBatch]:
     """What a worker does."""
     from drumlin.spark.tasks import read_task
     from drumlin.spark.transform import results
 
-    yield from results(function, read_task(options, ranges, code), schema)
+    yield from results(function, read_task(options, ranges), schema)

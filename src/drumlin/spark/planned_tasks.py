@@ -9,19 +9,16 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from drumlin.records.kernels.shipped_code import pack
-
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.ranges import PlannedRange
 
 #: What a task is to read.
 Ranges: TypeAlias = "tuple[PlannedRange, ...]"
-Run = Callable[["ShippedCode", Ranges], "Iterator[pa.RecordBatch]"]
+Run = Callable[[Ranges], "Iterator[pa.RecordBatch]"]
 
 
 def run_each(
@@ -30,13 +27,13 @@ def run_each(
     """What `run` gives for each of the tasks, as a DataFrame with this schema."""
     # One row for each task, with the index of the task.
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    return numbers.mapInArrow(functools.partial(_run_numbered, tuple(tasks), run, pack()), schema)
+    return numbers.mapInArrow(functools.partial(_run_numbered, tuple(tasks), run), schema)
 
 
 def _run_numbered(
-    tasks: Sequence[Ranges], run: Run, code: ShippedCode, numbers: Iterator[pa.RecordBatch]
+    tasks: Sequence[Ranges], run: Run, numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """In a worker: `numbers` holds the indexes of its tasks."""
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from run(code, tasks[number])
+            yield from run(tasks[number])

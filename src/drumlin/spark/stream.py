@@ -24,7 +24,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.advance import Advance
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.data_loss import ANEW, report_data_loss
@@ -58,7 +57,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
-        self._code = NO_CODE
         self._starting = options.starting or OffsetLimit(LATEST)
         self._advance = Advance(options, cluster)
         self._initial: Offsets | None = None
@@ -66,10 +64,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = False
         self._admitted_at: float | None = None
         self._progress = GroupProgress(options)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
-        return self.__dict__ | {"_code": pack()}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a new query starts. The same answer every time: Spark asks more than once."""
@@ -148,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan_tasks(self._cluster, self._options, begin, finish, topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_task(self._options, partition.value, self._code)
+        return read_task(self._options, partition.value)
 
     @property
     def _starts_at_end(self) -> bool:

@@ -22,26 +22,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.reader import ReadOptions
-    from drumlin.records.kernels.shipped_code import ShippedCode
 
 _PAUSE_S: Final = 0.5
 
 
-def read_task(
-    options: SourceOptions, ranges: Sequence[PlannedRange], code: ShippedCode
-) -> Iterator[pa.RecordBatch]:
+def read_task(options: SourceOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, each exactly once; in offset order within a range.
-
-    `code` holds the driver's kernels: a worker's container may never have compiled any.
 
     Raises:
         DataLoss: records are gone, and the options have the query fail.
         ReadFailed: records cannot be read, but are not proven gone.
     """
-    from drumlin.records import kernels
     from drumlin.spark.batch_sizes import of_good_size
 
-    kernels.bring(code)
     batches = of_good_size(_read_ranges(options, ranges), options.batch_bytes)
     yield from options.transform.results(batches) if options.transform else batches
     garbage.spare_what_is_loaded()

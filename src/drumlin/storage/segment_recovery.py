@@ -1,7 +1,7 @@
 """Reading a segment again, batch by batch with its CRC: the main work of a recovery.
 
 Indexes, leader epochs and producer state are built from the sound batches. A kernel handles the
-ordinary batches; the others, and all of them until the kernels are loaded, are checked here.
+ordinary batches; the others, and all of them where there are no kernels, are checked here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, compute_crc, parse_header
-from drumlin.records.kernels import kernels_for
+from drumlin.records.kernels import record_kernels
 from drumlin.records.scan import Scan
 from drumlin.storage.producer_replay import follow_batch
 from drumlin.storage.segment import BatchPlace, IndexProgress, Segment
@@ -49,15 +49,13 @@ def recover_segment(
     segment.start_indexes_anew()
     segment.transaction_index.clear()
     batches = SoundBatches(segment, end_offset_max)
-    scan: Scan | None = None
+    kernels = record_kernels.loaded
+    scan = None if kernels is None else Scan(kernels, end_offset_max, interval)
     while True:
-        kernels = kernels_for(1)
-        if kernels is not None:
-            if scan is None:
-                scan = Scan(kernels, end_offset_max, interval)
-            if batches.pass_ordinary(scan, log.leader_epochs.latest_epoch, segment.index_progress):
-                _take_over(segment, scan, batches.chunk_position)
-                _follow_producers(state, scan)
+        latest_epoch = log.leader_epochs.latest_epoch
+        if scan and batches.pass_ordinary(scan, latest_epoch, segment.index_progress):
+            _take_over(segment, scan, batches.chunk_position)
+            _follow_producers(state, scan)
         if batches.position:
             end_offset = batches.offset
         place = batches.next()

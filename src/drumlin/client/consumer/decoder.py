@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -14,9 +14,6 @@ from drumlin.client.reader import schema_of
 from drumlin.client.tables import decoded
 from drumlin.records.columns import iterate_arrow
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.kernels import record_kernels
-
-_KERNELS_FROM_BYTES: Final = 256 << 10
 
 
 class Decoded(NamedTuple):
@@ -36,8 +33,6 @@ def decode(piece: Piece, position: int, options: ConsumerOptions) -> Iterator[De
     """
     topic, partition = piece.place
     schema = schema_of(options.read_options).with_metadata({"topic": topic})
-    if len(piece.records) >= _KERNELS_FROM_BYTES:
-        record_kernels.require()
     batches = iterate_arrow(
         [piece.records],
         partition=partition,

@@ -32,7 +32,6 @@ from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
 from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
-from drumlin.records.kernels import record_kernels
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
@@ -114,7 +113,6 @@ class Transaction:
         self._check_open()
         arguments.text("topic", topic)
         _check_acks(options.get("acks", "all"))
-        record_kernels.load_in_background()
         with self._running_whole(), self._failing(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
 
@@ -135,7 +133,6 @@ class Transaction:
         """
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)
-        record_kernels.load_in_background()
         producer = self._session.producer
         appender = StreamAppender(
             self._thread, producer, topic, encoding=encoding, delivery=delivery
@@ -158,7 +155,6 @@ class Transaction:
         if told is not None:
             options["on_delivery"] = self._failing_too(told)
         chosen = WriterOptions(**options)
-        record_kernels.load_in_background()
         with self._failing(), translated():
             writer = Writer(self._thread, self._session.producer, topic, chosen)
         self._writers.append(writer)

@@ -37,15 +37,15 @@ FAULTS: Final = {
 
 
 def value_kernels_here() -> ValueKernels:
-    """The kernels, which are compiled now if they have not been.
+    """The kernels.
 
     Raises:
-        DecoderUnavailable: they cannot be had.
+        DecoderUnavailable: there are none for this processor.
     """
-    kernels = value_kernels.require()
+    kernels = value_kernels.loaded
     if kernels is None:
         raise DecoderUnavailable(
-            "this format needs compiled kernels, which failed here: see the log"
+            "this format needs compiled kernels, and there are none for this processor"
         )
     return kernels
 

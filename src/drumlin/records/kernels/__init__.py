@@ -1,19 +1,12 @@
 """Compiled loops over records: survey, decode, encode, hash, scan, compaction's two passes, values.
 
-`code/` holds the loops, in Python for numba; a child process compiles them once for each
-machine (`compile.py`), the result is cached (`cache.py`) and loaded as machine code
-(`machine_code.py`). A caller gets its kernel from `loader.py`, and takes a plain path for as
-long as there is none. Importing this package imports neither numba nor llvmlite.
+`code/` holds the loops, in Python for numba; `toolchain/` makes shared libraries of them when the
+package is built, for several kinds of processors (`processor.py`). `machine_code.py` opens the best
+one. A caller gets its kernels from `loader.py`, and takes a plain path where there are none.
 """
 
 from __future__ import annotations
 
-from drumlin.records.kernels.loader import (
-    bring,
-    compaction_kernels,
-    kernels_for,
-    record_kernels,
-    value_kernels,
-)
+from drumlin.records.kernels.loader import compaction_kernels, record_kernels, value_kernels
 
-__all__ = ["bring", "compaction_kernels", "kernels_for", "record_kernels", "value_kernels"]
+__all__ = ["compaction_kernels", "record_kernels", "value_kernels"]

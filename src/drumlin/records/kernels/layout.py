@@ -1,6 +1,6 @@
 """The numbers that kernels and their callers agree on: places in tables, and signatures.
 
-Plain Python: the broker's and client's processes import this, the compiler too.
+Plain Python: the broker's and client's processes import this, the toolchain too.
 """
 
 from __future__ import annotations
@@ -143,11 +143,8 @@ SCAN_PRODUCERS_MAX: Final = 64
 #: The CRC of larger batches is computed faster by a library.
 SCAN_SIZE_MAX: Final = 16 * 1024
 
-#: The table that CRC32C is computed with: rows for a processor without an instruction for it, and
-#: after them the rows that join the CRCs of neighbouring stretches.
+#: The table that joins the CRC32Cs of neighbouring stretches.
 CRC_TABLE_WIDTH: Final = 256
-CRC_TABLE_ROWS: Final = 8
-CRC_STRETCH_ROW: Final = CRC_TABLE_ROWS
 CRC_STRETCH_SIZE: Final = 256
 
 # Signatures: p for an address of bytes, l for one of 64-bit integers, i for a 64-bit integer.
@@ -166,8 +163,7 @@ SIGNATURES: Final = {
     "share_rows": "ll",
     "mark_last": "lip",
 }
-#: The kernels of compaction, and of loading compacted logs, are a set of their own: only a cleaner
-#: waits for them.
+#: The kernels of compaction, and of loading compacted logs.
 COMPACTION_SIGNATURES: Final = {
     "mark_survivors": "liip",
     "map_batches": "pilll",
@@ -180,5 +176,5 @@ COMPACTION_SIGNATURES: Final = {
     "walk": "pil",
     "lay_out": "pipipll",
 }
-#: The kernels of typed values: only who decodes some waits for them.
+#: The kernels of typed values.
 VALUES_SIGNATURES: Final = {"decode_avro": "pplllll", "decode_protobuf": "plllllll"}

@@ -1,24 +1,24 @@
-"""Machine code -> functions, by llvmlite alone: numba's compiler is not imported.
+"""Opens the library of kernels for this processor, and gives its functions their signatures.
 
-That costs a process 50 ms and about 10 MB of its own memory (and 45 MB of file that all
-processes share) instead of half a second and 100 MB.
+The libraries are made when the package is built (`toolchain/`).
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
-
-import llvmlite.binding as llvm
 
 from drumlin.records.kernels.layout import (
     COMPACTION_SIGNATURES,
     SIGNATURES,
     VALUES_SIGNATURES,
 )
+from drumlin.records.kernels.library_files import are_outdated, library_path
+from drumlin.records.kernels.processor import usable_variants
 
-_TYPES: Final = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
+_TYPES: Final[dict[str, Any]] = {"p": ctypes.c_void_p, "l": ctypes.c_void_p, "i": ctypes.c_int64}
 
 
 class Kernels(NamedTuple):
@@ -37,7 +37,6 @@ class Kernels(NamedTuple):
     reindex_rows: Callable[..., int]
     share_rows: Callable[..., int]
     mark_last: Callable[..., int]
-    engine: Any  # owns the memory that the code lies in
 
 
 class CompactionKernels(NamedTuple):
@@ -53,7 +52,6 @@ class CompactionKernels(NamedTuple):
     index_latest: Callable[..., int]
     walk: Callable[..., int]
     lay_out: Callable[..., int]
-    engine: Any  # owns the memory that the code lies in
 
 
 class ValueKernels(NamedTuple):
@@ -61,45 +59,56 @@ class ValueKernels(NamedTuple):
 
     decode_avro: Callable[..., int]
     decode_protobuf: Callable[..., int]
-    engine: Any  # owns the memory that the code lies in
 
 
-def processor() -> tuple[str, str]:
-    """Name and features of the processor that code is made for."""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+class AllKernels(NamedTuple):
+    """What is in one library."""
+
+    records: Kernels
+    compaction: CompactionKernels
+    values: ValueKernels
 
 
-def target_machine() -> Any:
-    """What turns LLVM's language into code for this very processor."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    name, features = processor()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=name, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
+def load() -> AllKernels:
+    """The best kernels that this processor runs.
+
+    Raises:
+        OSError: there are none for it, or their library can't be opened.
+    """
+    if are_outdated():
+        raise OSError("their sources have changed: python -m drumlin.records.kernels.toolchain")
+    for variant in usable_variants():
+        try:
+            return load_library(library_path(variant.name))
+        except FileNotFoundError:
+            continue
+    raise OSError("the package has no library for this processor")
+
+
+def load_library(path: Path) -> AllKernels:
+    """The kernels in one library; raises OSError."""
+    library = _opened(path)
+    return AllKernels(
+        Kernels(**_functions(library, SIGNATURES)),
+        CompactionKernels(**_functions(library, COMPACTION_SIGNATURES)),
+        ValueKernels(**_functions(library, VALUES_SIGNATURES)),
     )
 
 
-def load(object_code: bytes) -> Kernels:
-    """The kernels in an object file that `compile.py` has made for this processor."""
-    return Kernels(**_functions(object_code, SIGNATURES))
+def _opened(path: Path) -> ctypes.CDLL:
+    if path.exists():
+        return ctypes.CDLL(str(path))
+    # The package may lie in an archive, as Spark hands it to workers.
+    from importlib import resources  # takes long to import, and is hardly ever needed
+
+    with resources.as_file(resources.files(__package__) / path.parent.name / path.name) as copy:
+        return ctypes.CDLL(str(copy))
 
 
-def load_for_compaction(object_code: bytes) -> CompactionKernels:
-    """Load the kernels of compaction, likewise."""
-    return CompactionKernels(**_functions(object_code, COMPACTION_SIGNATURES))
-
-
-def load_for_values(object_code: bytes) -> ValueKernels:
-    """Load the kernels of typed values, likewise."""
-    return ValueKernels(**_functions(object_code, VALUES_SIGNATURES))
-
-
-def _functions(object_code: bytes, signatures: Mapping[str, str]) -> dict[str, Any]:
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
-    engine.finalize_object()
-    functions: dict[str, Any] = {"engine": engine}
+def _functions(library: ctypes.CDLL, signatures: Mapping[str, str]) -> dict[str, Any]:
+    functions = {}
     for name, parameters in signatures.items():
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *(_TYPES[each] for each in parameters))
-        functions[name] = prototype(engine.get_function_address(name))
+        function = functions[name] = library[name]  # of its own, not one that others change
+        function.restype = ctypes.c_int64
+        function.argtypes = [_TYPES[each] for each in parameters]
     return functions

@@ -19,11 +19,10 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
     from drumlin.client.state_claims import Claims
-    from drumlin.records.kernels.shipped_code import ShippedCode
 
 
 def read_exactly(
-    source: SourceOptions, claims: Claims, ranges: Sequence[PlannedRange], code: ShippedCode
+    source: SourceOptions, claims: Claims, ranges: Sequence[PlannedRange]
 ) -> Iterator[pa.RecordBatch]:
     """The records of a task's ranges.
 
@@ -38,7 +37,7 @@ def read_exactly(
         if chosen:
             reading = dataclasses.replace(source, without_gaps=needs_all)
             try:
-                yield from read_task(reading, chosen, code)
+                yield from read_task(reading, chosen)
             except ReadFailed as error:
                 _refuse_if_missing(source, claims, error)
                 raise

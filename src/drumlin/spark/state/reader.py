@@ -7,11 +7,10 @@ memory of one is read again; `drumlin.spark.snapshot` does without both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark.ranges import PlannedRange
 from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.moment import limit_of
@@ -29,11 +28,6 @@ class SnapshotReader(DataSourceReader):
         """`columns` are those of the result; what the options say of them counts no more."""
         self._options = StateOptions.parse(options).with_columns(columns)
         self._moment = limit_of(options["snapshot"], self._options.topic, "snapshot")
-        self._code = NO_CODE
-
-    def __getstate__(self) -> dict[str, Any]:
-        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
-        return self.__dict__ | {"_code": pack()}
 
     def partitions(self) -> Sequence[InputPartition]:
         plan = plan_state(self._options, self._moment)
@@ -58,7 +52,7 @@ class SnapshotReader(DataSourceReader):
         source = options.reading(read_columns(of_entries))
 
         def read_again() -> Iterator[pa.RecordBatch]:
-            for batch in read_exactly(source, claims, ranges, self._code):
+            for batch in read_exactly(source, claims, ranges):
                 yield as_entries(batch, of_entries)
 
         for latest in passes(read_again, options.task_bytes):

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from drumlin.client.restore_marker import RestoreRequest
     from drumlin.client.state_claims import Claims
-    from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.planned_tasks import Ranges
 
 #: What is written of each record.
@@ -96,12 +95,12 @@ class Copying(Portable):
     source: SourceOptions
     claims: Claims
 
-    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    def run(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """
         Raises:
             StateNotExact: records are missing. What was given out does not count then.
         """
-        yield from read_exactly(self.source, self.claims, ranges, code)
+        yield from read_exactly(self.source, self.claims, ranges)
         confirm(self.source, {each.key: self.claims[each.key] for each in ranges})
 
 
@@ -112,14 +111,14 @@ class Counting(Portable):
     source: SourceOptions
     first: int
 
-    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    def run(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """Count the records of a partition; gives nothing of one that has fewer."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         source = dataclasses.replace(self.source, columns=("partition", "offset"))
         left = self.first
-        for batch in read_task(source, ranges, code):
+        for batch in read_task(source, ranges):
             if batch.num_rows >= left:
                 partition, offset = batch.slice(left - 1, 1).columns
                 end = {"partition": partition, "end_offset": pc.add(offset, 1)}

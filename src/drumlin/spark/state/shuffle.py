@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -16,14 +15,13 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.state.options import StateOptions
     from drumlin.spark.state.plan import StatePlan
 
 _CORES_OF_OTHERS: Final = 4
 
 #: The second stage: the cells of one reducer, as rows of the result.
-Merge = Callable[["ShippedCode", "Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+Merge = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 
 
 def reduced_and_merged(
@@ -35,7 +33,6 @@ def reduced_and_merged(
     schema: StructType | str,
 ) -> DataFrame:
     """What `merge` makes of the entries, with these columns, of each reducer."""
-    from drumlin.records.kernels.shipped_code import pack
     from drumlin.spark.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
@@ -45,7 +42,7 @@ def reduced_and_merged(
     cells = run_each(spark, plan.tasks, reading.run, CELLS_DDL)
     # By number, not by hash; Spark never joins partitions whose number was asked for.
     shuffled = cells.repartitionById(reducers, "reducer")
-    return shuffled.mapInArrow(functools.partial(merge, pack()), schema)
+    return shuffled.mapInArrow(merge, schema)
 
 
 def _cores(spark: SparkSession) -> int:

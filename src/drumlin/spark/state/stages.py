@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
     from drumlin.client.state_claims import Claims
-    from drumlin.records.kernels.shipped_code import ShippedCode
     from drumlin.spark.planned_tasks import Ranges
 
 
@@ -36,13 +35,13 @@ class Reading(Portable):
     since: Mapping[int, int]
     claims: Claims
 
-    def run(self, code: ShippedCode, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    def run(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """Read and reduce the ranges of a task."""
         from drumlin.spark.state.entries import Entries, as_entries, read_columns
 
         entries = Entries(self.since)
         source = self.options.reading(read_columns(self.columns))
-        for batch in read_exactly(source, self.claims, ranges, code):
+        for batch in read_exactly(source, self.claims, ranges):
             entries.add(as_entries(batch, self.columns))
             if entries.outgrow(self.options.task_bytes):
                 # Hand out what there is, tombstones too: they hide older entries of other tasks.
@@ -65,7 +64,7 @@ class Merging(Portable):
     refusal: str | None = None
     with_tombstones: bool = False
 
-    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Merge the cells of one reducer.
 
         Raises:
@@ -73,13 +72,11 @@ class Merging(Portable):
         """
         if self.refusal is not None:
             raise ReadFailed(self.refusal)
-        from drumlin.records import kernels
         from drumlin.records.latest_rows import LatestRows
         from drumlin.spark.batch_sizes import of_good_size
         from drumlin.spark.state.cells import unpacked
         from drumlin.spark.state.entries import as_rows
 
-        kernels.bring(code)
         latest = LatestRows()
         for batch in batches:
             for entries in unpacked(batch, self.columns):
@@ -100,16 +97,14 @@ class Comparing(Portable):
     since: Mapping[int, int]
     claims: Claims
 
-    def run(self, code: ShippedCode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compare the entries in the cells of one reducer."""
         import pyarrow as pa
 
-        from drumlin.records import kernels
         from drumlin.spark.state.cells import unpacked
         from drumlin.spark.state.change_rows import ENTRY_COLUMNS, changes
         from drumlin.spark.state.entries import Entries, offsets_by_partition
 
-        kernels.bring(code)
         entries = Entries(self.since)
         for batch in batches:
             for each in unpacked(batch, ENTRY_COLUMNS):

@@ -18,7 +18,6 @@ from drumlin.spark.values.bad_records import ERROR_COLUMN, BadRecord, BadRecords
 
 if TYPE_CHECKING:
     from drumlin.client.values.decoder import ValueDecoder
-    from drumlin.records.kernels.shipped_code import ShippedCode
 
 
 @dataclass(frozen=True)
@@ -35,14 +34,10 @@ class ColumnDecoding:
 
 @dataclass(frozen=True)
 class BatchDecoding:
-    """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`.
-
-    `code` has the driver's kernels, for formats that need them.
-    """
+    """What is done with each batch: a function for `mapInArrow`, `map_batches` and `map_stream`."""
 
     columns: tuple[ColumnDecoding, ...]
     bad_records: BadRecords
-    code: ShippedCode | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The batches with the decoded columns.
@@ -50,10 +45,6 @@ class BatchDecoding:
         Raises:
             BadRecord: a value or a key cannot be decoded, and that is to stop the query.
         """
-        from drumlin.records import kernels
-
-        if self.code is not None:
-            kernels.bring(self.code)
         for batch in batches:
             for piece, decoded, reasons in self._decoded(batch, self.columns):
                 if self.bad_records == "fail":

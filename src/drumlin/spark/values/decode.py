@@ -173,7 +173,6 @@ def _planned(
         ValueError: arguments that do not go together, or a column that is not there.
     """
     from drumlin.client.values.kernel_runs import value_kernels_here
-    from drumlin.records.kernels.shipped_code import pack
     from drumlin.spark.values.batches import BatchDecoding
 
     if bad_records not in BAD_RECORDS:
@@ -183,11 +182,9 @@ def _planned(
         result = _result_schema(result, _spark_type(each.decoder), each.column, each.into)
     if bad_records == "column":
         result = _with_places_of_bad_records(result, [raw_column(each.column) for each in columns])
-    code = None
     if any(each.decoder.needs_kernels for each in columns):
-        value_kernels_here()  # compiled here once, rather than by every worker
-        code = pack("values")
-    return result, BatchDecoding(columns, bad_records, code)
+        value_kernels_here()  # it is said here, rather than by every worker
+    return result, BatchDecoding(columns, bad_records)
 
 
 def _spark_type(decoder: ValueDecoder) -> DataType:

@@ -19,7 +19,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from drumlin.records.kernels.shipped_code import NO_CODE, pack
 from drumlin.spark import garbage
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.options import SinkOptions
@@ -53,19 +52,13 @@ class _Writer:
         self._names = WriteNames(
             options.topic, options.sink_id, options.write_id, str(uuid.uuid4())
         )
-        self._code = NO_CODE
 
     def __getstate__(self) -> dict[str, Any]:
-        # An executor may have no compiled kernels of its own. Packing ours takes milliseconds.
-        state = self.__dict__ | {"_code": pack()}
         garbage.spare_what_is_loaded()  # the planning process has nothing else to do after this
-        return state
+        return self.__dict__
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write a task's rows; runs in the task."""
-        from drumlin.records import kernels
-
-        kernels.bring(self._code)
         if self._options.delivery == "at-least-once":
             report = write_at_least_once(self._options, self._columns, iterator)
             garbage.spare_what_is_loaded()
