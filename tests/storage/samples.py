@@ -160,3 +160,10 @@ def read_all(log: PartitionLog, start_offset: int | None = None) -> list[Record]
 
 def offsets(records: Sequence[Record]) -> list[int]:
     return [record.offset for record in records]
+
+
+def producers(log: PartitionLog) -> list[tuple[int, int, int]]:
+    return [
+        (each.producer_id, each.producer_epoch, each.last_sequence)
+        for each in log.producer_state.freeze().entries()
+    ]
