@@ -381,7 +381,7 @@ def test_every_version(ask: Ask, create: Create, api: str, versions: int) -> Non
         ("", ("log.cleaner.backoff.ms", SET, "x"), "invalid_request", 'log.cleaner.backoff.ms = "x": must be a whole number (64 bits) of at least 0'),
         ("1", ("log.cleaner.backoff.ms", SET, None), "invalid_request", "no value is given for log.cleaner.backoff.ms"),
         ("1", ("log.cleaner.backoff.ms", SUBTRACT, "3"), "invalid_config", "log.cleaner.backoff.ms is not a list, so subtract means nothing for it"),
-        ("", ("log.retention.ms", SET, "0"), "invalid_request", 'log.retention.ms = "0": must be -1 (for ever) or at least 1'),
+        ("", ("log.retention.ms", SET, "0"), "invalid_request", 'log.retention.ms = "0": must be -1 (forever) or at least 1'),
         ("", ("log.roll.ms", SET, "0"), "invalid_request", 'log.roll.ms = "0": must be at least 1'),
         ("", ("log.roll.jitter.ms", SET, "-1"), "invalid_request", 'log.roll.jitter.ms = "-1": must be at least 0'),
         ("", ("log.cleaner.dedupe.buffer.size", SET, "5"), "invalid_request", 'log.cleaner.dedupe.buffer.size = "5": must be at least 1 MiB (1048576) for each of log.cleaner.threads'),

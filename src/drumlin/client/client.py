@@ -75,8 +75,6 @@ def connect(
         TypeError, ValueError: an option does not exist, or cannot have this value.
     """
     arguments.known_options("connect", unknown, (), inspect.signature(connect).parameters)
-    if bootstrap == "":
-        raise TypeError("connect() needs brokers, as in connect('127.0.0.1:9092')")
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,

@@ -30,7 +30,7 @@ def results(bad_records: BadRecords, *columns: ColumnDecoding) -> list[dict[str,
     keys, values = zip(*ROWS, strict=True)
     arrays = {"key": pa.array(keys), "value": pa.array(values), "offset": pa.array(range(6))}
     batch = pa.RecordBatch.from_pydict(arrays)
-    decoding = BatchDecoding(columns, bad_records, None)
+    decoding = BatchDecoding(columns, bad_records)
     return [row for found in decoding(iter([batch])) for row in found.to_pylist()]
 
 
@@ -94,4 +94,4 @@ def test_a_record_whose_schema_is_missing_for_now_is_not_dropped(bad_records: Ba
         batch = pa.RecordBatch.from_pydict({"value": [header(7) + b"\2"]})
         columns = (ColumnDecoding(decoder, "value", "value"),)
         with pytest.raises(UnknownSchema, match="schema 7"):
-            list(BatchDecoding(columns, bad_records, None)(iter([batch])))
+            list(BatchDecoding(columns, bad_records)(iter([batch])))
