@@ -46,9 +46,15 @@ def main() -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that a process may have opened: it goes on with the old one."""
+    """Write a file that a process may have opened: it goes on with the old one.
+
+    Durably: a process that opens a library of which a power failure left a part ends with SIGBUS.
+    """
     partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(content)
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     partial.replace(path)
 
 
