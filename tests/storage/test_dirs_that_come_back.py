@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from drumlin.storage.folder_marker import LEAVING
+from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.log_move import LogMove
+from drumlin.storage.partition_log import PartitionLog
 from drumlin.storage.partition_metadata import NO_TOPIC_ID
 from drumlin.storage.partition_names import deleted_directory_name
 from drumlin.wire.errors import KafkaError
@@ -41,6 +43,16 @@ def second_dir_away(dirs: Two) -> Iterator[None]:
     yield
     dirs[1].unlink()
     away.rename(dirs[1])
+
+
+def outlives_the_other(dirs: Two, logs: LogDirectories, log: PartitionLog, before: Any) -> None:
+    """What was served while the other dir was away is the log, when it is back and at a start."""
+    assert revive(logs, logs.directories[1])
+    assert logs.with_second_logs() == [log]
+    logs.close()
+    logs, log = opened(dirs)
+    assert content(log) == before
+    logs.abandon()
 
 
 @pytest.mark.parametrize("is_old_there", [True, False])
@@ -100,12 +112,7 @@ def test_what_is_served_counts_whatever_comes_back(dirs: Two, is_renamed: bool) 
         logs, log = opened(dirs)
         append(log)
         before = content(log)
-    assert revive(logs, logs.directories[1])
-    assert logs.with_second_logs() == [log]
-    logs.close()
-    logs, log = opened(dirs)
-    assert content(log) == before
-    logs.abandon()
+    outlives_the_other(dirs, logs, log, before)
 
 
 def test_an_old_folder_that_comes_back_is_dropped(dirs: Two) -> None:
@@ -115,9 +122,4 @@ def test_an_old_folder_that_comes_back_is_dropped(dirs: Two) -> None:
         logs, log = opened((two, one))
         append(log)
         before = content(log)
-    assert revive(logs, logs.directories[1])
-    assert logs.with_second_logs() == [log]
-    logs.close()
-    logs, log = opened(dirs)
-    assert content(log) == before
-    logs.abandon()
+    outlives_the_other(dirs, logs, log, before)
