@@ -10,7 +10,6 @@ from typing import Any
 from bench.harness import Options
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
-from rig.process import BrokerProcess
 from rig.raw import RawClient
 from rig.waiting import wait_until
 
@@ -43,7 +42,7 @@ class Broker:
 
     def __init__(self, name: str, process: ApacheKafka | DrumlinServer) -> None:
         self.name = name
-        self.process: BrokerProcess = process
+        self.process = process
         self.port = process.port
         self.address = f"127.0.0.1:{process.port}"
 

@@ -188,16 +188,19 @@ class _SteadyProducer:
                 self._topic,
                 b"x" * 100,
                 partition=number % _PARTITIONS,
-                on_delivery=lambda error, _, at=sent_at: self._delivered(error, at),
+                on_delivery=self._delivery_of(sent_at),
             )
             number += 1
             self._producer.poll(0.002)
         self._producer.flush(60)
 
-    def _delivered(self, error: object, sent_at: float) -> None:
-        if error is not None:
-            raise RuntimeError(f"a record was lost: {error}")
-        self._longest_s = max(self._longest_s, time.monotonic() - sent_at)
+    def _delivery_of(self, sent_at: float) -> Callable[[object, object], None]:
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                raise RuntimeError(f"a record was lost: {error}")
+            self._longest_s = max(self._longest_s, time.monotonic() - sent_at)
+
+        return delivered
 
     def end(self) -> float:
         self._is_ending.set()

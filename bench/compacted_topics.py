@@ -150,9 +150,8 @@ class CompactedTopic:
     def __init__(self, broker: Broker, options: Options, contents: Contents) -> None:
         self.broker = broker
         self.contents = contents
-        self.name = broker.create_topic(
-            **{"retention.ms": "-1", "segment.bytes": str(_SEGMENT_BYTES)}
-        )
+        settings = {"retention.ms": "-1", "segment.bytes": str(_SEGMENT_BYTES)}
+        self.name = broker.create_topic(partitions=1, **settings)
         self.log_name = f"{self.name}-0"
         self._directory = options.directory / broker.name.lower() / "data" / self.log_name
         self._fill()
@@ -164,7 +163,7 @@ class CompactedTopic:
         """Send all batches, some of them unanswered at a time; their order stays."""
         batches = iter(_batches(self.contents))
         first = next(batches)
-        model = produce_frame(self.broker, self.name, first)
+        model = produce_frame(self.broker, self.name, bytes(first))
         answer_bytes = len(once_led(self.broker, model))
         frames = _frames_like(model, first, batches)
         unanswered = 0

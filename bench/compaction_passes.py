@@ -7,6 +7,7 @@ the processor, and the best of some rounds counts.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import tempfile
@@ -68,7 +69,7 @@ def read(descriptor: int, use: Callable[[bytearray, int], int]) -> None:
 
 def build(descriptor: int, expected_keys: int) -> OffsetMap:
     offset_map = OffsetMap(128 << 20, 0, expected_keys=expected_keys)
-    pass_1 = map_pass(offset_map, first_offset=0, end_offset=RECORDS)
+    pass_1 = map_pass(compaction_kernels.loaded, offset_map, first_offset=0, end_offset=RECORDS)
 
     def use(piece: bytearray, size: int) -> int:
         stop = pass_1.run(piece, size)
@@ -82,7 +83,7 @@ def build(descriptor: int, expected_keys: int) -> OffsetMap:
 def rewrite(descriptor: int, offset_map: OffsetMap, with_bitmap: bool) -> None:
     bitmap = offset_map.survivors_bitmap(0, RECORDS) if with_bitmap else None
     rules = FilterRules(NOW_MS, 86_400_000, bitmap=bitmap)
-    pass_2 = filter_pass(offset_map, rules, index_interval_bytes=4096)
+    pass_2 = filter_pass(compaction_kernels.loaded, offset_map, rules, index_interval_bytes=4096)
     output = bytearray(PIECE_BYTES)
 
     def use(piece: bytearray, size: int) -> int:
@@ -113,7 +114,7 @@ def main() -> None:
         descriptor = file.fileno()
         figure("reading alone", size, lambda: read(descriptor, lambda _, size: size))
         for name, expected in (("full map", KEYS), ("roomy map", RECORDS)):
-            figure(f"pass 1, {name}", size, lambda keys=expected: build(descriptor, keys))
+            figure(f"pass 1, {name}", size, functools.partial(build, descriptor, expected))
             offset_map = build(descriptor, expected)
             used = offset_map.memory_bytes / offset_map.count
             print(f"  {used:.1f} bytes a key, {offset_map.utilisation:.0%} of the capacity")
@@ -121,7 +122,7 @@ def main() -> None:
                 figure(
                     f"pass 2, {name}, by {kind}",
                     size,
-                    lambda of=offset_map, bitmap=with_bitmap: rewrite(descriptor, of, bitmap),
+                    functools.partial(rewrite, descriptor, offset_map, with_bitmap),
                 )
         offset_map.latest_offset = -1
         figure("pass 2, nothing dies", size, lambda: rewrite(descriptor, offset_map, False))

@@ -16,6 +16,7 @@ from bench.brokers import Broker, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, compare, cpu_seconds
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
 from bench.produce import frame_of, once_led
+from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 from rig.machine_server import MachineServer
 from rig.waiting import wait_until
@@ -46,7 +47,7 @@ SCENARIOS = (
 class Machine:
     """One server, and where its partitions are."""
 
-    def __init__(self, name: str, server: DrumlinServer, pids: Sequence[int]) -> None:
+    def __init__(self, name: str, server: ApacheKafka | DrumlinServer, pids: Sequence[int]) -> None:
         self.name = name
         self.broker = Broker(name, server)
         self._pids = [server.pid, *pids]
@@ -71,7 +72,7 @@ class Machine:
 
 
 def _at(broker: Broker, port: int) -> Broker:
-    found = Broker(broker.name, broker.process)  # type: ignore[arg-type]
+    found = Broker(broker.name, broker.process)
     found.port = port
     return found
 

@@ -15,6 +15,7 @@ import os
 import select
 import socket
 import statistics
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -109,7 +110,10 @@ def receive_and_answer(listener: socket.socket, shape: Shape) -> None:
 
 def with_crc_and_write(listener: socket.socket, shape: Shape) -> None:
     without_name = os.O_TMPFILE | os.O_RDWR  # so that nothing is left of them
-    files = [os.open(_in_memory(), without_name) for _ in range(shape.partitions)]
+    files = [
+        os.open(_in_memory() or tempfile.gettempdir(), without_name)
+        for _ in range(shape.partitions)
+    ]
     end = 0
 
     def take(frame: memoryview) -> None:

@@ -6,6 +6,7 @@ what a busy machine lets it do.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -36,6 +37,11 @@ def best(work: Callable[[], Any]) -> float:
         work()
         times.append(time.thread_time() - start)
     return min(times)
+
+
+def _repeat(work: Callable[[], Any], times: int) -> None:
+    for _ in range(times):
+        work()
 
 
 def figure(name: str, seconds: float, records: int, size: int) -> None:
@@ -121,11 +127,11 @@ def border() -> None:
         batch = encode_batch(records)
         body = memoryview(batch)[HEADER_SIZE:]
         steps: list[Callable[[], Any]] = [
-            lambda body=body, count=count: survey_plain(body, count, NOW_MS),
-            lambda body=body, count=count: survey(body, count, NOW_MS),
-            lambda batch=batch: prepare_produce(batch, AppendRules(), NOW_MS),
+            functools.partial(survey_plain, body, count, NOW_MS),
+            functools.partial(survey, body, count, NOW_MS),
+            functools.partial(prepare_produce, batch, AppendRules(), NOW_MS),
         ]
-        times = [best(lambda step=step: [step() for _ in range(repeat)]) for step in steps]
+        times = [best(functools.partial(_repeat, step, repeat)) for step in steps]
         plain, kernel, whole = (seconds / repeat * 1e6 for seconds in times)
         print(f"{count:18d} {plain:11.2f} {kernel:12.2f} {whole:22.2f}")
 

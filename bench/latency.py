@@ -100,7 +100,7 @@ def _consume(broker: Broker, topic: str, count: int) -> list[int]:
             message = consumer.poll(1.0)
             now = time.monotonic_ns()
             if message is not None and message.error() is None:
-                (sent,) = _STAMP.unpack_from(message.value())
+                (sent,) = _STAMP.unpack_from(message.value() or b"")
                 latencies.append(now - sent)
             elif time.monotonic() > deadline:
                 raise RuntimeError(f"{broker.name}: {len(latencies)} of {count} records arrived")
@@ -118,14 +118,15 @@ def _produce(address: str, topic: str, count: int, report: Connection | None) ->
             raise RuntimeError(f"not delivered: {error}")
         latencies.append(int(message.latency() * 1e9))
 
-    callback = {} if report is None else {"on_delivery": delivered}
     start = time.monotonic() + START_SECONDS
     for number in range(count):
         wait = start + number / _RECORDS_PER_SECOND - time.monotonic()
         if wait > 0:
             time.sleep(wait)
         value = _STAMP.pack(time.monotonic_ns()) + padding
-        producer.produce(topic, value, partition=0, **callback)
+        producer.produce(
+            topic, value, partition=0, on_delivery=None if report is None else delivered
+        )
         producer.poll(0)
     producer.flush()
     if report is not None:

@@ -77,7 +77,9 @@ def _fill(memory_bytes: int) -> tuple[int, int, float]:
         RuntimeError: two keys were taken for one, or the map was full before its capacity.
     """
     with contextlib.closing(OffsetMap(memory_bytes, 0)) as offset_map:
-        filling = map_pass(offset_map, first_offset=0, end_offset=1 << 32)
+        filling = map_pass(
+            compaction_kernels.loaded, offset_map, first_offset=0, end_offset=1 << 32
+        )
         put, resident_bytes, seconds = 0, 0, 0.0
         reason = Reason.END
         while reason is not Reason.FULL:

@@ -101,6 +101,7 @@ def _query(session: SparkSession, source: str, options: dict[str, str]) -> Read:
     def read() -> int:
         frame = session.read.format(source).options(**options).load()
         row = frame.selectExpr(*_QUERY).first()
+        assert row is not None  # an aggregate is one row
         return int(row["records"])
 
     return read
@@ -149,6 +150,7 @@ def spark_drumlin_map(address: str, topic: str) -> Read:
         row = frame.selectExpr(
             "sum(records) as records", "sum(bytes)", "max(last)", "max(youngest)"
         ).first()
+        assert row is not None  # an aggregate is one row
         return int(row["records"])
 
     return read
@@ -216,6 +218,7 @@ def _state(last: Callable[[], DataFrame]) -> Read:
 
     def read() -> int:
         row = last().selectExpr(*_QUERY, "max(key)", "max(partition)").first()
+        assert row is not None  # an aggregate is one row
         return int(row["records"])
 
     return read

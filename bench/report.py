@@ -87,7 +87,7 @@ def write_chart(path: Path, results: Sequence[Comparison]) -> None:
         color = _OURS if each.reached else _MISSED
         axes.barh(row, each.ratio - 1, left=1, color=color, height=0.6)
         axes.plot([low, high], [row, row], color="black", linewidth=1)
-        axes.plot(each.metric.target, row, marker="|", color="black", markersize=16)
+        axes.plot([each.metric.target or 0], [row], marker="|", color="black", markersize=16)
         axes.annotate(
             f"{each.ratio:.2f}x",
             (max(high, each.ratio, 1), row),

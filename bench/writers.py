@@ -102,7 +102,7 @@ def _write_batches(source: str, address: str, shape: Shape) -> Write:
             query.stop()
             if query.exception() is not None or len(progress) < wanted:
                 raise SystemExit(f"{len(progress)} of {wanted} batches: {query.exception()}")
-        times = [each["durationMs"]["triggerExecution"] for each in progress]
+        times: list[float] = [each["durationMs"]["triggerExecution"] for each in progress]
         return statistics.median(times[_FIRST_BATCHES:wanted]) / 1000
 
     return write

@@ -31,7 +31,7 @@ class Size(NamedTuple):
     batch_bytes: int
     record_bytes: int | None  # None: one record fills the batch
     spread: float
-    count: int
+    frames: int
     in_flight: int
 
     def batches(self) -> list[Batch]:
@@ -40,7 +40,7 @@ class Size(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _batches(size: Size) -> list[Batch]:
-    return distinct_batches(size.count, size.batch_bytes, size.record_bytes, size.spread)
+    return distinct_batches(size.frames, size.batch_bytes, size.record_bytes, size.spread)
 
 
 _300 = Size("300 B", 230, None, 0.4, 2000, 16)

@@ -53,7 +53,8 @@ class Row(NamedTuple):
     held_up: str  # by what our event loop was held up longest, as the broker says it
 
     def median(self, side: str, metric: str) -> float:
-        return statistics.median(getattr(each, metric) for each in getattr(self, side))
+        rounds: list[Measured] = getattr(self, side)
+        return statistics.median([float(getattr(each, metric)) for each in rounds])
 
     def against_calm(self, calm: Row | None) -> float | None:
         """Our p99 beside the neighbour to that before it, median of rounds.

@@ -121,7 +121,9 @@ class _Stream:
             if is_over and now > patience_ends:
                 raise RuntimeError(f"{len(self._due)} requests without an answer")
             wait_s = 1.0 if is_over else next_due - now
-            sources = [self._connection] if is_over else [self._connection, control]
+            sources: list[socket.socket | Connection] = (
+                [self._connection] if is_over else [self._connection, control]
+            )
             ready, _, _ = select.select(sources, [], [], wait_s)
             if self._connection in ready:
                 self._take(self._connection.recv(1 << 16))

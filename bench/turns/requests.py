@@ -28,11 +28,11 @@ class Case(NamedTuple):
     version: int
     path: Path
     kind: Kind
-    count: int
+    elements: int
 
     def __str__(self) -> str:
         array = ".".join(self.path) or "(no array)"
-        return f"{self.api} v{self.version} {array}, {self.count:,} {self.kind.value}"
+        return f"{self.api} v{self.version} {array}, {self.elements:,} {self.kind.value}"
 
     def frame(self, world: World) -> bytes:
         """The whole request, its length prefix included."""
@@ -163,7 +163,7 @@ class _Builder:
             return ()
         if not is_long and depth > 1 and self._world.session_epoch == 0:
             return ()  # a new session has acquired nothing yet that could be acknowledged
-        count = self._case.count if is_long else 1
+        count = self._case.elements if is_long else 1
         if not dataclasses.is_dataclass(item):
             type_ = fields_of(entity)[number][0].metadata.get("kafka_type", "")
             own_kind = kind if is_long or kind is not Kind.EMPTY else Kind.EXISTING
@@ -189,6 +189,6 @@ class _Builder:
             return (self.message(item, path[1:], kind, 0, depth + 1),)
         if len(path) == 1 and known:
             return tuple(
-                self.message(item, (), kind, each, depth + 1) for each in range(self._case.count)
+                self.message(item, (), kind, each, depth + 1) for each in range(self._case.elements)
             )
         return ()

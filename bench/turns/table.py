@@ -46,7 +46,7 @@ def _print(rows: Sequence[tuple[str, ...]]) -> None:
 
 def _row(result: Result) -> tuple[str, ...]:
     case = result.case
-    array, elements = ".".join(case.path), f"{case.count:,} {case.kind.value}"
+    array, elements = ".".join(case.path), f"{case.elements:,} {case.kind.value}"
     turn = f"{result.turn_ms:5.1f}"
     return case.api, str(case.version), array, elements, turn, _short(result.place)
 

@@ -11,10 +11,11 @@ import datetime
 import uuid
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from drumlin.records.record import Record, encode_batch
 
+_Value = TypeVar("_Value")
 _EXISTING_CONFIG: Final = "retention.ms"
 #: What a text is about, by a part of its field's name or of its structure's: the first that fits.
 _SUBJECTS: Final = (
@@ -118,7 +119,7 @@ class World:
         return self._one_of(self.names[subject], kind, index)
 
     @staticmethod
-    def _one_of(some: Sequence[Any], kind: Kind, index: int) -> Any:
+    def _one_of(some: Sequence[_Value], kind: Kind, index: int) -> _Value:
         return some[0 if kind is Kind.REPEATED else index % len(some)]
 
     def _integer(self, field: str, kind: Kind, index: int) -> int:
