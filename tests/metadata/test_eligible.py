@@ -122,6 +122,20 @@ def test_who_returns_to_a_leader_does_not_lead_in_its_stead() -> None:
     assert asked.leader == 1
 
 
+def test_whose_leader_comes_back_without_its_log_wait_for_an_operator() -> None:
+    """They lack what it alone had, and have fetched since: nobody knows by now who lacks least."""
+    known = (LastKnown(1, LogEnd(4, 900), True), LastKnown(2, LogEnd(4, 950), True))
+    alone = replace(ALL, leader=3, isr=(3,), last_known=known)
+    wish = IsrWish(alone.leader_epoch, alone.partition_epoch, ((3, 7),))
+    renewed = settled(granted(wish, alone, 3, dict.fromkeys(REPLICAS, 7), MIN_ISR), {1, 2}, MIN_ISR)
+    gone = settled(returned(renewed, 3, EMPTY, {1, 2}, MIN_ISR), REPLICAS, MIN_ISR)
+    assert (gone.leader, gone.isr) == (NO_LEADER, ())
+    assert complete(gone) == set()
+    asked = elected(gone, REPLICAS, MIN_ISR, is_unclean=True)
+    assert asked.leader == 2
+    assert election(gone, asked) is Election.UNCLEAN
+
+
 def test_the_last_one_that_lacks_nothing_stays_while_its_log_dir_is_offline() -> None:
     """Others came back from the same power cut before it: it may be back in a moment."""
     known = (LastKnown(2, LogEnd(4, 900), True),)

@@ -7,12 +7,16 @@ fails is repeated with fewer faults, and tells its story. `run(seed)` is the sam
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from drumlin.metadata.image import NO_LEADER, LastKnown, LogEnd
 from replication.simulation.copy_mistakes import COPY_MISTAKES
 from replication.simulation.directed import DIRECTED
 from replication.simulation.machine_mistakes import MACHINE_MISTAKES
 from replication.simulation.mistakes import MISTAKES, mistaken
+from replication.simulation.on_zookeeper import ZooKeeperCluster
 from replication.simulation.recovery_mistakes import RECOVERY_MISTAKES
 from replication.simulation.runs import ON_MACHINE, ON_ZOOKEEPER, run
 from replication.simulation.story import story
@@ -45,6 +49,22 @@ def test_a_seed_is_a_run(store: str) -> None:
     first, second = (run(7, store=store, is_traced=True) for _ in range(2))
     assert first.trace == second.trace
     assert len(first.trace) > 100
+
+
+def test_no_damage_leaves_nobody_who_counts() -> None:
+    """An operator would have to decide then: no promise says how that ends."""
+    cluster = ZooKeeperCluster(7)
+    a, b = cluster.replicas[:2]
+    known = (LastKnown(b, LogEnd(0, 0), was_complete=True),)
+    led = replace(cluster.state, leader=a, leader_epoch=0, isr=(a,), last_known=known)
+    cluster.znodes.state = led
+    assert not cluster.may_damage(a)  # it may have said by now that it is to be waited for
+    cluster.znodes.state = replace(led, elr=(b,), last_known=())
+    assert cluster.may_damage(a)
+    cluster.znodes.state = replace(led, leader=NO_LEADER)
+    assert cluster.may_damage(a)
+    cluster.disks[b].lose_all()
+    assert not cluster.may_damage(a)  # the other one has nothing, and nobody knows that yet
 
 
 @pytest.mark.parametrize("name", [each for each in MISTAKES if each not in DIRECTED])

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, TypeVar
 
-from drumlin.metadata.eligible import complete
-from drumlin.metadata.image import PartitionState
+from drumlin.metadata.eligible import complete, superseded
+from drumlin.metadata.image import NO_LEADER, PartitionState
 
 from .clients import Consumer, Producer
 from .disk import Disk
@@ -112,7 +112,8 @@ class Cluster(ABC, Generic[P]):
         """See `World`."""
 
     def broker_epoch_begins(self, node_id: int) -> None:
-        if node_id in self._powerless:
+        """Maybe by the wish of a process that has ended, and knows nothing of what came after."""
+        if node_id in self._powerless and self.processes[node_id].is_running:
             self._powerless.remove(node_id)
             self.ledger.look_for_taint()
 
@@ -215,10 +216,13 @@ class Cluster(ABC, Generic[P]):
         """Not while records are only where a second damage would take them, too.
 
         Fewer than `MIN_ISR` brokers may lose what they have acknowledged: one, until that is known.
+        Who has come back to a leader does not count: that may have said already that it lives, so
+        that it is waited for, and nobody else. Nor does a disk that is about to count for nothing.
+        Were nobody else left, an operator would have to decide.
         """
-        return self.ledger.tainted in ([], [node_id]) and any(
-            map(self.ledger.has_all, complete(self.state) - {node_id})
-        )
+        state = self.state if self.state.leader == NO_LEADER else superseded(self.state)
+        others = [each for each in complete(state) - {node_id} if not self.disks[each].is_replaced]
+        return self.ledger.tainted in ([], [node_id]) and any(map(self.ledger.has_all, others))
 
     def _is_damaged(self, node_id: int, *, is_told: bool = False) -> None:
         """Until another process of it has begun, it is taken for what it was."""

@@ -47,6 +47,8 @@ class Disk:
         self.was_clean = True
         #: Another, empty disk has taken its place, and no broker has found that out yet.
         self.is_lost = False
+        #: Or an older copy has: until a broker has said so.
+        self.is_replaced = False
         #: The broker epoch that the marker of a clean stop names; None: there is no marker.
         self.marker: int | None = None
         self.copy: _Copy | None = None
@@ -63,7 +65,7 @@ class Disk:
         self._flushed = _Flushed((), 0, ())
         self.was_cleaned = False
         self.marker = None
-        self.is_lost = True
+        self.is_lost = self.is_replaced = True
 
     def take_over(self, other: Disk) -> None:
         """What another one has takes the place of all that is here, for good."""
@@ -95,7 +97,7 @@ class Disk:
         self.log_end_offset = self.recovery_point = self._flushed.log_end_offset
         self.leader_epochs = LeaderEpochs(self._flushed.entries)
         self.log_start_checkpoint = self.log_start_offset
-        self.was_clean, self.is_lost = True, False
+        self.was_clean, self.is_lost, self.is_replaced = True, False, True
 
     def flush(self) -> None:
         self.sync()

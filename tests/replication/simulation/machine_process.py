@@ -105,7 +105,7 @@ class MachineProcess(BrokerProcess):
         store.on_change(self._on_change)
         assert self.state is not None
         self.host(self.state)
-        self.has_joined, self.disk.is_lost = True, False
+        self.has_joined, self.disk.is_lost, self.disk.is_replaced = True, False, False
         channel.tell(READY, [])
         self.after(TICK_MS, self._tick)
 

@@ -89,7 +89,7 @@ class ZooKeeperProcess(BrokerProcess):
         if not self.has_joined and self.state is not None:
             self._tell_later(self.state)
         self.has_joined = True
-        self.disk.was_clean = self.disk.is_lost = False
+        self.disk.was_clean = self.disk.is_lost = self.disk.is_replaced = False
         self.read_all()
 
     def _tick(self) -> None:
