@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from drumlin.client.values.registry import SchemaRegistry as SchemaRegistry
     from drumlin.client.writer import Writer as Writer
 
-#: Where public names are defined. They are imported when they are asked for: the client needs
-#: Arrow, and the broker and the command line must not pay for that.
+#: Where public names are defined. They are imported when they are asked for: the broker and the
+#: command line must not pay for the client.
 _DEFINED_IN: Final = {
     "drumlin.client.appender": ("AppendReport",),
     "drumlin.client.client": ("Client", "connect"),
@@ -136,7 +136,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return getattr(importlib.import_module(_MODULES[name]), name)
+        from drumlin.client.needs_arrow import needing_arrow
+
+        with needing_arrow():
+            return getattr(importlib.import_module(_MODULES[name]), name)
     if name == "security":
         return importlib.import_module("drumlin.security")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

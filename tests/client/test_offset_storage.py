@@ -306,10 +306,3 @@ def test_options_that_cannot_be() -> None:
         with pytest.raises(ValueError, match="group"):
             there.check_group(group)
     ConsumerOptions(zookeeper="127.0.0.1:1").check_group("a/b")  # it is not used
-
-
-def test_without_kazoo_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    there = ConsumerOptions(dual_commit=True, zookeeper="127.0.0.1:1")
-    with pytest.raises(ModuleNotFoundError, match="pip install kazoo"):
-        there.check_group("g")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,9 +52,3 @@ def test_zookeeper_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UnusableMetadata, match=f"no ZooKeeper answers on {_NOWHERE}"):
         opened(tmp_path, zookeeper=_NOWHERE)
     assert not list(tmp_path.iterdir())  # nothing is decided by that
-
-
-def test_kazoo_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kazoo", None)
-    with pytest.raises(UnusableMetadata, match="pip install kazoo"):
-        opened(tmp_path, zookeeper=_NOWHERE)

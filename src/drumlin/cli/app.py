@@ -104,8 +104,11 @@ def _is_expected(error: Exception) -> bool:
 def _sentence(error: Exception) -> str:
     from drumlin.cli.outcomes import sentence, with_notes
     from drumlin.client.errors import RequestRefused
+    from drumlin.client.needs_arrow import NO_ARROW, PACKAGES
     from drumlin.wire.errors import KafkaError
 
+    if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
+        return NO_ARROW
     if isinstance(error, KafkaError):
         return sentence(error)
     if isinstance(error, RequestRefused) and isinstance(error.__context__, KafkaError):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -79,10 +78,7 @@ def adopt(
     does what is missing.
     """
     from drumlin.metadata.kraft.data import data_in
-    from drumlin.metadata.zookeeper.connection import NO_KAZOO
 
-    if find_spec("kazoo") is None:
-        raise output.Failure(NO_KAZOO)
     embedded = data_in(_paths_in(data), node_id, metadata_log_dir)
     with _failures(), embedded, _session(zookeeper, zookeeper_config) as session:
         _adopt(embedded, session, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -24,14 +24,14 @@ from drumlin.cli.names import existing_partitions
 from drumlin.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, examples
 from drumlin.cli.places import BEGINNING, END, HELP, Place, parse_place
 from drumlin.cli.record_text import FIELDS, Formatter, json_lines, show_lines
+from drumlin.client.needs_arrow import has_arrow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from drumlin.cli.record_text import Records
     from drumlin.client.client import Client
     from drumlin.client.reader import ReadOptions
 
-Sink = Callable[["pa.RecordBatch"], None]
+Sink = Callable[["Records"], None]
 
 _POLL_S: Final = 0.1
 _CHECK_EVERY_MS: Final = 1_000
@@ -126,7 +126,7 @@ def consume(
         member = _group(stack, bootstrap, command_config, group, topic)
         if member is not None:
             starts |= {each: at for each, at in member.committed().items() if each in starts}
-        reading = _Reading(client, topic, starts, count, options)
+        reading = _Reading(client, topic, starts, count, options, to_file)
         sink = _sink(stack, topic, to_file, as_json, formatter, options)
         with output.progress(enabled=bool(to_file) or not sys.stdout.isatty()) as progress:
             task = progress.add_task(topic, total=None, done="")
@@ -215,7 +215,9 @@ class _Reading:
         starts: dict[int, int],
         count: int | None,
         options: ReadOptions,
+        to_file: Path | None,
     ) -> None:
+        self._as_columns = to_file is not None or has_arrow()  # which is faster
         self._client = client
         self._topic = topic
         self.offsets = starts  # the next offset to read, by partition
@@ -224,9 +226,7 @@ class _Reading:
         self.records = 0
         self.expected: int | None = None  # about how many there will be: offsets may be empty
 
-    def batches(
-        self, last: Place, follow: bool, check: Callable[[], None]
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, last: Place, follow: bool, check: Callable[[], None]) -> Iterator[Records]:
         """Batches of one partition each, up to `last`; following, until `check` raises."""
         while True:
             ends = last.in_partitions(self._client, self._topic, self.offsets)
@@ -244,7 +244,7 @@ class _Reading:
                 where = f"{self._topic}-{partition} ends at offset {ends[partition]}"
                 raise output.Failure(f"{where}, there is no offset {offset}")
 
-    def _up_to(self, ends: dict[int, int]) -> Iterator[pa.RecordBatch]:
+    def _up_to(self, ends: dict[int, int]) -> Iterator[Records]:
         starts = dict(self.offsets)
         behind = [each for each in starts if starts[each] < ends[each]]
         if not behind or self.records == self._count:
@@ -252,22 +252,43 @@ class _Reading:
         self.expected = sum(ends[each] - starts[each] for each in behind)
         if self._count is not None:
             self.expected = min(self.expected, self._count)
-        found = self._client.read_batches(
-            self._topic, behind, start=starts, end=ends, **self._options
-        )
-        for batch in found:
+        for batch in self._batches(behind, starts, ends):
             if self._count is not None:
-                batch = batch.slice(0, self._count - self.records)
-            self.records += batch.num_rows
-            if batch.num_rows:
-                # Field by field: Arrow imports pandas to make a Python object of a timestamp.
-                partition, offset = (batch[name][-1].as_py() for name in ("partition", "offset"))
+                batch = _first(batch, self._count - self.records)
+            self.records += len(batch)
+            if len(batch):
+                partition, offset = _last_place(batch)
                 self.offsets[partition] = offset + 1
             yield batch
             if self.records == self._count:
                 return
         # Offsets without records (compacted away, markers) are passed by now, too.
         self.offsets |= {each: ends[each] for each in behind}
+
+    def _batches(
+        self, partitions: list[int], starts: dict[int, int], ends: dict[int, int]
+    ) -> Iterator[Records]:
+        if self._as_columns:
+            return self._client.read_batches(
+                self._topic, partitions, start=starts, end=ends, **self._options
+            )
+        isolation = self._options["isolation"]
+        return self._client.read_records(
+            self._topic, partitions, start=starts, end=ends, isolation=isolation
+        )
+
+
+def _first(batch: Records, count: int) -> Records:
+    return batch[:count] if isinstance(batch, list) else batch.slice(0, count)
+
+
+def _last_place(batch: Records) -> tuple[int, int]:
+    """Partition and offset of the last record."""
+    if isinstance(batch, list):
+        return batch[-1].partition, batch[-1].offset
+    # Field by field: Arrow imports pandas to make a Python object of a timestamp.
+    partition, offset = (batch[name][-1].as_py() for name in ("partition", "offset"))
+    return partition, offset
 
 
 def _sink(
@@ -285,7 +306,7 @@ def _sink(
         return stack.enter_context(record_files.writing(to_file, schema_of(options)))
     lines = json_lines if as_json else formatter.lines
 
-    def show(batch: pa.RecordBatch) -> None:
+    def show(batch: Records) -> None:
         show_lines(lines(topic, batch))
 
     return show

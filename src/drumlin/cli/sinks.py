@@ -223,11 +223,9 @@ def _states(
 
     last: dict[str, bytes | None] = {}
     try:
-        for batch in client.read_batches(topic, [0], isolation="read_committed"):
-            for key, value in zip(
-                batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True
-            ):
-                last[(key or b"").decode(errors="replace")] = value
+        for records in client.read_records(topic, [0], isolation="read_committed"):
+            for each in records:
+                last[(each.key or b"").decode(errors="replace")] = each.value
     except UnknownTopic as error:
         if topic == _TOPIC or may_be_missing:
             return {}

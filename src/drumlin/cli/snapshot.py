@@ -24,9 +24,9 @@ from drumlin.cli.record_text import FIELDS, Formatter, json_lines, show_lines
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from drumlin.client.arguments import Decode
     from drumlin.client.client import Client
     from drumlin.client.snapshot_ranges import Point
-    from drumlin.client.tables import Decode
 
 _DECODINGS: Final[dict[str | None, Decode | None]] = {None: None, "utf8": "utf8", "json": "json"}
 EXAMPLES: Final = examples(

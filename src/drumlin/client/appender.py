@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from drumlin.client import arguments, tables
 from drumlin.client.arguments import Acks
 from drumlin.client.deliveries import (
+    BATCH_BYTES,
     BUFFER_BYTES,
     DELIVERY_TIMEOUT_MS,
     AppendedRange,
@@ -37,7 +38,6 @@ from drumlin.client.partitioner import (
 from drumlin.client.tables import Encode, TableLike
 from drumlin.records.columns import RecordColumns
 
-BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 _WINDOW_BYTES: Final = 16 << 20
 
 

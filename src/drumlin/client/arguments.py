@@ -18,7 +18,11 @@ from drumlin.records.compression import CODECS
 #: What must have a record before it counts as written: all in-sync replicas, the leader, nothing.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
 
+#: What reading makes of the bytes of keys and values.
+Decode = Literal["utf8", "json"]
+
 ACKS_ALL: Final = -1
+_DECODINGS: Final = ("utf8", "json")
 _ACKS: Final[dict[Acks, int]] = {
     "all": ACKS_ALL,
     "leader": 1,
@@ -30,6 +34,8 @@ _ACKS: Final[dict[Acks, int]] = {
     1: 1,
     0: 0,
 }
+#: What the state of one partition may take in memory, unless a call says otherwise.
+STATE_BYTES: Final = 1 << 30
 #: What configuration keys may be set to.
 ConfigValue = str | int | float | bool
 
@@ -120,6 +126,12 @@ def compression_name(compression: object) -> None:
 def isolation_level(isolation: object) -> None:
     """`isolation` is a level."""
     one_of("isolation", isolation, ISOLATION_LEVELS)
+
+
+def decoding(decode: object) -> None:
+    """`decode` is a way of decoding, or None."""
+    if decode is not None:
+        one_of("decode", decode, _DECODINGS)
 
 
 def whole_number(name: str, value: object, low: int, high: int) -> int:

@@ -20,6 +20,7 @@ from drumlin.client.producer import Manner
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 
+BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
 #: Batches up to this size in all go into one request.

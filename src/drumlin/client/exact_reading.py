@@ -6,8 +6,7 @@ Only leaders are read: the claims (`state_claims.py`) are about what they hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from drumlin.client import reader
 from drumlin.client.errors import RecordsMissing
@@ -16,6 +15,9 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.range_stream import OffsetRange
 from drumlin.client.state_claims import Claims, incomplete
 from drumlin.peer.broker_connections import BrokerConnections
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ExactReader:

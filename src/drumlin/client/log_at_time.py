@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Final
 
 from drumlin.client import reader
 from drumlin.client.loop_thread import LoopThread
@@ -22,6 +19,9 @@ from drumlin.client.range_stream import OffsetRange
 from drumlin.client.reader import Place
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Of the first look at what a broker has found: mostly that is a record.
 _FIRST_FETCH_BYTES: Final = 64 << 10
@@ -89,6 +89,9 @@ def cut_at_times(
 
 
 def _first_younger(batches: Iterable[pa.RecordBatch], at_ms: int) -> int | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for batch in batches:
         is_younger = pc.greater(batch.column("timestamp").cast(pa.int64()), at_ms)
         index = pc.index(is_younger, pa.scalar(True)).as_py()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-
 from drumlin.client.errors import RequestTimedOut
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.needs_arrow import has_arrow
 from drumlin.peer.produce import Produced
-from drumlin.records.columns import HEADERS_TYPE, encode_from_arrow
 from drumlin.records.record import Record, encode_batch
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -88,25 +87,22 @@ class OpenBatch:
 
     def encode(self, compression: str) -> bytearray | memoryview:
         """The record batch, sealed."""
-        if len(self) < _COLUMNS_FROM:
+        encode_columns = _encode_columns() if len(self) >= _COLUMNS_FROM else None
+        if encode_columns is None:
             columns = zip(self._timestamps, self._keys, self._values, self._headers, strict=True)
             records = [
                 Record(index, timestamp, key, value, tuple(headers))
                 for index, (timestamp, key, value, headers) in enumerate(columns)
             ]
             return encode_batch(records, compression=compression)
-        has_headers = any(self._headers)
-        encoded = encode_from_arrow(
-            pa.array(self._values, pa.binary()),
-            keys=pa.array(self._keys, pa.binary()),
-            timestamps=pa.array(self._timestamps, pa.int64()),
-            headers=pa.array(self._headers, HEADERS_TYPE) if has_headers else None,
-            default_timestamp_ms=0,
-            max_batch_bytes=3 * self.size_bytes + _FIXED_FIELDS_MAX * len(self),
-            compression=compression,
+        return encode_columns(
+            self._values,
+            self._keys,
+            self._timestamps,
+            self._headers if any(self._headers) else None,
+            3 * self.size_bytes + _FIXED_FIELDS_MAX * len(self),
+            compression,
         )
-        assert len(encoded) == 1, "the room for a batch was misjudged"
-        return encoded[0]
 
     def delivered(self, index: int, produced: Produced) -> Delivered:
         """Where the record at `index` is, once the batch is written."""
@@ -152,3 +148,35 @@ class Delivery:
         except FutureTimeout:
             raise RequestTimedOut(f"no news of the record after {timeout_ms:g} ms") from None
         return self._batch.delivered(self._index, produced)
+
+
+@functools.cache
+def _encode_columns() -> Callable[..., memoryview] | None:
+    """What encodes many records at once; None where there is no Arrow."""
+    if not has_arrow():
+        return None
+    import pyarrow as pa
+
+    from drumlin.records.columns import HEADERS_TYPE, encode_from_arrow
+
+    def encode(
+        values: list[bytes | None],
+        keys: list[bytes | None],
+        timestamps: list[int],
+        headers: list[Headers] | None,
+        max_batch_bytes: int,
+        compression: str,
+    ) -> memoryview:
+        encoded = encode_from_arrow(
+            pa.array(values, pa.binary()),
+            keys=pa.array(keys, pa.binary()),
+            timestamps=pa.array(timestamps, pa.int64()),
+            headers=None if headers is None else pa.array(headers, HEADERS_TYPE),
+            default_timestamp_ms=0,
+            max_batch_bytes=max_batch_bytes,
+            compression=compression,
+        )
+        assert len(encoded) == 1, "the room for a batch was misjudged"
+        return encoded[0]
+
+    return encode

@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar
 
-import pyarrow as pa
-
-from drumlin.client import arguments, tables
+from drumlin.client import arguments
+from drumlin.client.arguments import Decode
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
+from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
 from drumlin.client.range_stream import OffsetRange, RangeStream
-from drumlin.client.tables import Decode
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
-from drumlin.records.columns import iterate_arrow, record_schema
+from drumlin.records.bodies import Selection, select_bodies
 from drumlin.records.errors import CorruptRecord
 from drumlin.records.gaps import stretch_of
+from drumlin.records.plain_columns import decode_plain
+from drumlin.records.record import Headers
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A place to start or to end reading: a name, an offset, or a time.
 Place = Literal["earliest", "latest"] | int | datetime
 
 FETCH_BYTES: Final = 8 << 20
+_ROWS_MAX: Final = 10_000  # of Python's, which are large
 _RANGES_AHEAD: Final = 2
 _SMALL_RANGES_AHEAD: Final = 8  # as long as they take no more memory than the large ones
+
+
+T = TypeVar("T")
+#: What makes rows of a fetched piece of a range.
+Decoder = Callable[[PartitionFetch, OffsetRange], Iterator[T]]
+
+
+class ReadRecord(NamedTuple):
+    """A record as Python has it. `timestamp` is in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 class ReadOptions(TypedDict, total=False):
@@ -47,12 +68,13 @@ def check_options(call: str, options: ReadOptions) -> None:
     """
     Raises:
         TypeError, ValueError: options that `call` does not have, or that are invalid.
+        ModuleNotFoundError: there is no Arrow to read into.
     """
     arguments.known_options(call, options, ReadOptions.__annotations__)
     arguments.isolation_level(options.get("isolation", "read_uncommitted"))
     size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
     arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
-    tables.check_decode(options.get("decode"))
+    arguments.decoding(options.get("decode"))
     schema_of(options)
 
 
@@ -142,6 +164,18 @@ def read_ranges(
         yield from batches
 
 
+def read_records(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    isolation: Isolation,
+) -> Iterator[list[ReadRecord]]:
+    """The same without Arrow, and slower: each record is made in Python."""
+    options: ReadOptions = {"isolation": isolation}
+    for _, records in _decode_each_range(thread, connections, ranges, options, _records):
+        yield from records
+
+
 def read_each_range(
     thread: LoopThread,
     connections: BrokerConnections,
@@ -156,6 +190,26 @@ def read_each_range(
     do not cost a round trip each. What goes wrong in a range is raised by its iterator, and
     leaves the others as they are.
     """
+    from drumlin.client import tables
+
+    def decode(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for batch in _batches(piece, wanted, options):
+            yield tables.decoded(batch, options.get("decode"), wanted.topic)
+
+    return _decode_each_range(
+        thread, connections, ranges, options, decode, leaders_only=leaders_only
+    )
+
+
+def _decode_each_range(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    decode: Decoder[T],
+    *,
+    leaders_only: bool = False,
+) -> Iterator[tuple[OffsetRange, Iterator[T]]]:
     waiting = deque(ranges)
     open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
     isolation = options.get("isolation", "read_uncommitted")
@@ -182,7 +236,8 @@ def read_each_range(
                 wanted = waiting.popleft()
                 open_streams.append((wanted, thread.run(open_stream(wanted))))
             wanted, stream = open_streams[0]
-            yield wanted, _read_stream(thread, connections, wanted, stream, options)
+            without_gaps = options.get("without_gaps", False)
+            yield wanted, _read_stream(thread, connections, wanted, stream, decode, without_gaps)
             _close(thread, open_streams.popleft()[1])
     finally:
         for _, stream in open_streams:
@@ -194,9 +249,10 @@ def _read_stream(
     connections: BrokerConnections,
     wanted: OffsetRange,
     stream: RangeStream,
-    options: ReadOptions,
-) -> Iterator[pa.RecordBatch]:
-    expected = wanted.start_offset if options.get("without_gaps") else None
+    decode: Decoder[T],
+    without_gaps: bool,
+) -> Iterator[T]:
+    expected = wanted.start_offset if without_gaps else None
     while True:
         # Nothing of a piece is held while the next is waited for: it may be a large one.
         piece = thread.run(stream.next())
@@ -204,8 +260,11 @@ def _read_stream(
             return
         if expected is not None:
             expected = _check_gaps(piece, wanted, expected)
-        for batch in _decode(piece, wanted, options):
-            yield tables.decoded(batch, options.get("decode"), wanted.topic)
+        try:
+            yield from decode(piece, wanted)
+        except CorruptRecord as error:
+            where = f"topic {wanted.topic!r} partition {wanted.partition}"
+            raise CorruptData(f"{where}: {error}") from error
         connections.memory.give_back(piece.records)
         del piece
 
@@ -232,14 +291,37 @@ def schema_of(options: ReadOptions) -> pa.Schema:
 
     Raises:
         ValueError: a column that does not exist.
+        ModuleNotFoundError: there is no Arrow.
     """
+    with needing_arrow():
+        from drumlin.records.columns import record_schema
+
     return record_schema(options.get("columns"), with_headers=options.get("headers", False))
 
 
-def _decode(
+def _records(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[list[ReadRecord]]:
+    selection = Selection(wanted.start_offset, wanted.end_offset, piece.aborted_transactions, True)
+    bodies = select_bodies(piece.records, selection)
+    for rows in decode_plain(bodies, selection, _ROWS_MAX, FETCH_BYTES):
+        yield [
+            ReadRecord(
+                wanted.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            for record, _ in rows
+        ]
+
+
+def _batches(
     piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    batches = iterate_arrow(
+    from drumlin.records.columns import iterate_arrow
+
+    return iterate_arrow(
         [piece.records],
         partition=wanted.partition,
         start_offset=wanted.start_offset,
@@ -247,8 +329,3 @@ def _decode(
         columns=schema_of(options).names,
         aborted=piece.aborted_transactions,
     )
-    try:
-        yield from batches
-    except CorruptRecord as error:
-        where = f"topic {wanted.topic!r} partition {wanted.partition}"
-        raise CorruptData(f"{where}: {error}") from error

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
-import pyarrow as pa
-
-from drumlin.client import arguments, reader, tables
+from drumlin.client import arguments, reader
 from drumlin.client.calls import Calls
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
@@ -19,7 +17,11 @@ from drumlin.client.errors import translated
 from drumlin.client.log_at_time import cut_at_times, without_times
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import Place, ReadOptions
+from drumlin.client.reader import Place, ReadOptions, ReadRecord
+from drumlin.peer.options import Isolation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ReadingCalls(Calls):
@@ -63,6 +65,10 @@ class ReadingCalls(Calls):
             TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         reader.check_options("read", options)
+        import pyarrow as pa
+
+        from drumlin.client import tables
+
         decode = options.pop("decode", None)  # all values together: they make one column
         batches = list(self._read(topic, partitions, start, end, options))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
@@ -84,6 +90,32 @@ class ReadingCalls(Calls):
         """
         reader.check_options("read_batches", options)
         return self._read(topic, partitions, start, end, options)
+
+    def read_records(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        start: Place | Mapping[int, Place] = "earliest",
+        end: Mapping[int, int] | None = None,
+        isolation: Isolation = "read_uncommitted",
+    ) -> Iterator[list[ReadRecord]]:
+        """Like `read_batches`, as Python objects: slower, and without pyarrow and numpy.
+
+        Args:
+            topic, partitions, start, isolation: as in `read`.
+            end: an offset for each partition; by default their ends.
+
+        Raises:
+            UnknownTopic, OffsetOutOfRange, TypeError, ValueError: as from `read`.
+        """
+        arguments.isolation_level(isolation)
+        until: Place | Mapping[int, Place] = "latest" if end is None else dict(end)
+        with translated():
+            ranges = self._run(
+                reader.plan(self._connections, topic, partitions, start, until, isolation)
+            )
+            yield from reader.read_records(self._thread, self._connections, ranges, isolation)
 
     def _read(
         self,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
-from drumlin.client.arguments import ConfigValue
+from drumlin.client.arguments import STATE_BYTES, ConfigValue
+from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.restore_marker import RestoreRequest
 from drumlin.client.restore_target import RestoreTarget
-from drumlin.client.restoring import Progress, RestoreOptions, Restorer, RestoreReport
 from drumlin.client.snapshot_ranges import Point
-from drumlin.client.snapshots import MEMORY_BYTES
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
+
+if TYPE_CHECKING:
+    from drumlin.client.restoring import Progress, RestoreReport
 
 
 class RestoreCalls(TransactionCalls):
@@ -29,7 +32,7 @@ class RestoreCalls(TransactionCalls):
         configs: Mapping[str, ConfigValue] | None = None,
         compression: str = "none",
         timeout_ms: int | None = None,
-        memory_bytes: int = MEMORY_BYTES,
+        memory_bytes: int = STATE_BYTES,
         allow_inexact: bool = False,
         on_progress: Progress | None = None,
     ) -> RestoreReport:
@@ -64,6 +67,8 @@ class RestoreCalls(TransactionCalls):
             StateNotExact, UnknownTopic, OffsetOutOfRange: as from `snapshot`.
             TypeError, ValueError: an argument cannot have this value.
         """
+        with needing_arrow():
+            from drumlin.client.restoring import RestoreOptions, Restorer
         arguments.text("to", to)
         arguments.compression_name(compression)
         texts = arguments.config_values("configs", configs or {})

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from drumlin.client import reader, snapshots
-from drumlin.client.appender import BATCH_BYTES
+from drumlin.client.arguments import STATE_BYTES
+from drumlin.client.deliveries import BATCH_BYTES
 from drumlin.client.errors import NotRestored, translated
 from drumlin.client.exact_reading import ExactReader
 from drumlin.client.exact_states import claim_states
@@ -63,7 +64,7 @@ class RestoreOptions:
     compression: str = "none"
     timeout_ms: int | None = None
     """None: as long as brokers allow."""
-    memory_bytes: int = snapshots.MEMORY_BYTES
+    memory_bytes: int = STATE_BYTES
     allow_inexact: bool = False
 
 

@@ -22,7 +22,6 @@ from drumlin.records.state_passes import passes
 
 #: The columns of a snapshot; `headers` if they are asked for.
 COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
-MEMORY_BYTES: Final = 1 << 30
 
 
 def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:

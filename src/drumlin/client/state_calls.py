@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from drumlin.client import arguments, exact_states, snapshots, tables
+from drumlin.client import arguments, exact_states
+from drumlin.client.arguments import STATE_BYTES, Decode
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
 from drumlin.client.exact_reading import ExactReader
 from drumlin.client.log_at_time import ends_at
+from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.snapshot_ranges import Point, check_point, ranges_until
-from drumlin.client.snapshots import SnapshotOptions, StateReader
 from drumlin.client.state_claims import Claims
-from drumlin.client.tables import Decode
 from drumlin.peer.options import Isolation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.snapshots import SnapshotOptions
 
 
 class StateCalls(Calls):
@@ -61,9 +65,14 @@ class StateCalls(Calls):
             Undecodable: a key or a value is not what `decode` says; it names the record.
             TypeError, ValueError: an argument cannot have this value.
         """
+        with needing_arrow():
+            import pyarrow as pa
+
+            from drumlin.client import snapshots, tables
+
         schema = snapshots.schema_of(columns, headers=headers)
-        tables.check_decode(decode)
-        options = SnapshotOptions(schema, isolation, None)
+        arguments.decoding(decode)
+        options = snapshots.SnapshotOptions(schema, isolation, None)
         batches = self._snapshot(topic, at, partitions, options, allow_inexact=allow_inexact)
         table = pa.Table.from_batches(list(batches), schema)
         return tables.decoded(table, decode, topic)
@@ -78,7 +87,7 @@ class StateCalls(Calls):
         headers: bool = False,
         decode: Decode | None = None,
         isolation: Isolation = "read_committed",
-        memory_bytes: int = snapshots.MEMORY_BYTES,
+        memory_bytes: int = STATE_BYTES,
         allow_inexact: bool = False,
     ) -> Iterator[pa.RecordBatch]:
         """Like `snapshot`, piece by piece, for states that are larger than memory.
@@ -92,10 +101,13 @@ class StateCalls(Calls):
                 moves past what is still to be read.
             StateNotExact, UnknownTopic, Undecodable, TypeError, ValueError: as with `snapshot`.
         """
+        with needing_arrow():
+            from drumlin.client import snapshots, tables
+
         schema = snapshots.schema_of(columns, headers=headers)
-        tables.check_decode(decode)
+        arguments.decoding(decode)
         arguments.whole_number("memory_bytes", memory_bytes, 1, 2**63 - 1)
-        options = SnapshotOptions(schema, isolation, memory_bytes)
+        options = snapshots.SnapshotOptions(schema, isolation, memory_bytes)
         batches = self._snapshot(topic, at, partitions, options, allow_inexact=allow_inexact)
         return (tables.decoded(batch, decode, topic) for batch in batches)
 
@@ -109,6 +121,8 @@ class StateCalls(Calls):
         allow_inexact: bool,
     ) -> Iterator[pa.RecordBatch]:
         """The point is found at once, not when the first batch is asked for."""
+        from drumlin.client.snapshots import StateReader
+
         check_point(at)
         isolation = options.isolation
         arguments.isolation_level(isolation)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from drumlin.client.deliveries import AppendedRange, Deliveries, DeliveryRules, Target
+from drumlin.client.deliveries import BATCH_BYTES, AppendedRange, Deliveries, DeliveryRules, Target
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
@@ -32,7 +32,6 @@ from drumlin.records.open_batches import OpenBatches, Sealed
 
 #: Writing tasks of Spark have little room beside it.
 WINDOW_BYTES: Final = 8 << 20
-BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 #: Smaller pieces are encoded together with those that follow.
 _PIECE_BYTES: Final = 1 << 20
 

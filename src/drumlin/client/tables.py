@@ -16,12 +16,11 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 
 from drumlin.client import arguments
+from drumlin.client.arguments import Decode
 from drumlin.client.errors import Undecodable
 
 #: How `append` makes bytes of columns that are neither bytes nor strings.
 Encode = Literal["json"]
-#: What reading makes of the bytes of keys and values.
-Decode = Literal["utf8", "json"]
 
 
 class ArrowStream(Protocol):
@@ -38,7 +37,6 @@ Column: TypeAlias = pa.Array | pa.ChunkedArray
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 ENCODINGS: Final = ("json",)
-DECODINGS: Final = ("utf8", "json")
 
 _READABLE: Final = (
     "a pyarrow Table or RecordBatch, a DataFrame of pandas or Polars, another object with "
@@ -176,15 +174,6 @@ def _is_bytes_or_text(kind: pa.DataType) -> bool:
 
 
 # -- what was read, readable ---------------------------------------------------------------------
-
-
-def check_decode(decode: object) -> None:
-    """
-    Raises:
-        ValueError: an unknown way of decoding.
-    """
-    if decode is not None:
-        arguments.one_of("decode", decode, DECODINGS)
 
 
 def decoded(rows: Rows, decode: Decode | None, topic: str) -> Rows:

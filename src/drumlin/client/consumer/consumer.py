@@ -8,12 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Literal, NoReturn, Self, TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar
 
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.consumer.decoder import Decoded, decode
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
 from drumlin.client.consumer.fetch_buffer import Piece
 from drumlin.client.consumer.membership import Duty, DutyKind
@@ -24,6 +21,11 @@ from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from drumlin.client.consumer.decoder import Decoded
 
 T = TypeVar("T")
 
@@ -109,6 +111,8 @@ class Consumer:
         return self._read(found)
 
     def _read(self, found: Readable) -> pa.RecordBatch | None:
+        from drumlin.client.consumer.decoder import decode
+
         piece, position = found
         reading, self._reading = self._reading, None  # dropped if an exception interrupts this
         if reading is None or reading[0] is not piece:

@@ -5,7 +5,6 @@ Names and defaults follow Kafka's consumer where it has the same thing; units co
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ from datetime import datetime
 from typing import Final, Literal, TypedDict
 
 from drumlin.client import arguments
+from drumlin.client.arguments import Decode
 from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.offsets import TopicPartition, timestamp_of
 from drumlin.client.reader import ReadOptions, schema_of
-from drumlin.client.tables import Decode, check_decode
-from drumlin.metadata.zookeeper.connection import NO_KAZOO
 from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
 from drumlin.peer.options import Isolation
 
@@ -128,7 +126,7 @@ class ConsumerOptions:
             arguments.numbers_at_least({name: value}, 1)
         for name in ("on_assigned", "on_revoked", "on_lost", "on_reset"):
             arguments.callable_or_none(name, getattr(self, name))
-        check_decode(self.decode)
+        arguments.decoding(self.decode)
         schema_of(self.read_options)
         self._check_storage()
 
@@ -149,14 +147,11 @@ class ConsumerOptions:
         """
         Raises:
             ValueError: its offsets cannot be in ZooKeeper, where they are to be.
-            ModuleNotFoundError: kazoo is not installed.
         """
         if not self.uses_zookeeper:
             return
         if group is None or not can_have_group(group):
             raise ValueError(f"offsets in ZooKeeper: group {group!r} can have none there")
-        if importlib.util.find_spec("kazoo") is None:
-            raise ModuleNotFoundError(NO_KAZOO, name="kazoo")
 
     @property
     def read_options(self) -> ReadOptions:

@@ -10,18 +10,15 @@ import contextlib
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 from drumlin.client import arguments
-from drumlin.client.appender import AppendOptions, AppendReport, append
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
+from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.offsets import TopicPartition
 from drumlin.client.producer import Producer
-from drumlin.client.stream_appender import EncodingRules, StreamAppender
-from drumlin.client.tables import TableLike
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -32,6 +29,12 @@ from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
 from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
+
+if TYPE_CHECKING:
+    from drumlin.client.appender import AppendOptions, AppendReport
+    from drumlin.client.deliveries import DeliveryRules
+    from drumlin.client.stream_appender import EncodingRules, StreamAppender
+    from drumlin.client.tables import TableLike
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
@@ -110,6 +113,9 @@ class Transaction:
             TransactionOver: it has been ended.
             ValueError: `acks` are not "all", or any other option that cannot be.
         """
+        with needing_arrow():
+            from drumlin.client.appender import append
+
         self._check_open()
         arguments.text("topic", topic)
         _check_acks(options.get("acks", "all"))
@@ -131,6 +137,9 @@ class Transaction:
             TransactionOver: it has been ended.
             ValueError: `acks` are not "all".
         """
+        with needing_arrow():
+            from drumlin.client.stream_appender import StreamAppender
+
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)
         producer = self._session.producer

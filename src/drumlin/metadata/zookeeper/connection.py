@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _OPEN: Final = ZooKeeperAccess()
-NO_KAZOO: Final = "ZooKeeper needs the package kazoo: pip install kazoo"
 _DEFAULT_PORT: Final = 2181
 #: Between two attempts to connect, at first and at most.
 _RETRY_S: Final = 0.1
@@ -48,12 +47,10 @@ def connect(
 
     Raises:
         ZooKeeperAway: there is no answer.
-        ZooKeeperFailure: kazoo is not installed, or there is no such chroot.
+        ZooKeeperFailure: there is no such chroot.
     """
-    try:
-        from drumlin.metadata.zookeeper.lasting import lasting_client
-    except ImportError:
-        raise ZooKeeperFailure(NO_KAZOO) from None
+    from drumlin.metadata.zookeeper.lasting import lasting_client
+
     # Lost connections are reported by the caller that waits for them.
     logger = logging.getLogger("drumlin.kazoo")
     logger.setLevel(logging.CRITICAL)
