@@ -102,3 +102,49 @@ def test_who_waits_is_told_at_once(tmp_path: Path) -> None:
         assert refused.value.code is ErrorCode.not_enough_replicas_after_append
 
     asyncio.run(run())
+
+
+def test_who_waits_for_all_is_told_when_all_have_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        partition = led(tmp_path, _STATE)
+        waiting = partition.replicated()
+        for offset in (1, 2):
+            partition.follower_fetched(2, 5, offset, 0)
+            assert not waiting.done()
+        partition.follower_fetched(2, 5, 3, 0)
+        assert not waiting.done(), "one that is about to join has two of three"
+        partition.follower_fetched(3, 5, 3, 0)
+        await waiting
+
+    asyncio.run(run())
+
+
+def test_who_waits_is_told_when_another_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        partition = led(tmp_path, _STATE)
+        waiting = partition.replicated()
+        partition.close()
+        with pytest.raises(KafkaError) as refused:
+            await waiting
+        assert refused.value.code is ErrorCode.not_leader_or_follower
+
+    asyncio.run(run())
+
+
+def test_what_is_not_committed_is_neither_read_nor_deleted(tmp_path: Path) -> None:
+    partition = led(tmp_path, _STATE)
+    for follower in (2, 3):
+        partition.follower_fetched(follower, 5, 3, 0)
+    append(partition.log, 2)
+    assert (partition.high_watermark, partition.log_end_offset) == (3, 5)
+    for offset, wanted in ((0, 1), (3, 0), (5, 0)):
+        found = partition.read(offset, 10_000, 0, minimum_one_batch=True, may_block=True)
+        assert len(found.slices) == wanted
+        for each in found.slices:
+            each.release()
+    for offset in (4, 5):
+        with pytest.raises(KafkaError) as refused:
+            partition.delete_records_before(offset)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+    partition.delete_records_before(-1)
+    assert partition.log_start_offset == 3

@@ -142,6 +142,10 @@ def test_rolls_when_the_index_is_full(logs: LogDirectories) -> None:
         append(log, timestamp=NOW_MS + number)
     # The first batch of a segment has no entry; the time index keeps one for its end.
     assert bases(log) == [0, 3, 6]
+    log = create(logs, LogConfig(index_interval_bytes=0, segment_index_bytes=3 * 12), topic="u")
+    for _ in range(7):
+        append(log)
+    assert bases(log) == [0, 5], "the time index has one entry, as they are of one time"
 
 
 def test_rolls_by_the_age_of_its_records(logs: LogDirectories) -> None:
@@ -276,6 +280,10 @@ def test_finds_offsets_by_time(logs: LogDirectories) -> None:
     assert found is not None
     assert found[:2] == (42, 1210)
     assert log.offset_for_timestamp(5000) is None
+    for number in range(50):  # the last of a segment, too
+        found = log.offset_for_timestamp(1001 + 10 * number)
+        assert found is not None
+        assert found[:2] == (2 * number + 1, 1001 + 10 * number)
     log.delete_records_before(60)
     found = log.offset_for_timestamp(0)
     assert found is not None

@@ -96,21 +96,6 @@ def test_a_tail_garbled_at_any_byte(tmp_path: Path) -> None:
         shutil.rmtree(path)
 
 
-@pytest.mark.parametrize("base_offset", [0, 32])
-def test_a_last_batch_whose_offsets_go_back_is_cut(tmp_path: Path, base_offset: int) -> None:
-    """No CRC covers them."""
-    filled(tmp_path)
-    segment = last_segment(tmp_path)
-    content = bytearray(segment.read_bytes())
-    start = len(content) - len(batch_of(3, value=b"11" + bytes(20)))
-    struct.pack_into(">q", content, start, max(base_offset, int(segment.stem)))
-    segment.write_bytes(content)
-    logs, log = loaded(tmp_path)
-    assert log.log_end_offset == 33
-    assert segment.stat().st_size == start
-    logs.abandon()
-
-
 @pytest.mark.parametrize("tail", [b"\x00", bytes(61), bytes(5000), b"garbage" * 100])
 def test_anything_behind_the_last_batch_is_cut(tmp_path: Path, tail: bytes) -> None:
     filled(tmp_path)
