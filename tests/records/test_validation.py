@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from drumlin.records.batch import (
     CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     HEADER_SIZE,
     TIMESTAMP_TYPE_MASK,
     crc_matches,
@@ -305,6 +306,13 @@ def test_recompression(source: str, target: str) -> None:
     assert header == parse_header(prepared.buffer)
     assert header.size == len(prepared.buffer)
     assert crc_matches(prepared.buffer, 0, header)
+    assert decode_batch(prepared.buffer) == RECORDS
+
+
+def test_a_delete_horizon_of_a_client_goes_with_recompression() -> None:
+    batch = changed(BATCH, attributes=DELETE_HORIZON_MASK)
+    prepared = prepare_produce(batch, AppendRules(compression_type="lz4"), NOW)
+    assert not prepared.header.has_delete_horizon
     assert decode_batch(prepared.buffer) == RECORDS
 
 

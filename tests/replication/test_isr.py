@@ -202,3 +202,10 @@ def test_who_has_gone_back_has_not_followed() -> None:
     assert not replicas.isr.has_followed(FOLLOWER, 0, 7, 9)
     assert not replicas.isr.has_followed(FOLLOWER, 1, 8, 9), "another process"
     assert not replicas.isr.has_followed(FOLLOWER, 0, 8, 10), "more is dropped by now"
+
+
+def test_a_high_watermark_never_goes_back() -> None:
+    """A member may have begun with less than was committed while others were members."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 8, 12, 0)
+    assert replicas.isr.high_watermark(9, 12, 0) == 9

@@ -20,10 +20,13 @@ _STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)
 
 
 def led(
-    path: Path, state: PartitionState, ask_for: Callable[[Partition, IsrWish], None] | None = None
+    path: Path,
+    state: PartitionState,
+    ask_for: Callable[[Partition, IsrWish], None] | None = None,
+    min_insync_replicas: int = 2,
 ) -> Partition:
-    """By broker 1: of three records both followers have two."""
-    log = create(open_logs(path), config=LogConfig(min_insync_replicas=2))
+    """By broker 1: of three records all followers have two."""
+    log = create(open_logs(path), config=LogConfig(min_insync_replicas=min_insync_replicas))
     context = LeaderContext(
         1,
         lambda *_: True,
@@ -34,7 +37,7 @@ def led(
     )
     partition = Partition(log, state, context)
     append(log, 3)
-    for follower in (2, 3):
+    for follower in state.replicas[1:]:
         partition.follower_fetched(follower, 5, 2, 0)
     return partition
 
@@ -148,3 +151,11 @@ def test_what_is_not_committed_is_neither_read_nor_deleted(tmp_path: Path) -> No
         assert refused.value.code is ErrorCode.offset_out_of_range
     partition.delete_records_before(-1)
     assert partition.log_start_offset == 3
+
+
+def test_no_more_replicas_are_needed_than_there_are(tmp_path: Path) -> None:
+    """As in Apache Kafka."""
+    partition = led(tmp_path, replace(_STATE, replicas=(1, 2)), min_insync_replicas=3)
+    assert not partition.is_under_min_isr
+    partition.agreed(grown(replace(_STATE, replicas=(1, 2)), 1))
+    assert partition.is_under_min_isr

@@ -97,6 +97,7 @@ def test_a_gap_that_comes_while_checkpoints_are_written(
         calls += 1
         if calls == when:
             follow(log, log.log_end_offset + 3)
+            log.roll(NOW_MS)  # a start looks through the segment of the recovery point
             log.flush()
         return {("t", 0): log}
 

@@ -10,7 +10,13 @@ from random import Random
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, parse_header
+from drumlin.records.batch import (
+    BatchHeader,
+    encode_empty_batch,
+    parse_header,
+    seal,
+    write_header,
+)
 from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
@@ -354,6 +360,24 @@ def test_finds_the_largest_time_among_the_records_that_are_left(
 
 
 # -- cutting -----------------------------------------------------------------------------------
+
+
+def test_the_largest_time_of_what_is_left_is_that_of_a_record(log: PartitionLog) -> None:
+    """A batch of which a cleaning has left nothing has a time, but no record."""
+    log.append_as_follower(memoryview(batch_of(2, timestamp=100)), NOW_MS)
+    emptied = bytearray(encode_empty_batch(2, 2, 0))
+    header = parse_header(emptied)._replace(max_timestamp=500, base_timestamp=500)
+    write_header(emptied, 0, header)
+    seal(emptied, 0, header.size)
+    log.append_as_follower(memoryview(emptied), NOW_MS)
+    log.append_as_follower(memoryview(batch_of(1, base_offset=3, timestamp=50)), NOW_MS)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert found[:2] == (1, 101)
+    log.delete_records_before(2)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert found[:2] == (3, 50)
 
 
 def test_truncation_removes_whole_batches(logs: LogDirectories) -> None:

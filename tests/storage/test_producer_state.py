@@ -366,6 +366,7 @@ def test_a_broken_snapshot_is_passed_over(
     for number in range(8):
         send(log, number)
     log.flush()
+    logs.write_checkpoints()  # else they are not looked at
     snapshots = sorted(log.directory.glob("*.snapshot"))
     assert len(snapshots) >= 2
     snapshots[-1].write_bytes(damaged(snapshots[-1].read_bytes()))
