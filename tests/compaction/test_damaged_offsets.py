@@ -86,3 +86,17 @@ def test_no_record_goes(tmp_path: Path, codec: str, cleanings_before: int) -> No
                 assert str(path) in str(error) or "position" in str(error)
             assert _keys(log) == before
             logs.abandon()
+
+
+def test_a_garbled_batch_is_not_written_anew(tmp_path: Path) -> None:
+    """With a right checksum nobody would find it any more."""
+    logs, log = _filled(tmp_path, "lz4")
+    path = Path(log.segments.first.log_file.path)
+    content = bytearray(path.read_bytes())
+    place = content.index(b"value")
+    content[place] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CleaningFailed, match="CRC"):
+        _clean(logs, log)
+    assert path.read_bytes() == content
+    logs.abandon()

@@ -15,9 +15,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from mutation.mutant import LISTS, ROOT, Inapplicable, Mutant, all_mutants
@@ -36,13 +38,14 @@ class Tree:
     def __init__(self, root: Path, directory: Path) -> None:
         self.directory = directory
         self._written_s = int(time.time())
+        directory.mkdir()
         for name in _COPIED:
             if (root / name).is_dir():
                 shutil.copytree(root / name, directory / name, ignore=_LEFT_OUT)
             elif (root / name).exists():
                 shutil.copy2(root / name, directory / name)
         if (root / _CACHE).exists():
-            (directory / _CACHE).symlink_to(root / _CACHE)
+            (directory / _CACHE).symlink_to((root / _CACHE).resolve())
 
     @contextmanager
     def with_fault(self, mutant: Mutant) -> Iterator[None]:
@@ -105,25 +108,81 @@ def outcome_of(tree: Tree, mutant: Mutant, timeout_s: float, report: Path) -> Ou
     return Outcome.KILLED if code == 1 else Outcome.BROKEN
 
 
-def run_all(
-    root: Path, mutants: Sequence[Mutant], results: Results, timeout_s: float, reports: Path
-) -> None:
-    """One after the other; each result is kept as soon as it is known."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as directory:
-        tree = Tree(root, Path(directory))
-        sound: dict[tuple[str, ...], bool] = {}
-        for number, mutant in enumerate(mutants, 1):
+class Trees:
+    """Copies of the source, one for each mutant that runs at the same time."""
+
+    def __init__(self, root: Path, directory: Path, timeout_s: float) -> None:
+        """There is one at first."""
+        self._directory = directory
+        self._timeout_s = timeout_s
+        self._free: SimpleQueue[Tree] = SimpleQueue()
+        self._first = Tree(root, directory / "0")
+        self._free.put(self._first)
+
+    def add(self, count: int) -> None:
+        """Copy the first one, with all that its tests have compiled."""
+        for number in range(1, count + 1):
+            self._free.put(Tree(self._first.directory, self._directory / str(number)))
+
+    @contextmanager
+    def one(self) -> Iterator[Tree]:
+        """One that is free, for as long as it is needed."""
+        tree = self._free.get()
+        try:
+            yield tree
+        finally:
+            self._free.put(tree)
+
+    def sound(self, mutants: Sequence[Mutant], reports: Path) -> set[tuple[str, ...]]:
+        """The tests that pass without a fault: in one run of all, or else each mutant's alone."""
+        each = list(dict.fromkeys(mutant.tests for mutant in mutants))
+        together = list(dict.fromkeys(name for tests in each for name in tests))
+        with self.one() as tree:
+            if tree.run(together, len(each) * self._timeout_s, reports / "without.txt") == 0:
+                return set(each)
+            return {
+                tests
+                for number, tests in enumerate(each)
+                if tree.run(tests, self._timeout_s, reports / f"without-{number}.txt") == 0
+            }
+
+    def try_out(self, mutant: Mutant, report: Path) -> tuple[Outcome, float]:
+        """What came of a mutant, and after how many seconds."""
+        with self.one() as tree:
             began_at = time.monotonic()
-            report = reports / f"{mutant.id}.txt"
-            if mutant.tests not in sound:
-                sound[mutant.tests] = tree.run(mutant.tests, timeout_s, report) == 0
-            if sound[mutant.tests]:
-                outcome = outcome_of(tree, mutant, timeout_s, report)
-            else:
-                outcome = Outcome.FAILS_ANYWAY
-            results.keep(mutant.id, outcome)
-            seconds = time.monotonic() - began_at
-            print(f"{number}/{len(mutants)} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
+            outcome = outcome_of(tree, mutant, self._timeout_s, report)
+            return outcome, time.monotonic() - began_at
+
+
+def run_all(
+    root: Path,
+    mutants: Sequence[Mutant],
+    results: Results,
+    timeout_s: float,
+    reports: Path,
+    jobs: int,
+) -> None:
+    """Some at a time; each result is kept as soon as it is known."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as directory:
+        trees = Trees(root, Path(directory), timeout_s)
+        sound = trees.sound(mutants, reports)
+        shown = [each for each in mutants if each.tests in sound]
+        for mutant in mutants:
+            if mutant not in shown:
+                results.keep(mutant.id, Outcome.FAILS_ANYWAY)
+                print(f"{mutant.id}: {Outcome.FAILS_ANYWAY}", flush=True)
+        jobs = min(jobs, max(1, len(shown)))
+        trees.add(jobs - 1)
+        with ThreadPoolExecutor(jobs) as pool:
+            running = {
+                pool.submit(trees.try_out, each, reports / f"{each.id}.txt"): each for each in shown
+            }
+            for number, future in enumerate(as_completed(running), 1):
+                mutant = running[future]
+                outcome, seconds = future.result()
+                results.keep(mutant.id, outcome)
+                at = f"{number}/{len(shown)}"
+                print(f"{at} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
 
 
 def chosen(mutants: Sequence[Mutant], patterns: Sequence[str]) -> list[Mutant]:
@@ -143,6 +202,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--lists", type=Path, default=LISTS)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--reports", type=Path, help="a folder for what pytest says")
+    parser.add_argument("--jobs", type=int, default=2, help="how many run at the same time")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for each mutant")
     options = parser.parse_args(arguments)
     mutants = all_mutants(options.lists)
@@ -158,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutation-reports-") as directory:
         reports = options.reports or Path(directory)
         reports.mkdir(parents=True, exist_ok=True)
-        run_all(options.root, wanted, results, options.timeout, reports)
+        run_all(options.root, wanted, results, options.timeout, reports, options.jobs)
     unnoticed = [each.id for each in wanted if not results.of[each.id].is_noticed]
     print(f"{len(wanted) - len(unnoticed)} of {len(wanted)} noticed", *unnoticed, sep="\n")
     return 1 if unnoticed else 0

@@ -63,11 +63,18 @@ def test_each_can_be_made(mutant: Mutant) -> None:
     assert mutant.loses
     assert mutant.tests
     for name in mutant.tests:
-        assert (ROOT / name.partition("::")[0]).exists(), name
+        file, _, test = name.partition("::")
+        assert (ROOT / file).exists(), name
+        assert not test or f"def {test.partition('[')[0]}(" in (ROOT / file).read_text(), name
 
 
 def test_results_are_of_mutants_that_there_are() -> None:
     assert Results.load(RESULTS).of.keys() <= {each.id for each in all_mutants()}
+
+
+def test_nearly_all_are_noticed() -> None:
+    found = Results.load(RESULTS).of.values()
+    assert sum(each.is_noticed for each in found) >= 0.95 * len(found)
 
 
 def test_a_fault_is_noticed_or_not(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

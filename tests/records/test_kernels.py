@@ -55,7 +55,7 @@ def test_survey_of_read_only_bytes() -> None:
     assert survey(memoryview(body), 3, 10) == Survey(8, 10, True, True)
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("value", [0, -1, 2**31 - 1, -(2**31), 2**31, 2**33, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("field", [2, 3])
 def test_integers_at_their_limits(value: int, field: int) -> None:
     # attributes, timestamp delta, offset delta, null key, null value, no headers

@@ -18,7 +18,14 @@ from drumlin.records.batch import (
 )
 from drumlin.records.compression import CODECS
 from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, decode_batch, decode_records, encode_batch, renumber
+from drumlin.records.record import (
+    Record,
+    decode_batch,
+    decode_records,
+    encode_batch,
+    renumber,
+    seal_body,
+)
 from records.golden import BATCHES, RECORDS, TRANSACTIONS
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 
@@ -82,6 +89,14 @@ def test_refuses_older_formats() -> None:
 def test_every_cut_is_refused(size: int) -> None:
     with pytest.raises(CorruptRecord):
         decode_batch(BATCHES["none"][:size])
+
+
+def test_a_record_is_as_long_as_its_fields() -> None:
+    # attributes, deltas of time and offset, null key and value, no headers
+    fields = bytes([0, 0, 0, 1, 1, 0])
+    assert decode_batch(seal_body(b"\x0c" + fields, 1, 0, 0)) == [Record(0, 0, None, None)]
+    with pytest.raises(CorruptRecord, match="1 bytes after a record's last field"):
+        decode_batch(seal_body(b"\x0e" + fields + b"\x00", 1, 0, 0))
 
 
 @THOROUGH

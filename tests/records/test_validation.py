@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import cramjam
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from drumlin.records.batch import (
     CONTROL_MASK,
+    DELETE_HORIZON_MASK,
     HEADER_SIZE,
     TIMESTAMP_TYPE_MASK,
     crc_matches,
@@ -29,6 +31,7 @@ from drumlin.records.validation import (
     prepare_produce,
 )
 from drumlin.wire.errors import ErrorCode
+from records.conftest import without_kernels
 from records.strategies import THOROUGH, damaged
 
 NOW = 1_700_000_000_000
@@ -90,6 +93,8 @@ REFUSED: dict[str, tuple[ErrorCode, bytes | bytearray]] = {
         changed(BATCH, record_count=2, last_offset_delta=1),
     ),
     "count against deltas": (ErrorCode.invalid_record, changed(BATCH, record_count=2)),
+    "deltas against count": (ErrorCode.invalid_record, changed(BATCH, last_offset_delta=1)),
+    "deltas beyond count": (ErrorCode.invalid_record, changed(BATCH, last_offset_delta=5)),
     "no records": (ErrorCode.invalid_record, changed(BATCH, record_count=0, last_offset_delta=-1)),
     "a huge count": (
         ErrorCode.invalid_record,
@@ -125,6 +130,10 @@ def test_refused(case: str) -> None:
     error = refusal(batch)
     assert (error.code, error.message, error.record_errors) == (code, None, [])
     assert error.reason
+    with without_kernels():
+        assert refusal(batch).code == code
+    with suppress(InvalidBatch):
+        assert prepare_at_once(bytearray(batch), AppendRules(), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -196,6 +205,16 @@ def test_timestamps_out_of_range(distance_ms: int) -> None:
     bounds = f"{NOW - 10_000} and {NOW + 3_600_000}"
     text = f"record 1 has timestamp {bad}, which is not between {bounds}"
     assert error.record_errors == [(1, text)]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize(("at", "beyond"), [(-10_000, -1), (3_600_000, 1)])
+def test_timestamps_at_their_limits(codec: str, at: int, beyond: int) -> None:
+    rules = AppendRules(timestamp_before_max_ms=10_000)
+    batch = encode_batch([Record(0, NOW + at, b"k", b"v")], compression=codec)
+    assert prepare_produce(bytearray(batch), rules, NOW).buffer == batch
+    batch = encode_batch([Record(0, NOW + at + beyond, b"k", b"v")], compression=codec)
+    assert refusal(batch, rules).code == ErrorCode.invalid_timestamp
 
 
 def folded(*runs: tuple[Record, int]) -> bytearray:
@@ -287,6 +306,13 @@ def test_recompression(source: str, target: str) -> None:
     assert header == parse_header(prepared.buffer)
     assert header.size == len(prepared.buffer)
     assert crc_matches(prepared.buffer, 0, header)
+    assert decode_batch(prepared.buffer) == RECORDS
+
+
+def test_a_delete_horizon_of_a_client_goes_with_recompression() -> None:
+    batch = changed(BATCH, attributes=DELETE_HORIZON_MASK)
+    prepared = prepare_produce(batch, AppendRules(compression_type="lz4"), NOW)
+    assert not prepared.header.has_delete_horizon
     assert decode_batch(prepared.buffer) == RECORDS
 
 

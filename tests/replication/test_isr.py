@@ -144,3 +144,68 @@ def test_who_is_left_out_as_the_leader_wished_is_known_as_before() -> None:
     shrunk = replace(replicas.isr.state, isr=(LEADER, OTHER), partition_epoch=6)
     replicas.isr.agreed(shrunk, 1200)
     assert replicas.isr.followers[FOLLOWER].log_end_offset == 9
+
+
+def test_news_of_before_change_nothing() -> None:
+    replicas = Replicas((LEADER, FOLLOWER))
+    before = replace(replicas.isr.state, isr=(LEADER,), partition_epoch=4)
+    replicas.isr.agreed(before, 0)
+    assert replicas.isr.state.isr == (LEADER, FOLLOWER)
+
+
+def test_what_is_known_already_is_no_answer() -> None:
+    replicas = Replicas((LEADER,))
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    wish = replicas.isr.growth(10)
+    assert wish is not None
+    replicas.isr.asked(wish)
+    replicas.isr.agreed(replicas.isr.state, 0)
+    assert replicas.isr.high_watermark(10, 12, 100 * LAG_MAX_MS) == 10
+    assert replicas.isr.growth(10) is None
+
+
+def test_who_joins_has_all_that_was_there_when_this_leader_began() -> None:
+    """The high watermark of a new leader may be one of some time ago."""
+    replicas = Replicas((LEADER,), end_offset=10)
+    replicas.fetched(FOLLOWER, 9, 10, 0)
+    assert replicas.isr.growth(5) is None
+    replicas.fetched(FOLLOWER, 10, 10, 0)
+    assert replicas.isr.growth(5) is not None
+
+
+def test_a_member_does_not_begin_anew() -> None:
+    """An answer that tells it so is on its way; it was one before, and is one again by now."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    for node_id in (FOLLOWER, OTHER):
+        replicas.fetched(node_id, 10, 10, 0)
+        replicas.isr.begins_anew(node_id)
+    assert replicas.isr.followers[FOLLOWER].log_end_offset == 10
+    assert replicas.isr.followers[OTHER].log_end_offset == -1
+
+
+def test_who_is_gone_keeps_nothing_from_being_deleted() -> None:
+    replicas = Replicas((LEADER, FOLLOWER))
+    for node_id in (FOLLOWER, OTHER):
+        replicas.fetched(node_id, 5, 10, 0)
+    assert replicas.isr.low_watermark(3) == 0
+    assert replicas.isr.has_follower_below(10)
+    replicas.epochs = {FOLLOWER: None, OTHER: None}
+    assert replicas.isr.low_watermark(3) == 3
+    assert not replicas.isr.has_follower_below(10)
+
+
+def test_who_has_gone_back_has_not_followed() -> None:
+    replicas = Replicas((LEADER,))
+    replicas.fetched(FOLLOWER, 8, 10, 0)
+    replicas.isr.note_followed(FOLLOWER, 9)
+    assert replicas.isr.has_followed(FOLLOWER, 0, 8, 9)
+    assert not replicas.isr.has_followed(FOLLOWER, 0, 7, 9)
+    assert not replicas.isr.has_followed(FOLLOWER, 1, 8, 9), "another process"
+    assert not replicas.isr.has_followed(FOLLOWER, 0, 8, 10), "more is dropped by now"
+
+
+def test_a_high_watermark_never_goes_back() -> None:
+    """A member may have begun with less than was committed while others were members."""
+    replicas = Replicas((LEADER, FOLLOWER))
+    replicas.fetched(FOLLOWER, 8, 12, 0)
+    assert replicas.isr.high_watermark(9, 12, 0) == 9

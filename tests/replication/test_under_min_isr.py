@@ -20,10 +20,13 @@ _STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)
 
 
 def led(
-    path: Path, state: PartitionState, ask_for: Callable[[Partition, IsrWish], None] | None = None
+    path: Path,
+    state: PartitionState,
+    ask_for: Callable[[Partition, IsrWish], None] | None = None,
+    min_insync_replicas: int = 2,
 ) -> Partition:
-    """By broker 1: of three records both followers have two."""
-    log = create(open_logs(path), config=LogConfig(min_insync_replicas=2))
+    """By broker 1: of three records all followers have two."""
+    log = create(open_logs(path), config=LogConfig(min_insync_replicas=min_insync_replicas))
     context = LeaderContext(
         1,
         lambda *_: True,
@@ -34,7 +37,7 @@ def led(
     )
     partition = Partition(log, state, context)
     append(log, 3)
-    for follower in (2, 3):
+    for follower in state.replicas[1:]:
         partition.follower_fetched(follower, 5, 2, 0)
     return partition
 
@@ -102,3 +105,57 @@ def test_who_waits_is_told_at_once(tmp_path: Path) -> None:
         assert refused.value.code is ErrorCode.not_enough_replicas_after_append
 
     asyncio.run(run())
+
+
+def test_who_waits_for_all_is_told_when_all_have_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        partition = led(tmp_path, _STATE)
+        waiting = partition.replicated()
+        for offset in (1, 2):
+            partition.follower_fetched(2, 5, offset, 0)
+            assert not waiting.done()
+        partition.follower_fetched(2, 5, 3, 0)
+        assert not waiting.done(), "one that is about to join has two of three"
+        partition.follower_fetched(3, 5, 3, 0)
+        await waiting
+
+    asyncio.run(run())
+
+
+def test_who_waits_is_told_when_another_leads(tmp_path: Path) -> None:
+    async def run() -> None:
+        partition = led(tmp_path, _STATE)
+        waiting = partition.replicated()
+        partition.close()
+        with pytest.raises(KafkaError) as refused:
+            await waiting
+        assert refused.value.code is ErrorCode.not_leader_or_follower
+
+    asyncio.run(run())
+
+
+def test_what_is_not_committed_is_neither_read_nor_deleted(tmp_path: Path) -> None:
+    partition = led(tmp_path, _STATE)
+    for follower in (2, 3):
+        partition.follower_fetched(follower, 5, 3, 0)
+    append(partition.log, 2)
+    assert (partition.high_watermark, partition.log_end_offset) == (3, 5)
+    for offset, wanted in ((0, 1), (3, 0), (5, 0)):
+        found = partition.read(offset, 10_000, 0, minimum_one_batch=True, may_block=True)
+        assert len(found.slices) == wanted
+        for each in found.slices:
+            each.release()
+    for offset in (4, 5):
+        with pytest.raises(KafkaError) as refused:
+            partition.delete_records_before(offset)
+        assert refused.value.code is ErrorCode.offset_out_of_range
+    partition.delete_records_before(-1)
+    assert partition.log_start_offset == 3
+
+
+def test_no_more_replicas_are_needed_than_there_are(tmp_path: Path) -> None:
+    """As in Apache Kafka."""
+    partition = led(tmp_path, replace(_STATE, replicas=(1, 2)), min_insync_replicas=3)
+    assert not partition.is_under_min_isr
+    partition.agreed(grown(replace(_STATE, replicas=(1, 2)), 1))
+    assert partition.is_under_min_isr

@@ -209,6 +209,16 @@ def test_a_small_disk_for_real(disk: Path) -> None:
     logs.close()
 
 
+def test_what_is_written_in_part_is_written_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of a quota."""
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda to, data, at: pwrite(to, memoryview(data)[:7], at))
+    Files().write_file(str(tmp_path / "file"), bytes(range(100)))
+    assert (tmp_path / "file").read_bytes() == bytes(range(100))
+
+
 def test_disks_of_runs_that_were_killed_are_removed_and_no_others(
     disk: Path, tmp_path: Path
 ) -> None:

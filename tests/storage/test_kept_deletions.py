@@ -83,8 +83,9 @@ def test_gaps_below_the_recovery_point_are_known(logs: LogDirectories, tmp_path:
     assert after_crash(logs, tmp_path) == 5
 
 
+@pytest.mark.parametrize("when", range(1, 6))
 def test_a_gap_that_comes_while_checkpoints_are_written(
-    logs: LogDirectories, tmp_path: Path
+    logs: LogDirectories, tmp_path: Path, when: int
 ) -> None:
     """Its recovery point is not noted without it."""
     log = create(logs, CONFIG)
@@ -94,12 +95,14 @@ def test_a_gap_that_comes_while_checkpoints_are_written(
     def current() -> dict[tuple[str, int], PartitionLog]:
         nonlocal calls
         calls += 1
-        follow(log, log.log_end_offset + 3)
-        log.flush()
+        if calls == when:
+            follow(log, log.log_end_offset + 3)
+            log.roll(NOW_MS)  # a start looks through the segment of the recovery point
+            log.flush()
         return {("t", 0): log}
 
     write_checkpoints(log.log_directory, current)
-    assert calls > 2
+    assert calls > 5
     last_gap = log.log_end_offset - 2 + 2
     assert after_crash(logs, tmp_path) == last_gap
 

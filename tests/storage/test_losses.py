@@ -272,6 +272,22 @@ def test_bytes_behind_the_last_batch_of_a_sealed_segment(
     assert path.read_bytes() == content
 
 
+@pytest.mark.parametrize("tail", [b"x", bytes(100), b"garbage" * 100])
+def test_bytes_behind_the_last_batch_of_a_clean_stop(tmp_path: Path, tail: bytes) -> None:
+    """What is appended next must not follow them."""
+    logs = open_logs(tmp_path, config=CONFIG)
+    append(create(logs, CONFIG), 3)
+    logs.close()
+    with (tmp_path / "t-0/00000000000000000000.log").open("ab") as file:
+        file.write(tail)
+    logs, log = loaded(tmp_path)
+    append(log, 3)
+    logs.close()
+    logs, log = loaded(tmp_path)
+    assert offsets(read_all(log)) == list(range(6))
+    logs.close()
+
+
 @pytest.mark.parametrize("length", [-1, 0, 5, 10_000, 2**31 - 1])
 @pytest.mark.parametrize("number", [0, 1, -1])
 def test_a_wrong_length_in_a_sealed_segment(

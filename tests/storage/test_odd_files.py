@@ -232,6 +232,7 @@ def test_what_is_noted_of_a_log_outlasts_a_start_without_it(tmp_path: Path, clea
     log = logs.get("t", 0)
     assert log is not None
     assert (log.log_start_offset, log.log_end_offset) == (20, 45)
+    assert log.high_watermark == 45
     assert log.epoch_due_at == (None if clean else 45)
     logs.abandon()
 

@@ -10,7 +10,13 @@ from random import Random
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, parse_header
+from drumlin.records.batch import (
+    BatchHeader,
+    encode_empty_batch,
+    parse_header,
+    seal,
+    write_header,
+)
 from drumlin.records.record import Record, decode_records, encode_batch
 from drumlin.records.validation import PreparedBatch
 from drumlin.storage.log_directories import LogDirectories
@@ -142,6 +148,10 @@ def test_rolls_when_the_index_is_full(logs: LogDirectories) -> None:
         append(log, timestamp=NOW_MS + number)
     # The first batch of a segment has no entry; the time index keeps one for its end.
     assert bases(log) == [0, 3, 6]
+    log = create(logs, LogConfig(index_interval_bytes=0, segment_index_bytes=3 * 12), topic="u")
+    for _ in range(7):
+        append(log)
+    assert bases(log) == [0, 5], "the time index has one entry, as they are of one time"
 
 
 def test_rolls_by_the_age_of_its_records(logs: LogDirectories) -> None:
@@ -276,6 +286,10 @@ def test_finds_offsets_by_time(logs: LogDirectories) -> None:
     assert found is not None
     assert found[:2] == (42, 1210)
     assert log.offset_for_timestamp(5000) is None
+    for number in range(50):  # the last of a segment, too
+        found = log.offset_for_timestamp(1001 + 10 * number)
+        assert found is not None
+        assert found[:2] == (2 * number + 1, 1001 + 10 * number)
     log.delete_records_before(60)
     found = log.offset_for_timestamp(0)
     assert found is not None
@@ -346,6 +360,24 @@ def test_finds_the_largest_time_among_the_records_that_are_left(
 
 
 # -- cutting -----------------------------------------------------------------------------------
+
+
+def test_the_largest_time_of_what_is_left_is_that_of_a_record(log: PartitionLog) -> None:
+    """A batch of which a cleaning has left nothing has a time, but no record."""
+    log.append_as_follower(memoryview(batch_of(2, timestamp=100)), NOW_MS)
+    emptied = bytearray(encode_empty_batch(2, 2, 0))
+    header = parse_header(emptied)._replace(max_timestamp=500, base_timestamp=500)
+    write_header(emptied, 0, header)
+    seal(emptied, 0, header.size)
+    log.append_as_follower(memoryview(emptied), NOW_MS)
+    log.append_as_follower(memoryview(batch_of(1, base_offset=3, timestamp=50)), NOW_MS)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert found[:2] == (1, 101)
+    log.delete_records_before(2)
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert found[:2] == (3, 50)
 
 
 def test_truncation_removes_whole_batches(logs: LogDirectories) -> None:

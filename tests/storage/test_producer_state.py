@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -349,15 +349,27 @@ def test_a_roll_encodes_no_producers(logs: LogDirectories, monkeypatch: pytest.M
     assert encoding == [1]
 
 
-def test_a_broken_snapshot_is_passed_over(tmp_path: Path, logs: LogDirectories) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda _: b"nonsense",
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: content[:-1],
+    ],
+    ids=["nonsense", "changed", "cut off"],
+)
+def test_a_broken_snapshot_is_passed_over(
+    tmp_path: Path, logs: LogDirectories, damaged: Callable[[bytes], bytes]
+) -> None:
     config = LogConfig(segment_bytes=200)
     log = create(logs, config)
     for number in range(8):
         send(log, number)
     log.flush()
+    logs.write_checkpoints()  # else they are not looked at
     snapshots = sorted(log.directory.glob("*.snapshot"))
     assert len(snapshots) >= 2
-    snapshots[-1].write_bytes(b"nonsense")
+    snapshots[-1].write_bytes(damaged(snapshots[-1].read_bytes()))
     logs, log = reopened(logs, tmp_path, config)
     assert not snapshots[-1].exists()
     assert send(log, 7).is_duplicate

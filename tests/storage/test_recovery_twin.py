@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -141,3 +142,23 @@ def test_more_producers_and_entries_than_the_kernel_has_room_for(tmp_path: Path)
         plain = recovered(tmp_path / "plain", config)
     assert plain["end"][0] == 3000
     assert recovered(tmp_path / "fast", config) == plain
+
+
+@pytest.mark.parametrize("with_kernels", [True, False])
+@pytest.mark.parametrize("base_offset", [0, 4])
+def test_a_last_batch_whose_offsets_go_back_is_cut(
+    tmp_path: Path, base_offset: int, with_kernels: bool
+) -> None:
+    """No CRC covers them."""
+    logs = open_logs(tmp_path)
+    create(logs)
+    logs.abandon()
+    content = bytearray()
+    for offset in (0, 3, base_offset):
+        batch = batch_of(3)
+        assign_offsets(batch, 0, offset, 0)
+        content += batch
+    (tmp_path / "t-0" / LOG).write_bytes(content)
+    with nullcontext() if with_kernels else without_kernels():
+        found = recovered(tmp_path, LogConfig())
+    assert found["end"] == (6, len(content) // 3 * 2, 0)

@@ -185,6 +185,9 @@ def test_what_followers_still_need_stays(logs: LogDirectories) -> None:
     log = daily(logs, 5, retention_ms=1)
     log.delete_old_segments(NOW_MS + DAY_MS, end_offset=2)
     assert log.log_start_offset == 2
+    log.high_watermark = 3
+    log.delete_old_segments(NOW_MS + DAY_MS)
+    assert log.log_start_offset == 3
 
 
 def test_files_are_removed_after_a_while(

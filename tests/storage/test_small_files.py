@@ -77,6 +77,8 @@ def test_a_new_epoch_removes_what_contradicts_it() -> None:
     assert known.entries == ((2, 10), (6, 20))
     known.assign(4, 15)
     assert known.entries == ((2, 10), (4, 15))
+    known.assign(7, 4)
+    assert known.entries == ((7, 4),)
 
 
 def test_more_of_an_epoch_after_one_that_got_no_record() -> None:
@@ -88,6 +90,9 @@ def test_more_of_an_epoch_after_one_that_got_no_record() -> None:
 
 
 def test_cutting_epochs() -> None:
+    known = epochs((2, 10), (5, 20), (7, 30))
+    known.truncate_from_start(20)
+    assert known.entries == ((5, 20), (7, 30))
     known = epochs((2, 10), (5, 20), (7, 30))
     known.truncate_from_start(25)
     assert known.entries == ((5, 25), (7, 30))
@@ -144,10 +149,12 @@ def test_a_checkpoint_can_be_lowered_before_records_go(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path), "offsets", Files())
     checkpoint.lower(("t", 0), 5)
     assert not (tmp_path / "offsets").exists()
-    checkpoint.write(lambda: {("t", 0): 10, ("t", 1): 20})
+    checkpoint.write(lambda: {("t", 0): 10, ("t", 1): 20, ("t", 2): 30})
     checkpoint.lower(("t", 0), 12)
     checkpoint.lower(("t", 1), 7)
-    assert Checkpoint(str(tmp_path), "offsets", Files()).read() == {("t", 0): 10, ("t", 1): 7}
+    checkpoint.lower(("t", 2), 29)
+    found = Checkpoint(str(tmp_path), "offsets", Files()).read()
+    assert found == {("t", 0): 10, ("t", 1): 7, ("t", 2): 29}
 
 
 # -- ids and names -----------------------------------------------------------------------------

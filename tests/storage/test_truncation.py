@@ -173,6 +173,20 @@ def test_producers_are_those_of_the_records_that_stay(tmp_path: Path) -> None:
     twins.abandon()
 
 
+def test_an_abort_that_is_cut_away_was_none(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    log = create(logs)
+    log.append_as_leader(from_producer(0, is_transactional=True), 0, NOW_MS)
+    log.append_internal(marker(commit=False), 0, NOW_MS)
+    assert len(log.aborted_transactions(0, 2)) == 1
+    log.truncate_to(1)
+    log.append_internal(marker(commit=True), 0, NOW_MS)
+    assert log.aborted_transactions(0, 2) == []
+    logs, again = reopened(logs, tmp_path)
+    assert again.aborted_transactions(0, 2) == []
+    logs.abandon()
+
+
 def test_an_epoch_without_records_is_forgotten(log: PartitionLog) -> None:
     log.start_leader_epoch(50)
     log.truncate_to(30)

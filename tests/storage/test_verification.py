@@ -115,6 +115,17 @@ def test_batches_that_are_asked_about_together(log: PartitionLog) -> None:
     send(log, 1, second)
 
 
+def test_a_question_that_failed_leaves_that_of_another_batch(log: PartitionLog) -> None:
+    first, second = ask(log, 0), ask(log, 1)
+    assert first is not None
+    log.producer_state.withdraw_verification(7, first)
+    send(log, 0, second)
+    third = ask(log, 0, epoch=1)
+    assert third is not None
+    log.producer_state.withdraw_verification(7, third)
+    assert refusal(log, 0, third, epoch=1) is ErrorCode.invalid_txn_state
+
+
 def test_a_marker_of_the_transaction_before_changes_nothing(log: PartitionLog) -> None:
     """In transactions v2 it has the epoch of the next transaction, which may be asked about."""
     send(log, 0, ask(log, v2=True))

@@ -18,6 +18,7 @@ from drumlin.wire.encoder import Parts, encoder
 from drumlin.wire.errors import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_request_header, parse_response
 from drumlin.wire.produce_request import read_produce_request
+from drumlin.wire.uvarint import read_uvarint
 from rig.arbitrary_messages import arbitrary_message, message_classes
 
 _APIS = sorted(api_key_map.values())
@@ -125,6 +126,13 @@ def test_announced_arrays_cost_nothing(api_name: str) -> None:
                     _, peak = tracemalloc.get_traced_memory()
                     tracemalloc.stop()
                 assert peak < 1_000_000
+
+
+def test_a_varint_has_five_bytes_at_most() -> None:
+    assert read_uvarint(b"\xff\xff\xff\xff\x0f", 0) == (2**32 - 1, 5)
+    for rest in (b"\x01", b"\x81\x01"):
+        with pytest.raises(MalformedMessage, match="more than 5 bytes"):
+            read_uvarint(b"\x80" * 5 + rest, 0)
 
 
 def test_the_count_that_was_announced_is_named() -> None:

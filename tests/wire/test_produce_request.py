@@ -91,9 +91,18 @@ def test_requests_are_read_as_by_the_schemas(version: int) -> None:
 @pytest.mark.parametrize("version", range(3, 14))
 def test_a_cut_request_is_malformed(version: int) -> None:
     rng = random.Random(version)
-    frame, position = frame_of(version, rng)
-    for end in range(position, len(frame)):
-        assert outcome(read, version, frame[:end], position) is MalformedMessage
+    for _ in range(8):
+        frame, position = frame_of(version, rng)
+        for end in range(position, len(frame)):
+            assert outcome(read, version, frame[:end], position) is MalformedMessage
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+def test_a_topic_without_a_name_is_malformed(version: int) -> None:
+    null, count = (b"\x00", b"\x02") if version >= 9 else (b"\xff\xff", b"\x00\x00\x00\x01")
+    frame = memoryview(null + bytes(6) + count + null + bytes(20))
+    with pytest.raises(MalformedMessage, match="the name of a topic is null"):
+        read(version, frame, 0)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
