@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.in_process import running
-from broker.test_connection import fetch
+from broker.test_connection import fetch, request
 from broker.test_turns import Pair
+from drumlin.broker.broker import Broker
 from drumlin.broker.connection import Connection
 from drumlin.broker.later import GivingUp, Later, Parts
 from drumlin.turns import Rounds
@@ -146,3 +147,48 @@ def test_who_waits_for_records_is_not_idle(tmp_path: Path) -> None:
                 writer.close()
 
     asyncio.run(run())
+
+
+def test_a_large_request_of_a_peer_that_is_gone_is_not_begun(tmp_path: Path) -> None:
+    """Or who asks much and hangs up, over and over, has others wait for what nobody takes."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            large = broker._router._large
+            for _ in range(large._value):  # others are worked on
+                await large.acquire()
+            _, gone = await open_connection(broker)
+            gone.write(creation("of one that is gone"))
+            await until(lambda: any(each.awaits_us for each in broker.server._connections))
+            gone.close()
+            await until(lambda: not broker.server._connections)
+            reader, here = await open_connection(broker)
+            here.write(creation("of one that waits"))
+            await until(lambda: any(each.awaits_us for each in broker.server._connections))
+            large.release()  # one after the other
+            async with asyncio.timeout(20):
+                await reader.readexactly(4)
+            assert broker.metadata.image.topics.keys() == {"of.one.that.waits"}
+            here.close()
+
+    asyncio.run(run())
+
+
+def creation(topic: str) -> bytes:
+    """Of a topic, beside others that are refused, as they are named twice."""
+    others = [each * 200 for each in "ab" * 500]
+    names = [topic.replace(" ", "."), *others]
+    topics = [{"name": each, "num_partitions": 1, "replication_factor": 1} for each in names]
+    return request("create_topics", 5, timeout=10_000, topics=topics)
+
+
+async def open_connection(
+    broker: Broker,
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", broker.listeners[0].port)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)

@@ -71,9 +71,13 @@ def fetch(
 
 def last_stable_offset(ask: Ask, topic: str) -> int:
     """Where READ_COMMITTED readers' records end, as ListOffsets says."""
-    parts = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
+    return offset_at(ask, topic, -1, READ_COMMITTED)
+
+
+def offset_at(ask: Ask, topic: str, timestamp: int, isolation_level: int) -> int:
+    parts = [{"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}]
     topics = [{"name": topic, "partitions": parts}]
-    answer = ask("list_offsets", 7, replica_id=-1, isolation_level=READ_COMMITTED, topics=topics)
+    answer = ask("list_offsets", 7, replica_id=-1, isolation_level=isolation_level, topics=topics)
     return int(answer["topics"][0]["partitions"][0]["offset"])
 
 
@@ -133,6 +137,17 @@ def test_an_aborted_transaction_is_named_to_readers(
     assert answer["aborted_transactions"] == [{"producer_id": producer_id, "first_offset": 0}]
     assert fetch(ask, topic, READ_COMMITTED, offset=3)["aborted_transactions"] == []
     assert fetch(ask, topic, READ_UNCOMMITTED)["aborted_transactions"] is None
+
+
+def test_what_is_looked_for_by_time_is_what_can_be_read(
+    ask: Ask, create: Create, producer: Any
+) -> None:
+    topic, one = create(), producer(V2)
+    one.send(topic, 0)
+    assert offset_at(ask, topic, 0, READ_UNCOMMITTED) == 0
+    assert offset_at(ask, topic, 0, READ_COMMITTED) == -1
+    one.end()
+    wait_until(lambda: offset_at(ask, topic, 0, READ_COMMITTED) == 0, "the marker")
 
 
 def test_who_waits_for_committed_records_is_woken_by_the_marker(

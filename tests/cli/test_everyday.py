@@ -73,6 +73,9 @@ def test_keys_ends_and_times(topic: str, run: Run, monkeypatch: pytest.MonkeyPat
     assert {each["timestamp"] for each in rows} == {1234}
     shown = run("consume", topic, "-n", "1", "--format", "{key_hex} {value_size:>3}|{offset:<3}|")
     assert shown.out == "6b   7|0  |\n"
+    for before_end, values in (("-1", ["three"]), ("-9", ["one\ntwo", "three"])):
+        last = run("consume", topic, "--from", before_end, "--json").json_lines
+        assert [each["value"] for each in last] == values
     assert run("produce", topic, "--constant-key", "k", "-k", ":").code == 2
 
 

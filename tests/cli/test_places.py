@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -26,6 +26,14 @@ from drumlin.cli.places import Place, parse_place
 )
 def test_a_place(text: str, place: Place) -> None:
     assert parse_place(text) == place
+
+
+@pytest.mark.parametrize(("text", "alike"), [("1m", "60s"), ("1h", "60m"), ("1d", "24h")])
+def test_a_while_ago(text: str, alike: str) -> None:
+    one, other = parse_place(text).time, parse_place(alike).time
+    assert one is not None
+    assert other is not None
+    assert timedelta() <= other - one < timedelta(minutes=10), "it is counted from now"
 
 
 @pytest.mark.parametrize(

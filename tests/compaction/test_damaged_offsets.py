@@ -67,6 +67,7 @@ def test_no_record_goes(tmp_path: Path, codec: str, cleanings_before: int) -> No
         for position, _ in iterate_headers(Path(segment.log_file.path).read_bytes())
     ]
     logs.abandon()
+    assert places
     for number, position in places:
         for bit in _BITS:
             folder = tmp_path / f"{number}-{position}-{bit}"
@@ -83,7 +84,7 @@ def test_no_record_goes(tmp_path: Path, codec: str, cleanings_before: int) -> No
             try:
                 _clean(logs, log)
             except CleaningFailed as error:
-                assert str(path) in str(error) or "position" in str(error)
+                assert str(path) in str(error)
             assert _keys(log) == before
             logs.abandon()
 

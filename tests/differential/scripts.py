@@ -165,7 +165,7 @@ def differential(
         test.__module__ = script.__module__
         compared = to_compare(api, versions or all_versions(api))
         marked: Any = pytest.mark.parametrize("version", compared)(test)
-        return pytest.mark.kafka(marked)  # type: ignore[no-any-return]
+        return pytest.mark.kafka(pytest.mark.recorded(marked))  # type: ignore[no-any-return]
 
     return decorate
 

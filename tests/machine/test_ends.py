@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -85,12 +85,17 @@ def test_a_broker_that_hangs_is_replaced(make_server: MakeServer) -> None:
     server.start_brokers(3)
     create(server, "t", 3, replicas=3)
     acknowledged = produce(server, "t", VALUES)
-    hanging = server.workers()[leaders(server, "t")[0]]
+    node_id = leaders(server, "t")[0]
+    hanging = server.workers()[node_id]
     hanging.suspend()
+    missed = "hangs: it was not heard for 6 s, and is killed"
+    wait_until(lambda: missed in server.said(), "the broker to be missed")
+    with suppress(psutil.NoSuchProcess):
+        hanging.resume()  # too late: it would serve on beside those that lead now
     acknowledged += produce(server, "t", [f"again-{each}" for each in VALUES])
     assert len(acknowledged) == 2 * len(VALUES)
-    assert "hangs: it was not heard for 6 s, and is killed" in server.said()
     await_end({0: hanging})
+    wait_until(lambda: f"broker {node_id} was killed by signal 9" in server.said(), "its end")
     wait_until(lambda: "is ready again" in server.said(), "the broker to be back", 60.0)
     assert sorted(read(server, "t", acknowledged)) == sorted(acknowledged)
     server.stop()

@@ -74,6 +74,13 @@ def test_the_log_of_the_later_epoch_is_the_longer_one() -> None:
     assert election(state, after) is Election.RECOVERY
 
 
+def test_of_equal_logs_that_of_the_last_leader_is_chosen() -> None:
+    known = tuple(LastKnown(each, END, True) for each in (2, 3))
+    state = replace(ALL, leader=NO_LEADER, isr=(1,), last_known=known, last_leader=3)
+    assert settled(state, {2, 3}, MIN_ISR).leader == 3
+    assert settled(replace(state, last_leader=1), {2, 3}, MIN_ISR).leader == 2
+
+
 @pytest.mark.parametrize("found", [EMPTY, Returned(LogEnd(4, 100), is_copy=True)])
 @pytest.mark.parametrize("first", [True, False])
 def test_an_empty_or_older_disk_never_leads(found: Returned, first: bool) -> None:

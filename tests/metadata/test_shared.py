@@ -204,6 +204,30 @@ def test_an_isr_grows_by_brokers_in_their_present_epoch(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_what_cannot_be_stored_nobody_sees(tmp_path: Path) -> None:
+    """A leader or an ISR that the next start does not know of must not be acted on."""
+
+    async def scenario(owner: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
+        topic = await stores[1].create_topic("t", [[1, 2]], {})
+        where = PartitionId(topic.topic_id, 0)
+        await all_see(stores, lambda each: "t" in each.image.topics)
+        before = state(stores[1], "t")
+        wish = IsrWish(before.leader_epoch, before.partition_epoch, ((1, -1),))
+        connection = owner.authority.store._database._connection
+        connection.execute("PRAGMA query_only = ON")
+        refused = (await stores[1].alter_isrs({where: wish}))[where]
+        assert isinstance(refused, KafkaError)
+        assert refused.code is ErrorCode.kafka_storage_error
+        assert state(owner.authority.store, "t") == before
+        connection.execute("PRAGMA query_only = OFF")
+        made = (await stores[1].alter_isrs({where: wish}))[where]
+        assert isinstance(made, PartitionState)
+        assert made.partition_epoch == before.partition_epoch + 1
+        await all_see(stores, lambda each: state(each, "t") == made)
+
+    run(tmp_path, scenario)
+
+
 def test_a_broker_that_lacks_records_leaves_isrs_before_it_is_back(tmp_path: Path) -> None:
     async def scenario(owner: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
         await stores[1].create_topic("t", [[1, 2], [1]], {})
@@ -241,6 +265,28 @@ def test_leaders_of_an_unclean_election(tmp_path: Path) -> None:
         assert counts.seconds > 0
 
     run(tmp_path, scenario, unclean=["careless"])
+
+
+def test_fewer_replicas_may_be_asked_for_while_a_partition_has_no_leader(tmp_path: Path) -> None:
+    """Two of three have come back from an unclean stop, and three had to have each record."""
+
+    async def scenario(owner: SharedOwner, stores: dict[int, SharedMetadata]) -> None:
+        needed = "min.insync.replicas"
+        topic = await stores[1].create_topic("t", [[1, 2, 3]], {needed: "3"})
+        for store in list(stores.values()):
+            await store.close()
+        await eventually(lambda: state(owner.authority.store, "t").leader == NO_LEADER)
+        del stores[1]
+        lacking = {PartitionId(topic.topic_id, 0): Returned(LogEnd(0, 10))}
+        for node_id in stores:
+            stores[node_id] = await owner.open(node_id)
+            await stores[node_id].register_broker(broker(node_id), lacking=lacking)
+        assert state(owner.authority.store, "t").leader == NO_LEADER
+        resource = Resource(ResourceType.TOPIC, "t")
+        await stores[2].alter_configs(resource, lambda _: {needed: "2"})
+        assert state(stores[2], "t").leader == 3, "the last leader, as both logs end alike"
+
+    run(tmp_path, scenario)
 
 
 def test_a_broker_hands_over_before_it_stops(tmp_path: Path) -> None:

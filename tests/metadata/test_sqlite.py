@@ -135,8 +135,9 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
 def test_a_later_schema_is_refused(tmp_path: Path) -> None:
     SqliteMetadata.open(tmp_path)
     with sqlite3.connect(tmp_path / FILE_NAME) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(UnreadableMetadata, match="99"):
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+    with pytest.raises(UnreadableMetadata, match=f"version is {version + 1}, newer"):
         SqliteMetadata.open(tmp_path)
 
 

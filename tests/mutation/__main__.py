@@ -29,7 +29,7 @@ _COPIED: Final = ("src", "tests", "docs", "pyproject.toml", "README.md", "CHANGE
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyc")
 _CACHE: Final = ".cache"  # programs that tests run; linked, as it is large and never changed
 #: Hundreds of runs: without what waits for a JVM.
-_QUICK: Final = "not deep and not kafka and not zookeeper and not spark"
+_QUICK: Final = "not deep and (not kafka or recorded) and not zookeeper and not spark"
 
 
 class Tree:

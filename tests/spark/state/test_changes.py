@@ -77,6 +77,7 @@ def test_until_now_from_a_time(spark: SparkSession, history: History) -> None:
 
 def test_a_key_comes_in_offset_order(spark: SparkSession, history: History) -> None:
     rows = of(spark, history, history.compacted_end, None, **TINY).collect()
+    assert rows
     last: dict[tuple[int, bytes], int] = {}
     for row in rows:
         assert last.get((row.partition, row.key), -1) < row.offset

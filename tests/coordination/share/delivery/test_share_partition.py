@@ -16,11 +16,11 @@ from drumlin.coordination.share.delivery.fetched_batches import (
 )
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
-from drumlin.coordination.share.state.state import StateBatch
+from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
 from drumlin.turns import Work
 from drumlin.wire.errors import ErrorCode, KafkaError
 
-_ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
+_GAP, _ACCEPT, _RELEASE, _REJECT, _RENEW = range(5)
 _PLENTY = Limits(500, 500)
 
 
@@ -83,6 +83,23 @@ def test_there_is_a_limit_of_records_in_flight_but_what_is_released_may_be_had_a
     say(share, 0, 9, _ACCEPT)
     assert (share.start_offset, share.in_flight) == (10, 10)
     assert acquire(share, log, "b") == [(20, 29, 1)]
+
+
+def test_what_becomes_of_records_by_what_is_said_of_them() -> None:
+    share, log = partition(), batches(10)
+    acquire(share, log)
+    change = share.acknowledge(
+        "a", [Acknowledgement(0, 3, [_ACCEPT, _RELEASE, _REJECT, _GAP])], 0.0
+    )
+    states = [each.delivery_state for each in share.state(change)]
+    assert states == [
+        StoredRecordState.ACKNOWLEDGED,
+        StoredRecordState.AVAILABLE,
+        StoredRecordState.ARCHIVED,
+        StoredRecordState.ARCHIVED,
+    ]
+    share.commit(change)
+    assert acquire(share, log, "b") == [(1, 1, 2)]
 
 
 def test_often_delivered_records_come_in_ever_smaller_parts_and_at_last_alone() -> None:
