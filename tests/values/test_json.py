@@ -179,6 +179,22 @@ _TEXTS = (
 )
 
 
+@pytest.mark.parametrize("text", ["100000000", "-2147483649", "123456789.0", "1e8"])
+@pytest.mark.parametrize("holder", ["%s", "[1, %s]", '{"x": %s}'])
+def test_a_decimal_that_its_column_cannot_hold_is_bad(text: str, holder: str) -> None:
+    """Arrow's parser takes it, as its digits are few; Spark would end the query with it."""
+    kind = pa.decimal128(10, 2)
+    kinds = {"[": pa.list_(kind), "{": pa.struct([("x", kind)])}
+    decoder = ValueDecoder(pa.schema([("v", kinds.get(holder[0], kind))]))
+    rows = [b'{"v": %s}' % (holder % each).encode() for each in ("99999999.99", text, "1e7")]
+    for values in (rows, rows[1:2]):
+        found = decoder.decode(pa.array(values, pa.binary()))
+        found.values.validate(full=True)
+        assert found.values.null_count == 1
+        (reason,) = found.reasons.values()
+        assert "a number is too large for decimal128(10, 2)" in reason
+
+
 def test_times_with_nanoseconds_are_cut() -> None:
     """As they are written by Go, and by Java's Instant."""
     kinds = {"at": pa.timestamp("us", tz="UTC"), "local": pa.timestamp("us"), "s": pa.string()}

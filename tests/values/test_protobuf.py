@@ -325,8 +325,57 @@ def test_groups_of_editions_are_refused(of_file: bool) -> None:
         ValueDecoder(f'edition = "2023"; {text}', format="protobuf")
 
 
+DEFAULTS = r"""
+syntax = "proto2";
+message A {
+  optional int32 i32 = 1 [default = -5]; optional sint64 s64 = 2 [default = -9223372036854775808];
+  optional uint32 u32 = 3 [default = 4294967295];
+  optional fixed64 f64 = 4 [default = 18446744073709551615];
+  optional float f = 5 [default = -inf]; optional double d = 6 [default = 1e-7];
+  optional bool b = 7 [default = true];
+  optional string s = 8 [default = "a\"\u00e9"]; optional bytes o = 9 [default = "\000\xff'"];
+  optional Kind k = 10 [default = DUE]; required int32 r = 11; repeated int32 l = 12;
+  optional B inner = 13; optional string empty = 14 [default = ""]; repeated B inners = 15;
+  oneof choice { int32 x = 16 [default = 7]; string y = 17 [default = "y"]; }
+}
+message B { optional int32 z = 1 [default = 3]; }
+enum Kind { option allow_alias = true; ONE = 1; TWO = 2; DUE = 2; }
+"""
+
+
+def test_what_is_left_out_has_the_default_that_the_schema_declares() -> None:
+    """As in `from_protobuf` and Google's libraries; of a oneof, which one is there can be seen."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in files_of(RegisteredSchema(0, "PROTOBUF", DEFAULTS)).file:
+        pool.Add(file)
+    empty = message_factory.GetMessageClass(pool.FindMessageTypeByName("A"))()
+    older = ValueDecoder(DEFAULTS, format="protobuf")
+    inner = b"\x6a\0\x7a\0\x7a\2\x08\4"
+    found = older.decode(pa.array([b"", inner, b"\x08\0", None], pa.binary()))
+    found.values.validate(full=True)
+    first, second, third, null = found.values.to_pylist()
+    plain = ("i32", "s64", "u32", "f64", "f", "d", "b", "s", "o", "empty")
+    assert [first[each] for each in plain] == [getattr(empty, each) for each in plain]
+    assert (first["k"], first["r"], first["l"]) == ("TWO", None, [])
+    assert (first["inner"], first["inners"]) == (None, [])
+    assert (first["x"], first["y"]) == (None, None)
+    assert (second["inner"], second["inners"]) == ({"z": 3}, [{"z": 3}, {"z": 4}])
+    assert (third["i32"], third["s64"]) == (0, -(2**63))
+    assert null is None
+    assert not found.reasons
+
+
+def test_long_defaults_count_as_memory() -> None:
+    text = f'message A {{ optional string a = 1 [default = "{"x" * 100_000}"]; }}'
+    older = ValueDecoder(f'syntax = "proto2"; {text}', format="protobuf")
+    rows = 6000
+    pieces = list(older.pieces(pa.array([b""] * rows, pa.binary())))
+    assert len(pieces) > 1
+    assert sum(len(piece.values) for _, piece in pieces) == rows
+
+
 def test_presence_of_the_older_syntax() -> None:
-    text = "message A { optional int32 a = 1 [default = 5]; required string b = 2; }"
+    text = "message A { optional int32 a = 1; required string b = 2; }"
     older = ValueDecoder(f'syntax = "proto2"; {text}', format="protobuf")
     found = older.decode(pa.array([b""], pa.binary())).values.to_pylist()
     assert found == [{"a": None, "b": None}]

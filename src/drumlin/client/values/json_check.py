@@ -53,6 +53,9 @@ def _check_scalar(found: Any, wanted: pa.DataType, path: str) -> None:
     elif pa.types.is_decimal(wanted):
         is_number = is_whole or isinstance(found, float | str)
         _expect(is_number, "a decimal number", found, path)
+        limit = 10 ** (wanted.precision - wanted.scale)
+        if not isinstance(found, str) and abs(found) >= limit:
+            raise ValueError(f"{path}: a number is too large for {wanted}")
     else:
         _expect(isinstance(found, str), "text", found, path)
 

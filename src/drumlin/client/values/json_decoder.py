@@ -47,6 +47,7 @@ class JsonDecoder:
         # Arrow's parser reads dates as numbers; people write them as text.
         self._read = _as_text(wanted, pa.types.is_date)
         self._with_texts = _as_text(self._read, pa.types.is_timestamp)
+        self._has_decimals = _as_text(wanted, pa.types.is_decimal) != wanted
 
     @property
     def type(self) -> pa.DataType:
@@ -166,14 +167,20 @@ class JsonDecoder:
         """
         lines, count = b"\n".join(values), len(values)
         lines.decode()
+        found = self._cells(lines, count).cast(self._wanted)
+        if self._has_decimals:
+            # The parser counts the digits that are written, and not those that the scale adds.
+            found.validate(full=True)
+        return found
+
+    def _cells(self, lines: bytes, count: int) -> pa.Array:
         try:
-            return _parsed(lines, count, self._read).cast(self._wanted)
+            return _parsed(lines, count, self._read)
         except pa.ArrowInvalid:
             if self._with_texts == self._read or not has_nanoseconds(lines):
                 raise
         # Of these the parser knows no times; as texts it takes them.
-        found = _parsed(lines, count, self._with_texts)
-        return with_times(found, self._read).cast(self._wanted)
+        return with_times(_parsed(lines, count, self._with_texts), self._read)
 
 
 def _parsed(lines: bytes, count: int, wanted: pa.DataType) -> pa.Array:

@@ -54,14 +54,14 @@ class Nodes:
         kind = self._kinds[node]
         validity, values, _ = self._buffers[node]
         size = 4 * (room + 1) if kind == at.KIND_ENDS else kind * room
-        self._take(size + room - len(values) - len(validity))
+        self.take(size + room - len(values) - len(validity))
         self._buffers[node][0] = _grown(validity, room)
         self._buffers[node][1] = _grown(values, size)
         self.table[node, at.NODE_ROOM] = room
         self._note_places(node)
 
     def _make_bytes_room(self, node: int, room: int) -> None:
-        self._take(room - len(self._buffers[node][2]))
+        self.take(room - len(self._buffers[node][2]))
         self._buffers[node][2] = _grown(self._buffers[node][2], room)
         self.table[node, at.NODE_BYTES_ROOM] = room
         self._note_places(node)
@@ -70,7 +70,12 @@ class Nodes:
         for index, place in enumerate((at.NODE_VALIDITY, at.NODE_VALUES, at.NODE_BYTES)):
             self.table[node, place] = self._buffers[node][index].ctypes.data
 
-    def _take(self, more: int) -> None:
+    def take(self, more: int) -> None:
+        """Count that many bytes more.
+
+        Raises:
+            TooLarge: all nodes together would pass the limit.
+        """
         self._byte_count += more
         if self._byte_count > BYTES_MAX:
             raise TooLarge

@@ -113,7 +113,15 @@ def _array(part: Part, nodes: Nodes, types: list[pa.DataType]) -> pa.Array:
     if part.kind == "map":
         return nodes.array(part.node, part.type, [map_entries(part.type, children)])
     array = nodes.array(part.node, types[part.node] if part.kind == "enum" else part.type, children)
-    return _names(array, part.names) if part.kind == "enum" else array
+    if part.kind == "enum":
+        array = _names(array, part.names)
+    return array if part.default is None else _filled(array, part.default, nodes)
+
+
+def _filled(array: pa.Array, default: pa.Scalar, nodes: Nodes) -> pa.Array:
+    if default.type in (pa.string(), pa.binary()):
+        nodes.take(array.null_count * len(default.as_buffer() or b""))
+    return array.fill_null(default)
 
 
 def _names(numbers: pa.Array, names: dict[int, str] | Any) -> pa.Array:

@@ -3,13 +3,16 @@
 Fields are known by their numbers, so the reader's schema suffices. Numbers without a sign become
 the next larger type, enums the names of their values, timestamps times. A field that can tell
 whether it is there (a message, `optional`, in a `oneof`) is null where it is not; others are zero
-or empty there. Where a message contains itself, the one within stays as its bytes.
+or empty there. A default that the schema declares is what a field is that is not there, unless it
+is one of a `oneof`: null tells there which one is. Where a message contains itself, the one within
+stays as its bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -28,6 +31,7 @@ _IMPLICIT: Final = 2  # field presence, of editions
 _DELIMITED: Final = 2  # message encoding, of editions
 _ENUM: Final = 14
 _MESSAGE: Final = 11
+_BYTES: Final = 12
 
 #: Of a field's type in its descriptor: the Arrow type, the kernel's, and the wire's.
 _SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
@@ -40,7 +44,7 @@ _SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
     7: (pa.int64(), at.TYPE_FIXED32, at.WIRE_4),
     8: (pa.bool_(), at.TYPE_BOOL, at.WIRE_VARINT),
     9: (pa.string(), at.TYPE_STRING, at.WIRE_SIZED),
-    12: (pa.binary(), at.TYPE_BYTES, at.WIRE_SIZED),
+    _BYTES: (pa.binary(), at.TYPE_BYTES, at.WIRE_SIZED),
     13: (pa.int64(), at.TYPE_UINT32, at.WIRE_VARINT),
     _ENUM: (pa.string(), at.TYPE_INT32, at.WIRE_VARINT),
     15: (pa.int32(), at.TYPE_4, at.WIRE_4),
@@ -52,13 +56,17 @@ _SCALARS: Final[Mapping[int, tuple[pa.DataType, int, int]]] = {
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a message, its type, and its node. `names` are those of an enum's numbers."""
+    """A part of a message, its type, and its node. `names` are those of an enum's numbers.
+
+    Where it is not there it is the `default`, or null.
+    """
 
     kind: Literal["message", "list", "map", "enum", "plain"]
     type: pa.DataType
     node: int
     children: tuple[Part, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
+    default: pa.Scalar | None = None
 
 
 class Plan(NamedTuple):
@@ -72,12 +80,19 @@ class Plan(NamedTuple):
     frame_words: int
 
 
+class _Enum(NamedTuple):
+    """Names of numbers, of several the first; and numbers of names."""
+
+    names: Mapping[int, str]
+    numbers: Mapping[str, int]
+
+
 class _Definitions:
     """What the files define, by full names."""
 
     def __init__(self, files: FileDescriptorSet) -> None:
         self.messages: dict[str, tuple[Any, Any]] = {}
-        self.enums: dict[str, Mapping[int, str]] = {}
+        self.enums: dict[str, _Enum] = {}
         for file in files.file:
             self._define(file, f".{file.package}" if file.package else "", file)
 
@@ -88,9 +103,9 @@ class _Definitions:
             self.messages[name] = message, file
             self._define(message, name, file)
         for enum in holder.enum_type:
-            # Of names for one number the first counts.
-            values = {each.number: each.name for each in reversed(enum.value)}
-            self.enums[f"{prefix}.{enum.name}"] = values
+            names = {each.number: each.name for each in reversed(enum.value)}
+            numbers = {each.name: each.number for each in enum.value}
+            self.enums[f"{prefix}.{enum.name}"] = _Enum(names, numbers)
 
 
 def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
@@ -168,6 +183,9 @@ class _Making:
             if has_node and not self._is_entry(each) and _is_delimited(each, file):
                 raise SchemaError(f"{path}.{each.name}: groups are not decoded")
             row, part = self._field(each, file, f"{path}.{each.name}")
+            default = self._default(each)
+            if default is not None:
+                part = replace(part, default=pa.scalar(default, part.type))
             if not has_node:
                 row[at.FIELD_PRESENCE] = 0  # in an entry of a map, what is left out is zero
             fields.append(row)
@@ -217,6 +235,15 @@ class _Making:
         self._node_types[node] = type_
         return Part("list", type_, node, (item,))
 
+    def _default(self, descriptor: Any) -> object:
+        """What the schema says that a field is where it is not there; None: nothing."""
+        if not descriptor.HasField("default_value") or descriptor.HasField("oneof_index"):
+            return None
+        if descriptor.type == _ENUM:
+            enum = self._definitions.enums[descriptor.type_name]
+            return enum.names[enum.numbers[descriptor.default_value]]
+        return _default_of_scalar(descriptor)
+
     def _is_entry(self, descriptor: Any) -> bool:
         if descriptor.type != _MESSAGE:
             return False
@@ -238,9 +265,26 @@ class _Making:
             raise SchemaError(f"{path}: groups are not decoded")
         type_, kind, wire = _SCALARS[descriptor.type]
         if descriptor.type == _ENUM:
-            names = self._definitions.enums[descriptor.type_name]
+            names = self._definitions.enums[descriptor.type_name].names
             return Part("enum", type_, self._node(pa.int32()), (), names), kind, wire, 0
         return Part("plain", type_, self._node(type_)), kind, wire, 0
+
+
+def _default_of_scalar(descriptor: Any) -> object:
+    """The default of a scalar, which a compiled schema has as text."""
+    text = descriptor.default_value
+    type_ = _SCALARS[descriptor.type][0]
+    if descriptor.type == _BYTES:
+        from google.protobuf.text_encoding import CUnescape
+
+        return CUnescape(text)
+    if pa.types.is_boolean(type_):
+        return text == "true"
+    if pa.types.is_floating(type_):
+        return float(text)
+    if pa.types.is_decimal(type_):
+        return Decimal(text)
+    return int(text) if pa.types.is_integer(type_) else text
 
 
 def _has_presence(descriptor: Any, file: Any) -> bool:
