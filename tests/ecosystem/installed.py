@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,19 +20,20 @@ _FOLDER = Path(__file__).parents[2] / ".cache" / "ecosystem"
 _TIMEOUT_S = 600.0
 
 
-def python_with(requirement: str) -> Path:
-    """A Python of its own with one package, and what that needs.
+def python_with(*requirements: str) -> Path:
+    """A Python of its own with some packages, and what these need.
 
     Raises:
         Unavailable: it cannot be installed.
     """
-    folder = _FOLDER / requirement.replace("==", "-")
-    python = folder / "bin" / "python"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        _in(folder, [sys.executable, "-m", "venv", "."])
+    folder = _FOLDER / re.sub(r"[^\w.-]+", "-", requirements[0])
+    python, is_ready = folder / "bin" / "python", folder / "ready"
+    if not is_ready.exists():  # else what was broken off would stay so
+        folder.mkdir(parents=True, exist_ok=True)
+        _in(folder, [sys.executable, "-m", "venv", "--clear", "."])
         quietly = ["--quiet", "--disable-pip-version-check", "--no-compile"]
-        _in(folder, [str(python), "-m", "pip", "install", *quietly, requirement])
+        _in(folder, [str(python), "-m", "pip", "install", *quietly, *requirements])
+        is_ready.touch()
     return python
 
 
