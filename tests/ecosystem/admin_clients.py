@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 
 import pytest
 
@@ -11,6 +12,7 @@ from ecosystem.admins.steps import differences
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer
 
+_TRIED = "every method of its admin client, compared with Apache Kafka"
 #: What docs/compatibility.md tells of, as these clients name it.
 _DIFFERENT = {
     "alter_user_scram_credentials, set",
@@ -20,8 +22,14 @@ _DIFFERENT = {
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # methods that had better not be used
 @pytest.mark.parametrize(
     "run",
-    [confluent.run, aiokafka_admin.run, kafka_python.run],
-    ids=["confluent", "aiokafka", "kafka-python"],
+    [
+        pytest.param(run, id=name, marks=pytest.mark.program(name, version(name), _TRIED))
+        for name, run in (
+            ("confluent-kafka", confluent.run),
+            ("aiokafka", aiokafka_admin.run),
+            ("kafka-python", kafka_python.run),
+        )
+    ],
 )
 def test_every_method(
     run: Callable[[str, str, str], dict[str, str]], drumlin: DrumlinServer, kafka: ApacheKafka

@@ -6,10 +6,22 @@ from collections.abc import Iterator
 
 import pytest
 
+from ecosystem.verdicts import (
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 from rig.apache_kafka import ApacheKafka
 from rig.drumlin_server import DrumlinServer, running_server
 from rig.jars import Unavailable
 
+__all__ = [
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_runtest_makereport",
+    "pytest_terminal_summary",
+]
 _SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "node.id": "1",

@@ -5,31 +5,35 @@ Nothing happens on import. `Unavailable` says why a machine cannot have it; test
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rig.jars import Unavailable
+from rig.jars import Unavailable, java
 
 _FOLDER = Path(__file__).parents[2] / ".cache" / "ecosystem"
 _TIMEOUT_S = 600.0
 
 
-def python_with(requirement: str) -> Path:
-    """A Python of its own with one package, and what that needs.
+def python_with(*requirements: str) -> Path:
+    """A Python of its own with some packages, and what these need.
 
     Raises:
         Unavailable: it cannot be installed.
     """
-    folder = _FOLDER / requirement.replace("==", "-")
-    python = folder / "bin" / "python"
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        _in(folder, [sys.executable, "-m", "venv", "."])
+    folder = _FOLDER / re.sub(r"[^\w.-]+", "-", requirements[0])
+    python, is_ready = folder / "bin" / "python", folder / "ready"
+    if not is_ready.exists():  # else what was broken off would stay so
+        folder.mkdir(parents=True, exist_ok=True)
+        _in(folder, [sys.executable, "-m", "venv", "--clear", "."])
         quietly = ["--quiet", "--disable-pip-version-check", "--no-compile"]
-        _in(folder, [str(python), "-m", "pip", "install", *quietly, requirement])
+        _in(folder, [str(python), "-m", "pip", "install", *quietly, *requirements])
+        is_ready.touch()
     return python
 
 
@@ -49,12 +53,79 @@ def javascript_with(*packages: str) -> tuple[str, Path]:
     return node, folder
 
 
-def _in(folder: Path, command: Sequence[str]) -> None:
+def compiled(program: str, classpath: str) -> Path:
+    """A folder with the classes of one of the programs in Java here.
+
+    Raises:
+        Unavailable: there is no compiler.
+    """
+    compiler = Path(java()).with_name("javac")
+    if not compiler.exists():
+        raise Unavailable("Java is without its compiler")
+    source = Path(__file__).with_name("programs") / f"{program}.java"
+    folder = _FOLDER / "java" / program
+    classes = folder / f"{program}.class"
+    if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
+        folder.mkdir(parents=True, exist_ok=True)
+        _in(folder, [str(compiler), "-nowarn", "-cp", classpath, "-d", ".", str(source)])
+    return folder
+
+
+def go_tests(module: str, version: str, package: str = ".", tags: str = "") -> tuple[Path, Path]:
+    """The tests of a package of a Go module, compiled; and its folder, in which they are run.
+
+    Raises:
+        Unavailable: there is no Go, or the module cannot be had.
+    """
+    told = _in(_go_folder(), [_go(), "mod", "download", "-json", f"{module}@{version}"])
+    source = Path(json.loads(told)["Dir"], package)
+    name = "-".join((*module.split("/")[1:], version, package)).replace("/", "-").strip("-.")
+    program = _FOLDER / "go" / f"{name}.test"
+    if not program.exists():
+        _in(source, [_go(), "test", "-c", "-tags", tags, "-o", str(program), "."])
+    return program, source
+
+
+def go_program(package: str, version: str) -> Path:
+    """A command of a Go module, compiled.
+
+    Raises:
+        Unavailable: there is no Go, or the module cannot be had.
+    """
+    folder = _go_folder() / f"{package.replace('/', '-')}-{version}"
+    program = folder / package.rpartition("/")[2]
+    if not program.exists():
+        _in(_go_folder(), [_go(), "install", f"{package}@{version}"], {"GOBIN": str(folder)})
+    return program
+
+
+def _go() -> str:
+    found = shutil.which("go")
+    if found is None:
+        raise Unavailable("Go is not installed")
+    return found
+
+
+def _go_folder() -> Path:
+    folder = _FOLDER / "go"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _in(folder: Path, command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+    """What the command prints, run in that folder."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            command,
+            cwd=folder,
+            env={**os.environ, **(environment or {})},
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} took more than {_TIMEOUT_S:.0f} s") from None
     if done.returncode:
         raise Unavailable(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
+    return done.stdout

@@ -15,14 +15,18 @@ from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
-_PACKAGES = ("kafkajs@2.2.4", "@platformatic/kafka@1.35.0")
+_PACKAGES = {
+    "kafkajs": ("kafkajs", "2.2.4"),
+    "platformatic": ("@platformatic/kafka", "1.35.0"),
+}
+_TRIED = "records, groups, administration, compared with Apache Kafka"
 #: What docs/compatibility.md tells of.
 _DIFFERENT = {"alterClientQuotas, set"}
 
 
 def outcomes(program: str, address: str) -> dict[str, str]:
     """What came of each step."""
-    node, folder = javascript_with(*_PACKAGES)
+    node, folder = javascript_with(*map("@".join, _PACKAGES.values()))
     command = [node, str(_PROGRAMS / f"{program}.cjs"), str(folder), address, program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0 and done.stdout, f"{done.stdout}\n{done.stderr}"
@@ -30,7 +34,13 @@ def outcomes(program: str, address: str) -> dict[str, str]:
     return told
 
 
-@pytest.mark.parametrize("program", ["kafkajs", "platformatic"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(program, marks=pytest.mark.program(*package, _TRIED))
+        for program, package in _PACKAGES.items()
+    ],
+)
 def test_every_step(program: str, drumlin: DrumlinServer, kafka: ApacheKafka) -> None:
     try:
         ours = outcomes(program, drumlin.address)

@@ -152,6 +152,9 @@ def log(sides: Mapping[str, Side], tmp_path: Path) -> Iterator[Path]:
         process.wait(60)
 
 
+@pytest.mark.program(
+    "MirrorMaker 2", "4.3.0", "Apache Kafka and Drumlin, both ways, exactly once; no error logged"
+)
 def test_mirroring_both_ways(sides: Mapping[str, Side], log: Path) -> None:
     for source, target in (("kafka", "drumlin"), ("drumlin", "kafka")):
         _check(sides[source], sides[target])

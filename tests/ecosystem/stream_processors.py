@@ -19,19 +19,21 @@ from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
+_QUIXSTREAMS, _FAUST = "3.28.1", "0.15.3"
 _WORDS = 5
 _WAIT_S = 150.0
+_TRIED = "words counted, killed in the midst, state restored"
 Command = tuple[list[str], Mapping[str, str]]
 
 
 def quixstreams(address: str, name: str, guarantee: str, folder: Path) -> Command:
-    python = python_with("quixstreams==3.28.1")
+    python = python_with(f"quixstreams=={_QUIXSTREAMS}")
     arguments = [address, name, guarantee, str(folder / "state")]
     return [str(python), str(_PROGRAMS / "quixstreams_app.py"), *arguments], {}
 
 
 def faust(address: str, name: str, guarantee: str, folder: Path) -> Command:
-    python = python_with("faust-streaming==0.15.3")
+    python = python_with(f"faust-streaming=={_FAUST}")
     program = [str(python), str(_PROGRAMS / "faust_app.py"), "worker", "--without-web"]
     settings = {
         "APP_BROKER": address,
@@ -99,7 +101,14 @@ def put(address: str, topic: str, count: int) -> None:
 # A record goes into the transaction of the partition that it is written to, not of its source's.
 @pytest.mark.parametrize(
     ("program", "guarantee"),
-    [(quixstreams, "at-least-once"), (quixstreams, "exactly-once"), (faust, "at-least-once")],
+    [
+        pytest.param(*each, marks=pytest.mark.program(name, version, f"{_TRIED}, {each[1]}"))
+        for each, name, version in (
+            ((quixstreams, "at-least-once"), "quixstreams", _QUIXSTREAMS),
+            ((quixstreams, "exactly-once"), "quixstreams", _QUIXSTREAMS),
+            ((faust, "at-least-once"), "faust-streaming", _FAUST),
+        )
+    ],
 )
 def test_counting_goes_on_after_a_kill(
     program: Callable[[str, str, str, Path], Command],

@@ -1,0 +1,85 @@
+"""Flink's exactly-once sink: a job that fails twice goes on from its checkpoints."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ecosystem.installed import compiled
+from rig.apache_kafka import JVM
+from rig.drumlin_server import DrumlinServer
+from rig.jars import Unavailable, jar_folder, java
+
+_RECORDS = 10_000
+_PARTITIONS = 3
+_WAIT_S = 300.0
+#: Of Java 17, into which Flink looks.
+_OPENED = ("java.base/java.util", "java.base/java.lang", "java.base/java.time")
+
+
+# The second one asks for the list of transactions before it writes.
+@pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
+@pytest.mark.program("Flink", "2.2.1", "a topic copied exactly once, two failures on purpose")
+def test_exactly_once(
+    naming: str,
+    drumlin: DrumlinServer,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    source, target = f"flink-{naming.lower()}-in", f"flink-{naming.lower()}-out"
+    fill(drumlin.address, source, target)
+    try:
+        jars = jar_folder("flink-jars")
+        classes = compiled("ExactlyOnce", f"{jars}/*")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    opened = [each for name in _OPENED for each in ("--add-opens", f"{name}=ALL-UNNAMED")]
+    arguments = [drumlin.address, source, target, str(_RECORDS), naming, str(tmp_path / "state")]
+    command = [java(), *JVM, *opened, "-cp", f"{classes}:{jars}/*", "ExactlyOnce", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
+    said = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0 and "done, failures 2 seen " in done.stdout, said
+    seen = int(done.stdout.split("seen ")[1].split()[0])
+    assert seen > _RECORDS, "nothing was done again"
+    record_property("found", f"{naming}: {seen} handled, {_RECORDS} committed")
+    assert committed(drumlin.address, target) == [*range(_RECORDS)]
+
+
+def fill(address: str, source: str, target: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic(each, _PARTITIONS, 1) for each in (source, target)]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+    producer = Producer({"bootstrap.servers": address})
+    for number in range(_RECORDS):
+        producer.produce(source, str(number), partition=number % _PARTITIONS)
+    assert producer.flush(60) == 0
+
+
+def committed(address: str, topic: str) -> list[int]:
+    """All that a reader of committed records finds, sorted."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": f"reader-of-{topic}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.subscribe([topic])
+    found, ends = [], set()
+    while len(ends) < _PARTITIONS:
+        message = consumer.poll(_WAIT_S)
+        assert message is not None, f"{len(found)} records, ends of {ends}"
+        if message.error() is None:
+            found.append(int(message.value()))
+        else:
+            ends.add(message.partition())
+    consumer.close()
+    return sorted(found)

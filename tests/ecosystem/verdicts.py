@@ -1,0 +1,92 @@
+"""What came of each program, said at the end of `script/assure ecosystem`: hooks of pytest.
+
+A test says by the mark `program` which program it runs, its version, and what it does with it.
+What this machine lacks makes a program "not tried", which is never the same as passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+_TITLE = "what was tried"
+_MARK = "program(name, version, tried): the program that a test runs, and what it does with it"
+_T = TypeVar("_T")
+
+
+class Verdict(NamedTuple):
+    """Of one program, in one of the ways in which it is run."""
+
+    came: str
+    program: str
+    tried: str
+    seconds: float
+
+
+_VERDICTS = pytest.StashKey[dict[str, Verdict]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARK)
+    config.stash[_VERDICTS] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that does not say what it runs would be missing in the table."""
+    silent = [item.nodeid for item in items if _is_here(item) and not _told(item)]
+    if silent:
+        raise pytest.UsageError(f"without the mark 'program': {', '.join(silent)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[_T]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not _is_here(item):
+        return report
+    told = item.config.stash[_VERDICTS]
+    before = told.get(item.nodeid)
+    program, version, tried = _told(item)
+    found = "".join(f"; {what}" for key, what in report.user_properties if key == "found")
+    came = _came(report, call)
+    # What has failed or could not be tried stays so, whatever the end of its fixtures says.
+    if before is not None and not (before.came == "passed" and came != "passed"):
+        came = before.came
+    seconds = report.duration + (before.seconds if before else 0)
+    told[item.nodeid] = Verdict(came, f"{program} {version}", f"{tried}{found}", seconds)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    verdicts = config.stash[_VERDICTS].values()
+    terminalreporter.section(_TITLE)
+    width = max((len(each.program) for each in verdicts), default=0)
+    for each in verdicts:
+        line = f"{each.program:{width}}  {each.seconds:4.0f} s  {each.came}: {each.tried}"
+        terminalreporter.write_line(line)
+    passed = sum(each.came == "passed" for each in verdicts)
+    terminalreporter.write_line(f"{passed} of {len(verdicts)} runs of programs passed")
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return item.get_closest_marker("program") is not None or "/ecosystem/" in str(item.path)
+
+
+def _told(item: pytest.Item) -> tuple[Any, ...]:
+    mark = item.get_closest_marker("program")
+    return mark.args if mark is not None else ()
+
+
+def _came(report: pytest.TestReport, call: pytest.CallInfo[_T]) -> str:
+    """In a word; what was not tried, with the reason.
+
+    A skip that counts as a failure has been made one, but was not tried all the same.
+    """
+    skipped = call.excinfo is not None and call.excinfo.errisinstance(pytest.skip.Exception)
+    if skipped:
+        assert call.excinfo is not None
+        return f"not tried ({call.excinfo.value})"
+    return "passed" if report.passed else "FAILED"

@@ -1,0 +1,88 @@
+"""`script/assure ecosystem` says of each program what came of it, and fails unless all passed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+GOOD = """
+import pytest
+
+@pytest.fixture
+def lacking():
+    pytest.skip("Go is not installed")
+
+@pytest.fixture
+def untidy():
+    yield
+    raise OSError("the broker has logged errors")
+
+@pytest.mark.program("kafkajs", "2.2.4", "records and groups")
+def test_passes(record_property):
+    record_property("found", "27 steps")
+"""
+NOT_ALL = f"""{GOOD}
+@pytest.mark.program("Flink", "2.2.1", "a copy")
+def test_fails():
+    raise AssertionError
+
+@pytest.mark.program("sarama", "1.61.1", "its own tests")
+def test_is_lacking(lacking):
+    pass
+
+@pytest.mark.program("faust", "0.15.3", "words")
+def test_lacks():
+    pytest.skip("pip: no network")
+
+@pytest.mark.program("Camel", "4.18.0", "routes")
+def test_leaves_errors(untidy):
+    pass
+"""
+ALONE = "def test_of_no_program():\n    pass\n"
+
+
+def run(folder: Path, text: str, *others: str) -> tuple[int, list[str]]:
+    """The exit status, and the lines of the table; other plugins are loaded besides."""
+    path = folder / "ecosystem" / "programs_of_a_test.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    names = (*others, "ecosystem.verdicts", "no:cacheprovider", "no:drumlin", "no:xdist")
+    plugins = [each for name in names for each in ("-p", name)]
+    settings = {"DRUMLIN_TEST_REQUIRE": "1", "PYTHONPATH": str(TESTS)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, str(path)],
+        cwd=folder,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+    )
+    _, _, table = done.stdout.partition("what was tried ===")
+    return done.returncode, [" ".join(line.split()) for line in table.splitlines()[1:] if line]
+
+
+def test_each_program_is_told_of(tmp_path: Path) -> None:
+    # Where nothing may be skipped, a skip fails, but is told of as what it is.
+    code, table = run(tmp_path, NOT_ALL, "conftest")
+    assert code == 1
+    assert table[:6] == [
+        "kafkajs 2.2.4 0 s passed: records and groups; 27 steps",
+        "Flink 2.2.1 0 s FAILED: a copy",
+        "sarama 1.61.1 0 s not tried (Go is not installed): its own tests",
+        "faust 0.15.3 0 s not tried (pip: no network): words",
+        "Camel 4.18.0 0 s FAILED: routes",
+        "1 of 5 runs of programs passed",
+    ]
+
+
+def test_all_pass(tmp_path: Path) -> None:
+    code, table = run(tmp_path, GOOD)
+    assert code == 0
+    assert table[1] == "1 of 1 runs of programs passed"
+
+
+def test_a_run_of_no_program_is_refused(tmp_path: Path) -> None:
+    code, _ = run(tmp_path, GOOD + ALONE)
+    assert code != 0
