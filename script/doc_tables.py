@@ -138,7 +138,7 @@ def layers() -> str:
     """The contract of import-linter, drawn."""
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
-    (contract,) = (each for each in contracts if each["type"] == "layers")
+    (contract,) = (each for each in contracts if each["name"] == "Layers point down")
     rows = []
     for layer in contract["layers"]:
         names = [name.removeprefix("drumlin.") for name in layer.split(" | ")]

@@ -25,7 +25,7 @@ from drumlin.metadata.image import (
 )
 
 if TYPE_CHECKING:
-    from drumlin.metadata.kraft.inheritance import Inheritance
+    from drumlin.metadata.first_contents import FirstContents
 
 FILE_NAME: Final = "drumlin-metadata.sqlite"
 #: Keys of the table `cluster`.
@@ -207,16 +207,16 @@ def put_value(key: str, value: Any) -> Statement:
     return "INSERT OR REPLACE INTO cluster VALUES (?, ?)", (key, value)
 
 
-def take_over(inheritance: Inheritance) -> Iterator[Statement]:
+def take_over(contents: FirstContents) -> Iterator[Statement]:
     """Have a new store begin with this, and know the logs that are there."""
     yield put_value(LOGS_ADOPTED, 1)
-    yield put_value(NEXT_PRODUCER_ID, inheritance.next_producer_id)
-    for topic in inheritance.topics:
+    yield put_value(NEXT_PRODUCER_ID, contents.next_producer_id)
+    for topic in contents.topics:
         yield from put_topic(topic)
-    for resource, configs in inheritance.configs.items():
+    for resource, configs in contents.configs.items():
         for key, value in configs.items():
             yield put_config(resource, key, value)
-    for topic_id in inheritance.deleted:
+    for topic_id in contents.deleted:
         yield note_deleted(topic_id)
 
 

@@ -111,12 +111,12 @@ def open_embedded(
     try:
         first.mkdir(parents=True, exist_ok=True)
         cluster_id = _known_cluster_id(paths, is_new=not (first / FILE_NAME).exists())
-        inheritance = None
+        first_contents = None
         if not is_begun(first / FILE_NAME):
-            inheritance = take_over_alone(
+            first_contents = take_over_alone(
                 paths, config.metadata_log_dir, config.node_id, are_locked=are_locked
             )
-        metadata = SqliteMetadata.open(first, cluster_id, listeners, inheritance)
+        metadata = SqliteMetadata.open(first, cluster_id, listeners, first_contents)
     except OSError as error:
         raise UnusableMetadata(f"cannot use {first}: {error}") from error
     except (UnreadableMetadata, CannotTakeOver) as error:

@@ -70,7 +70,7 @@ from drumlin.turns import Pace
 from drumlin.wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.kraft.inheritance import Inheritance
+    from drumlin.metadata.first_contents import FirstContents
 
 _log = logging.getLogger(__name__)
 
@@ -106,19 +106,19 @@ class SqliteMetadata:
         directory: Path,
         cluster_id: str | None = None,
         listeners: Listeners | None = None,
-        inheritance: Inheritance | None = None,
+        first_contents: FirstContents | None = None,
     ) -> SqliteMetadata:
         """Open the store in `directory`. Blocks: for the start of a broker.
 
         A new store belongs to the cluster `cluster_id`, or to a new one, and begins with the
-        `inheritance`. `listeners` take the place of its own.
+        `first_contents`. `listeners` take the place of its own.
 
         Raises:
             UnreadableMetadata: the file there cannot be used, or is of another cluster.
         """
         path = directory / database.FILE_NAME
         try:
-            return cls._open(path, cluster_id, listeners, inheritance)
+            return cls._open(path, cluster_id, listeners, first_contents)
         except sqlite3.Error as error:
             raise database.UnreadableMetadata(f"{path}: {error}") from error
 
@@ -128,13 +128,13 @@ class SqliteMetadata:
         path: Path,
         cluster_id: str | None,
         listeners: Listeners | None,
-        inheritance: Inheritance | None,
+        first_contents: FirstContents | None,
     ) -> SqliteMetadata:
         opened = Database(path)
         stored = opened.value(database.CLUSTER_ID)
         if stored is None:
             stored = cluster_id or new_cluster_id()
-            inherited = () if inheritance is None else database.take_over(inheritance)
+            inherited = () if first_contents is None else database.take_over(first_contents)
             own = database.put_value(database.CLUSTER_ID, stored)
             opened.execute_durably(chain([own], inherited))
         elif cluster_id not in (None, stored):

@@ -14,7 +14,7 @@ from typing import Any
 
 from drumlin.client.offsets import TopicPartition
 from drumlin.metadata.zookeeper.consumer_offsets import ZooKeeperOffset, group_path
-from drumlin.metadata.zookeeper.layout import parse_partition
+from drumlin.metadata.zookeeper.nodes import number_in_name
 from drumlin.migration.stores import Refusals
 from drumlin.migration.zookeeper import ZooKeeperStore
 
@@ -101,7 +101,7 @@ class ZooKeeperFollower:
 
     @staticmethod
     def _note(picture: _Picture, names: list[str]) -> None:
-        partition = parse_partition(names[1]) if len(names) == 2 else None
+        partition = number_in_name(names[1]) if len(names) == 2 else None
         if partition is not None:
             picture.unread.add((names[0], partition))
         else:

@@ -46,16 +46,16 @@ class KafkaData(EmbeddedData):
             log = read_checked(self.folder, self._log_dirs, self.node_id)
             if log is None:
                 raise AdoptionRefused(f"{self.folder} is empty")
-            inheritance = inherit(log)
+            contents = inherit(log)
         except CannotTakeOver as error:
             raise AdoptionRefused(str(error)) from error
         self.end_offset, self.epoch, self.voters = log.end_offset, log.epoch, log.voters
         image = ClusterImage(self.cluster_id)
-        for topic in inheritance.topics:
+        for topic in contents.topics:
             image.put_topic(topic)
-        for resource, configs in inheritance.configs.items():
+        for resource, configs in contents.configs.items():
             image.put_configs(resource, configs)
-        return EmbeddedStore(image, inheritance.next_producer_id, {})
+        return EmbeddedStore(image, contents.next_producer_id, {})
 
     def set_aside(self) -> None:
         """Nothing more: the log dirs say it already."""

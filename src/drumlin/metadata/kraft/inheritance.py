@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
+from drumlin.metadata.first_contents import FirstContents
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.kraft.state import KafkaPartition, KafkaTopic, led_by
 from drumlin.metadata.names import check_topic_name
@@ -36,20 +37,7 @@ class CannotTakeOver(Exception):
     """Kafka's metadata is not taken over; the message is for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inheritance:
-    """What a metadata store begins with.
-
-    deleted: topics that were deleted, of which folders may be left.
-    """
-
-    topics: tuple[TopicState, ...]
-    configs: Mapping[Resource, Mapping[str, str]]
-    next_producer_id: int
-    deleted: frozenset[UUID] = frozenset()
-
-
-def inherit(log: MetadataLog) -> Inheritance:
+def inherit(log: MetadataLog) -> FirstContents:
     """The cluster's metadata, each partition in its next leader epoch.
 
     Raises:
@@ -60,7 +48,7 @@ def inherit(log: MetadataLog) -> Inheritance:
         what = ", ".join(sorted(metadata.not_enforced))
         _log.warning("Kafka's metadata has %s, which are not taken over nor enforced here", what)
     topics = tuple(_topic(each) for each in metadata.topics.values())
-    return Inheritance(
+    return FirstContents(
         topics,
         _configs(log, {each.name for each in topics}),
         _following(metadata.next_producer_id),
@@ -133,7 +121,7 @@ def _check(topic: str, configs: Mapping[str, str]) -> None:
         raise CannotTakeOver(f"topic {topic} has records in remote storage ({_REMOTE_STORAGE})")
 
 
-def alone(inheritance: Inheritance, node_id: int) -> Inheritance:
+def alone(contents: FirstContents, node_id: int) -> FirstContents:
     """The same for one broker that has no others beside it: it has the only replica of each.
 
     Raises:
@@ -144,9 +132,9 @@ def alone(inheritance: Inheritance, node_id: int) -> Inheritance:
             topic,
             partitions=tuple(_alone(topic, state, node_id) for state in topic.partitions),
         )
-        for topic in inheritance.topics
+        for topic in contents.topics
     )
-    return replace(inheritance, topics=topics)
+    return replace(contents, topics=topics)
 
 
 def _alone(topic: TopicState, state: PartitionState, node_id: int) -> PartitionState:

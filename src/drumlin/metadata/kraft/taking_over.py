@@ -11,13 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from drumlin.metadata.kraft.inheritance import (
-    CannotTakeOver,
-    Inheritance,
-    alone,
-    check_places,
-    inherit,
-)
+from drumlin.metadata.first_contents import FirstContents
+from drumlin.metadata.kraft.inheritance import CannotTakeOver, alone, check_places, inherit
 from drumlin.metadata.kraft.log import FOLDER, MetadataLog, UnreadableLog, read_metadata_log
 from drumlin.metadata.names import CLUSTER_METADATA
 from drumlin.storage.directory_lock import DirectoryLock
@@ -42,7 +37,7 @@ def take_over_alone(
     node_id: int,
     *,
     are_locked: bool = False,
-) -> Inheritance | None:
+) -> FirstContents | None:
     """What a broker without company takes over; None where there is no metadata of Kafka.
 
     are_locked: the caller has the locks of the log dirs.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from drumlin.metadata.image import BrokerState
 from drumlin.metadata.zookeeper import layout, own_layout
 from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
-from drumlin.metadata.zookeeper.nodes import UnreadableNode
+from drumlin.metadata.zookeeper.nodes import UnreadableNode, number_in_name
 
 if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session import Node, Session
@@ -37,7 +37,7 @@ def read_brokers(session: Session, *, is_watched: bool = False) -> SeenBrokers:
         ZooKeeperFailure: ZooKeeper is away, or does not let us.
     """
     names = session.children(layout.BROKERS, is_watched=is_watched)
-    found = [number for name in names if (number := layout.parse_partition(name)) is not None]
+    found = [number for name in names if (number := number_in_name(name)) is not None]
     seen = SeenBrokers({}, [], [])
     for _ in range(_ATTEMPTS):
         found = _read(session, found, seen)
@@ -59,7 +59,7 @@ def known_brokers(session: Session) -> KnownBrokers:
         ZooKeeperFailure: ZooKeeper is away, or does not let us.
     """
     names = session.children(own_layout.BROKER_EPOCHS)
-    node_ids = [number for name in names if (number := layout.parse_partition(name)) is not None]
+    node_ids = [number for name in names if (number := number_in_name(name)) is not None]
     paths = [own_layout.broker_epoch_path(each) for each in node_ids]
     found = KnownBrokers([], [])
     for node_id, path, node in zip(node_ids, paths, session.read(paths), strict=True):

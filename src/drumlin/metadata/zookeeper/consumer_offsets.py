@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.metadata.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure
-from drumlin.metadata.zookeeper.layout import parse_partition
+from drumlin.metadata.zookeeper.nodes import number_in_name
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -122,7 +122,7 @@ class ConsumerOffsets:
         found = []
         for topic in sorted(self.children(path, watch)):
             for name in self.children(f"{path}/{topic}", watch):
-                partition = parse_partition(name)
+                partition = number_in_name(name)
                 if partition is not None:
                     found.append((topic, partition))
                 else:

@@ -39,6 +39,7 @@ from drumlin.metadata.zookeeper.nodes import (
     as_text,
     decode,
     encode,
+    number_in_name,
     versioned,
 )
 from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
@@ -291,7 +292,7 @@ def decode_topic(path: str, data: bytes) -> TopicNode:
 def _replicas(path: str, fields: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:
     found = {}
     for partition, replicas in as_object(path, fields.get(name), name).items():
-        index = parse_partition(partition)
+        index = number_in_name(partition)
         if index is None:
             raise UnreadableNode(path, f"{partition!r} is no partition")
         found[index] = as_ids(path, replicas)
@@ -407,19 +408,11 @@ def decode_folders(path: str, data: bytes) -> dict[int, tuple[str, ...] | None]:
     fields = versioned(path, data, (1,))
     found: dict[int, tuple[str, ...] | None] = {}
     for name, left in as_object(path, fields.get("folders"), "folders").items():
-        node_id = parse_partition(name)
+        node_id = number_in_name(name)
         if node_id is None or not (left is None or isinstance(left, list)):
             raise UnreadableNode(path, f"{name!r}: {left!r} tells of no folders")
         found[node_id] = None if left is None else tuple(as_text(path, each, name) for each in left)
     return found
-
-
-def parse_partition(name: str) -> int | None:
-    """The number that a node is called by; None where it is called something else."""
-    if not (name.isascii() and name.isdigit()) or len(name) > DIGITS_MAX:
-        return None
-    number = int(name)
-    return number if number <= INT32_MAX and str(number) == name else None
 
 
 def _bracketed(host: str) -> str:

@@ -1,4 +1,4 @@
-"""JSON in znodes, and what is wrong with one. Pure.
+"""JSON in znodes and numbers in their names, and what is wrong with one. Pure.
 
 What a node holds was perhaps written by another program: whoever reads it gets an `UnreadableNode`,
 which names the node, and nothing worse.
@@ -73,3 +73,11 @@ def as_ids(path: str, value: Any) -> tuple[int, ...]:
     if len(set(ids)) < len(ids):
         raise UnreadableNode(path, "a broker is a replica twice")
     return ids
+
+
+def number_in_name(name: str) -> int | None:
+    """The number that a node is called by; None where it is called something else."""
+    if not (name.isascii() and name.isdigit()) or len(name) > DIGITS_MAX:
+        return None
+    number = int(name)
+    return number if number <= INT32_MAX and str(number) == name else None

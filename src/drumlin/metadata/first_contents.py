@@ -1,0 +1,28 @@
+"""The contents that a new metadata store begins with, where it takes over what another one had.
+
+Values only: what may be taken over, and from where, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from drumlin.metadata.image import Resource, TopicState
+
+
+@dataclass(frozen=True, slots=True)
+class FirstContents:
+    """The metadata of a store that is new.
+
+    deleted: topics that were deleted, of which folders may be left.
+    """
+
+    topics: tuple[TopicState, ...]
+    configs: Mapping[Resource, Mapping[str, str]]
+    next_producer_id: int
+    deleted: frozenset[UUID] = frozenset()
