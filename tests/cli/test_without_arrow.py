@@ -58,7 +58,6 @@ class Place(NamedTuple):
             env=self.variables,
             capture_output=True,
             text=True,
-            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -231,3 +230,28 @@ print(needs_arrow(lambda: drumlin.ValueDecoder))
 
 def test_a_client_has_all_but_tables(place: Place) -> None:
     assert set(place.run(_CLIENT).splitlines()) == {NO_ARROW}
+
+
+_TESTS = """
+def test_records(drumlin_broker, drumlin_topic, drumlin_client):
+    with drumlin_client.writer(drumlin_topic) as writer:
+        writer.send("42.17")
+    assert [each.value for each in next(drumlin_client.read_records(drumlin_topic))] == [b"42.17"]
+
+def test_table(drumlin_client, drumlin_topic):
+    drumlin_client.read(drumlin_topic)
+"""
+
+
+def test_the_fixtures_have_all_but_tables(place: Place) -> None:
+    place.environment.install("pytest")
+    (place.folder / "test_prices.py").write_text(_TESTS)
+    done = subprocess.run(
+        [place.environment.python, "-m", "pytest", "-p", "no:cacheprovider", "test_prices.py"],
+        cwd=place.folder,
+        env=place.variables,
+        capture_output=True,
+        text=True,
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert f"ModuleNotFoundError: {NO_ARROW}" in done.stdout
