@@ -177,12 +177,15 @@ def run_all(
             running = {
                 pool.submit(trees.try_out, each, reports / f"{each.id}.txt"): each for each in shown
             }
-            for number, future in enumerate(as_completed(running), 1):
-                mutant = running[future]
-                outcome, seconds = future.result()
-                results.keep(mutant.id, outcome)
-                at = f"{number}/{len(shown)}"
-                print(f"{at} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
+            try:
+                for number, future in enumerate(as_completed(running), 1):
+                    mutant = running[future]
+                    outcome, seconds = future.result()
+                    results.keep(mutant.id, outcome)
+                    at = f"{number}/{len(shown)}"
+                    print(f"{at} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
+            finally:
+                pool.shutdown(cancel_futures=True)  # who interrupts it does not wait for them
 
 
 def chosen(mutants: Sequence[Mutant], patterns: Sequence[str]) -> list[Mutant]:
@@ -203,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--reports", type=Path, help="a folder for what pytest says")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at the same time")
-    parser.add_argument("--timeout", type=float, default=600, help="seconds for each mutant")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for each mutant")
     options = parser.parse_args(arguments)
     mutants = all_mutants(options.lists)
     wanted = chosen(mutants, options.patterns)
