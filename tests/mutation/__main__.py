@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--reports", type=Path, help="a folder for what pytest says")
     parser.add_argument("--jobs", type=int, default=2, help="how many run at the same time")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds for each mutant")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for each mutant")
     options = parser.parse_args(arguments)
     mutants = all_mutants(options.lists)
     wanted = chosen(mutants, options.patterns)
