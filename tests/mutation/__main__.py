@@ -177,12 +177,15 @@ def run_all(
             running = {
                 pool.submit(trees.try_out, each, reports / f"{each.id}.txt"): each for each in shown
             }
-            for number, future in enumerate(as_completed(running), 1):
-                mutant = running[future]
-                outcome, seconds = future.result()
-                results.keep(mutant.id, outcome)
-                at = f"{number}/{len(shown)}"
-                print(f"{at} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
+            try:
+                for number, future in enumerate(as_completed(running), 1):
+                    mutant = running[future]
+                    outcome, seconds = future.result()
+                    results.keep(mutant.id, outcome)
+                    at = f"{number}/{len(shown)}"
+                    print(f"{at} {mutant.id}: {outcome} ({seconds:.0f} s)", flush=True)
+            finally:
+                pool.shutdown(cancel_futures=True)  # who interrupts it does not wait for them
 
 
 def chosen(mutants: Sequence[Mutant], patterns: Sequence[str]) -> list[Mutant]:

@@ -127,6 +127,7 @@ def test_who_waits_is_told_when_another_leads(tmp_path: Path) -> None:
         partition = led(tmp_path, _STATE)
         waiting = partition.replicated()
         partition.close()
+        assert waiting.done()
         with pytest.raises(KafkaError) as refused:
             await waiting
         assert refused.value.code is ErrorCode.not_leader_or_follower

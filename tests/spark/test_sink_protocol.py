@@ -33,6 +33,7 @@ from drumlin.spark.writing.protocol.errors import (
     RequestFailed,
     StateLost,
     Superseded,
+    WinnersLost,
 )
 from drumlin.spark.writing.protocol.messages import (
     SinkSettings,
@@ -331,6 +332,17 @@ def test_lost_rows_are_written_again(
     assert [message.found_decided for message in messages] == [True, False]
     assert commit_batch(client, SETTINGS, messages, 0).repaired == 1
     await_rows(client, topic, "0", "1")
+
+
+def test_the_next_batch_is_not_decided_while_rows_are_lost(
+    client: Client, topic: str, sink: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could not be written any more: only the same batch may bring them."""
+    lost_after_the_decision(client, topic, sink, monkeypatch)
+    messages = [write(client, topic, identity(sink, 1, 0), "next")]
+    with pytest.raises(WinnersLost):
+        commit_batch(client, SETTINGS, messages, 1)
+    await_rows(client, topic, "0")
 
 
 def test_a_committed_winner_whose_id_was_taken_is_not_taken_for_lost(

@@ -7,8 +7,10 @@ import pytest
 from drumlin.spark.writing.protocol.decisions import last_state
 from drumlin.spark.writing.protocol.errors import StateLost
 from drumlin.spark.writing.protocol.messages import SinkSettings
-from drumlin.spark.writing.protocol.requests import FetchAnchor, ReadRecord
+from drumlin.spark.writing.protocol.requests import Description, FetchAnchor, ReadRecord
 from drumlin.spark.writing.protocol.state import Anchor, SinkState
+from drumlin.spark.writing.protocol.transactions import Winner
+from drumlin.spark.writing.protocol.winners import is_lost, is_open
 
 _OLDER = SinkState("q", 4, "run", is_done=False, refused=("4:a",))
 _LAST = SinkState("q", 5, "run", is_done=False, refused=("5:b",))
@@ -49,3 +51,20 @@ def test_another_driver_may_decide_while_the_last_decision_is_read() -> None:
     with pytest.raises(StopIteration) as found:
         steps.send(_LAST.encode("s"))
     assert found.value.value == _LAST
+
+
+def test_a_later_transaction_of_its_id_is_not_the_winner() -> None:
+    winner = Winner("", 0, "id", 7, 3, 1, "c")
+    states = {
+        Description("Ongoing", 7, 3): (True, False),
+        Description("Ongoing", 7, 4): (False, False),  # it may have committed before
+        Description("Ongoing", 7, 5): (False, True),
+        Description("Ongoing", 8, 3): (False, False),
+        Description("CompleteCommit", 7, 3): (False, False),
+        Description("CompleteAbort", 7, 3): (False, True),
+    }
+    for found, expected in states.items():
+        known = {"id": found}
+        assert (is_open(winner, known), is_lost(winner, known)) == expected, found
+    assert not is_open(winner, {})
+    assert not is_lost(winner, {})

@@ -140,28 +140,6 @@ def test_what_is_sealed_during_a_flush_is_flushed_by_the_next(tmp_path: Path) ->
     logs.abandon()
 
 
-def test_the_first_abort_is_durable_with_its_name(tmp_path: Path) -> None:
-    files = ForgetfulFiles()
-    logs = open_logs(tmp_path, config=FLUSHED, files=files)
-    log = create(logs, FLUSHED)
-    append(log)
-    log.flush()
-    abort_a_transaction(log)
-    aborted = log.aborted_transactions(0, 3)
-    log.flush()
-    log.roll(NOW_MS)
-    logs.abandon()
-    log.log_directory.recovery_points.write(lambda: {("t", 0): log.recovery_point})
-    for segment in log.segments:
-        segment.close()
-    files.lose_unsynced()
-    logs = open_logs(tmp_path, config=FLUSHED)
-    again = logs.get("t", 0)
-    assert again is not None
-    assert again.aborted_transactions(0, 3) == aborted
-    logs.close()
-
-
 def test_whatever_goes_wrong_in_a_flush_it_is_still_owed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -387,3 +388,22 @@ def test_an_end_of_several_segments_that_is_lost(
     assert log.end_offset_for_epoch(0) == EpochEnd(0, lost_from)
     assert offsets(read_all(log)) == [*range(lost_from), END]
     logs.abandon()
+
+
+def test_a_folder_that_was_put_there_is_looked_at(tmp_path: Path) -> None:
+    """A clean stop has left the others; of this one nobody knows how it was left."""
+    logs = open_logs(tmp_path, config=CONFIG)
+    log = create(logs, CONFIG)
+    for _ in range(3):
+        append(log)
+    logs.close()
+    shutil.copytree(tmp_path / "t-0", tmp_path / "u-0")
+    (tmp_path / "u-0" / "partition.metadata").unlink()
+    path = tmp_path / "u-0" / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    logs = open_logs(tmp_path, config=CONFIG)
+    found = {each.topic: each.log_end_offset for each in logs}
+    assert found == {"t": 3, "u": 2}
+    logs.close()

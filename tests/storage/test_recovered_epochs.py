@@ -1,4 +1,4 @@
-"""Leader epochs that are found again in the batches, where cleaning has left gaps."""
+"""What is found again in the batches: leader epochs, also where cleaning has left gaps; indexes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.records.batch import assign_offsets
+from drumlin.storage.files import Files
 from drumlin.storage.log_directories import LogDirectories
 from drumlin.storage.partition_log import PartitionLog
 from storage.samples import NOW_MS, batch_of, create, open_logs, reopened
@@ -65,4 +66,31 @@ def test_an_empty_checkpoint_of_kafkas_is_usual(
     (log,) = logs
     assert log.leader_epochs.entries == known
     assert not caplog.records
+    logs.abandon()
+
+
+def test_an_epoch_of_records_that_others_took_the_place_of_is_forgotten(tmp_path: Path) -> None:
+    """They were cut, and the file says so later than the log."""
+    logs, log = cleaned(tmp_path, (0, 1), (1, 1), (2, 1), (3, 1))
+    log.flush()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n2 3\n")
+    logs, log = reopened(logs, tmp_path, COMPACTED)
+    assert log.leader_epochs.entries == ((1, 0),)
+    logs.abandon()
+
+
+def test_indexes_that_a_recovery_has_built_are_flushed(tmp_path: Path) -> None:
+    class Noting(Files):
+        def sync(self, descriptor: int) -> None:
+            synced.add(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+            super().sync(descriptor)
+
+    synced: set[str] = set()
+    logs, log = cleaned(tmp_path, (0, 1), (1, 1), (2, 1), (3, 1))
+    logs, log = reopened(logs, tmp_path, COMPACTED, Noting())
+    assert len(log.segments) == 2
+    assert log.awaits_flush
+    synced.clear()
+    log.flush()
+    assert {f"{0:020d}.index", f"{0:020d}.timeindex"} <= synced
     logs.abandon()
