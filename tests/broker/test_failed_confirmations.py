@@ -1,4 +1,4 @@
-"""What a producer is told when its batch is in the log, and its confirmation fails."""
+"""What is told of a batch, or of a deletion, that is in the log and not everywhere else yet."""
 
 from __future__ import annotations
 
@@ -113,3 +113,34 @@ def test_replicas_that_confirm(tmp_path: Path) -> None:
         partition.follower_fetched(2, 0, 1, 0)
 
     assert produce(tmp_path, {}, _LONG_MS, before, fetch) == "none"
+
+
+def deleted(port: int, timeout_ms: int) -> tuple[str, int]:
+    """Delete the first record: the error of the answer, and from where on there are records."""
+    topic = {"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}
+    with RawClient(port, timeout_s=60) as client:
+        answer = client.ask("delete_records", 2, topics=[topic], timeout=timeout_ms)
+    (response,) = render(answer)["topics"]
+    (of_partition,) = response["partitions"]
+    return str(of_partition["error_code"]), int(of_partition["low_watermark"])
+
+
+def test_a_deletion_is_told_when_all_replicas_have_made_it(tmp_path: Path) -> None:
+    """Or the records would be there again after an election."""
+
+    async def run() -> None:
+        async with running(tmp_path) as broker:
+            await broker.metadata.create_topic("t", [[broker.node_id]], {})
+            partition, port = broker.partitions.get("t", 0), broker.listeners[0].port
+            assert await asyncio.to_thread(told, port, _LONG_MS) == "none"
+            broker.metadata.image.put_broker(BrokerState(2, None, (), 0))
+            share(broker, partition)
+            partition.follower_fetched(2, 0, 1, 0)
+            assert await asyncio.to_thread(deleted, port, 0) == ("request_timed_out", -1)
+            waiting = asyncio.create_task(asyncio.to_thread(deleted, port, _LONG_MS))
+            await eventually(lambda: broker.server._connections)
+            assert not waiting.done()
+            partition.follower_fetched(2, 0, 1, 1)
+            assert await waiting == ("none", 1)
+
+    asyncio.run(run())

@@ -8,9 +8,20 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.metadata.image import BrokerState, Endpoint, PartitionId, Resource, ResourceType
+from drumlin.metadata.image import (
+    NO_LEADER,
+    NO_LOG,
+    BrokerState,
+    Endpoint,
+    LastKnown,
+    LogEnd,
+    PartitionId,
+    Resource,
+    ResourceType,
+)
 from drumlin.metadata.store import ProducerIdBlock
 from drumlin.metadata.zookeeper import layout, own_layout
+from drumlin.metadata.zookeeper.eligible_json import Eligible
 from drumlin.metadata.zookeeper.layout import StateNode, TopicNode, UnreadableNode
 from drumlin.metadata.zookeeper.own_layout import ChangedState
 from drumlin.storage.partition_metadata import decode_uuid
@@ -110,6 +121,7 @@ def test_garbage_is_told_of_with_its_node(decode: Callable[[str, bytes], Any], d
 @pytest.mark.parametrize(
     "data",
     [
+        b'{"version":4,"partitions":{"0":[1]},"topic_id":"96f_JYIUTomBDxJwric8lw"}',
         b'{"version":3,"partitions":{"0":[1]},"topic_id":"short"}',
         b'{"version":3,"partitions":{"0":[1]},"topic_id":5}',
         b'{"version":3,"partitions":{"0":[1],"2":[1]}}',
@@ -143,6 +155,20 @@ def test_topics_that_make_no_sense(data: bytes) -> None:
 def test_states_that_no_client_could_be_told_of(fields: str) -> None:
     with pytest.raises(UnreadableNode, match="/s cannot be used"):
         layout.decode_state("/s", f'{{"version":1,{fields}}}'.encode())
+
+
+@pytest.mark.parametrize(
+    "eligible",
+    [
+        Eligible(elr=(2, 3)),
+        Eligible(last_known=(LastKnown(2, LogEnd(4, 10), True), LastKnown(3, NO_LOG, False))),
+        Eligible(last_leader=2),
+    ],
+)
+def test_who_may_lead_besides_the_isr_is_read_back(eligible: Eligible) -> None:
+    """It must outlast a power cut of all brokers."""
+    state = StateNode(NO_LEADER, 4, (1,), 1, eligible)
+    assert layout.decode_state("/s", layout.encode_state(state)) == state
 
 
 def test_half_a_character_is_no_text() -> None:
