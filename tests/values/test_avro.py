@@ -141,6 +141,66 @@ def test_a_union_of_two_numbers_is_the_wider_one() -> None:
     assert decoded(apart, [b"\0" + zigzag(1)]) == [{"a": {"member0": 1, "member1": None}}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "shown"),
+    [
+        (["string", "null"], None, None),
+        (["null", "string"], "text", "text"),
+        (["null", "bytes", "double"], "\u00ff", {"member0": b"\xff", "member1": None}),
+        (["null", "bytes", "double"], 0.5, {"member0": None, "member1": 0.5}),
+        (["int", "boolean"], True, {"member0": None, "member1": True}),
+        ({"type": "array", "items": ["null", "long"]}, [1, None], [1, None]),
+        ("double", 1, 1.0),
+    ],
+)
+def test_a_default_is_of_the_first_branch_that_it_fits(kind: Any, default: Any, shown: Any) -> None:
+    reader = record({"name": "a", "type": "int"}, {"name": "b", "type": kind, "default": default})
+    older = record({"name": "a", "type": "int"})
+    assert decoded(reader, [zigzag(7)], older) == [{"a": 7, "b": shown}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [("long", 0.5), ("int", 2**31), (["null", "long"], "null"), ("boolean", 1), ("string", None)],
+)
+def test_a_default_that_is_no_value_of_its_type_matters_where_it_is_needed(
+    kind: Any, default: Any
+) -> None:
+    """As registries do not look at defaults, there are many such schemas."""
+    field = {"name": "b", "type": kind, "default": default}
+    reader, older = (
+        record({"name": "a", "type": "int"}, field),
+        record({"name": "a", "type": "int"}),
+    )
+    with pytest.raises(SchemaError, match="is not of its type"):
+        decoded(reader, [zigzag(7)], older)
+    row = {"a": 7, "b": {"long": 5, "int": 5, "boolean": True, "string": "x"}.get(str(kind))}
+    value = written(record({"name": "a", "type": "int"}, {"name": "b", "type": kind}), row)
+    assert decoded(reader, [value]) == [row]
+    assert decoded(older, [value], reader) == [{"a": 7}]
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"type": "bytes", "precision": 2, "scale": 5},
+        {"type": "bytes", "precision": 0},
+        {"type": "bytes", "precision": "4"},
+        {"type": "fixed", "name": "F", "size": 2, "precision": 99, "scale": 2},
+        {"type": "bytes", "precision": 10**400},
+        {"type": "bytes"},
+    ],
+)
+def test_a_logical_type_that_cannot_be_is_ignored(attributes: dict[str, Any]) -> None:
+    """Avro's rule; and what is not read cannot make a record bad."""
+    odd = record({"name": "b", "type": {**attributes, "logicalType": "decimal"}})
+    value = b"\0\1" if "size" in attributes else b"\4\0\1"
+    if attributes.get("precision") != 10**400:
+        assert decoded(odd, [value]) == [{"b": b"\0\1"}]
+    odd["fields"].append({"name": "a", "type": "int"})
+    assert decoded(record({"name": "a", "type": "int"}), [value + zigzag(7)], odd) == [{"a": 7}]
+
+
 def test_a_timestamp_keeps_the_unit_that_it_was_written_in() -> None:
     def at(unit: str) -> dict[str, Any]:
         return record({"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{unit}"}})

@@ -117,6 +117,27 @@ def test_what_is_not_wanted_may_be_of_any_depth_and_length() -> None:
     assert list(found.reasons) == [2]
 
 
+@pytest.mark.parametrize(
+    "odd", ["1e400", "[[-1e999]]", r'"\ud800"', r'"a\udc00"', r'{"\ud83d": 1}']
+)
+def test_what_is_not_wanted_may_be_more_than_a_parser_takes(odd: str) -> None:
+    """JSON allows numbers of any size and halves of surrogate pairs, as cut texts have them."""
+    kinds = [("sum", pa.decimal128(38, 2)), ("x", pa.float64()), ("e", TYPE.field("e").type)]
+    decoder = ValueDecoder(pa.schema(kinds))
+    digits = "123456789012345678901234567890.25"
+    good = f'{{"x": 0.1, "e": [{{"x": 1, "z": {odd}}}], "sum": {digits}, "z": {odd}, "z": 1}}'
+    twice = f'{{"x": 1, "x": 1, "z": {odd}}}'
+    wanted = f'{{"e": [{{"y": {odd}}}]}}'
+    large = f'{{"x": 1e400, "z": {odd}}}', f'{{"x": 1e99999999999999999999, "z": {odd}}}'
+    rows = [each.encode() for each in ('{"x": 5}', good, twice, wanted, *large)]
+    found = decoder.decode(pa.array(rows, pa.binary()))
+    expected = {"sum": Decimal(digits), "x": 0.1, "e": [{"x": 1, "y": None}]}
+    five = {"sum": None, "x": 5.0, "e": None}
+    assert found.values.to_pylist() == [five, expected, *4 * [None]]
+    assert set(found.reasons) == {2, 3, 4, 5}
+    assert decoder.decode(pa.array(rows[1:2], pa.binary())).values.to_pylist() == [expected]
+
+
 def test_bad_values_among_good_ones() -> None:
     good = [b'{"a":%d}' % number for number in range(1000)]
     values = [

@@ -39,7 +39,8 @@ def register(spark: SparkSession) -> None:
     """Have a session know `format("drumlin")` where `drumlin` is not installed for its Python.
 
     Spark finds it by itself where it is. With `--py-files` it is there for programs and tasks
-    only, and not for the process that looks for data sources.
+    only, and not for the process that looks for data sources, nor for that which plans streams:
+    these want it in the driver's `PYTHONPATH`.
     """
     from drumlin.spark.source import DrumlinDataSource
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -45,6 +46,16 @@ _LOGICAL: Final = {
 }
 
 
+#: The kinds whose values a value in a schema's JSON may be.
+_KINDS_OF_JSON: Final[Mapping[type, tuple[str, ...]]] = {
+    type(None): ("null",),
+    bool: ("boolean",),
+    int: ("int", "long", "float", "double"),
+    float: ("float", "double"),
+    str: ("bytes", "string", "fixed", "enum"),
+    list: ("array",),
+    dict: ("map", "record"),
+}
 #: What a union of two numbers is.
 _WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
@@ -67,9 +78,10 @@ class AvroSchema:
         #: Whether each value of a record is encoded as nothing, as far as that was asked.
         self.takes_no_bytes: dict[str, bool] = {}
         try:
+            # Defaults are looked at where one is needed: a registry may have others, too.
             for _, referred in references:
-                parse_schema(json.loads(referred), self._names)
-            self.root: Form = parse_schema(json.loads(text), self._names)
+                parse_schema(_read(referred), self._names, _ignore_default_error=True)
+            self.root: Form = parse_schema(_read(text), self._names, _ignore_default_error=True)
             _check_attributes([self.root, *self._names.values()])
         except RecursionError:
             raise SchemaError("not an Avro schema: it is nested too deeply") from None
@@ -90,25 +102,60 @@ class AvroSchema:
         return self.whole(inner)
 
     def encoded(self, form: Form, value: Any) -> bytes:
-        """A default value of a field, in binary form."""
-        from fastavro import schemaless_writer
+        """A default value of a field, in binary form; of a union, in the first branch that fits.
+
+        Raises:
+            SchemaError: it is not of its type.
+        """
+        from fastavro import schemaless_writer, validate
 
         target = io.BytesIO()
+        branches = form if isinstance(form, list) else [form]
         try:
-            # Of a union, it is of the first branch.
-            first = form[0] if isinstance(form, list) else form
-            value = _from_json(self, self.whole(first), value)
-            schemaless_writer(target, self._complete(first), value)
+            index, value = self.of_branch(branches, value)
+            chosen = self._complete(branches[index])
+            validate(value, chosen)
+            if branches is form:
+                schemaless_writer(target, "int", index)
+            schemaless_writer(target, chosen, value)
         except MemoryError:
             raise
         except Exception as error:
             raise SchemaError(f"the default {value!r} is not of its type: {error!r}") from error
-        index = b"\0" if isinstance(form, list) else b""
-        return index + target.getvalue()
+        return target.getvalue()
+
+    def of_branch(self, branches: list[Any], value: Any) -> tuple[int, Any]:
+        """The first branch of a union that a default may be of, and the default as its value."""
+        wholes = [self.whole(each) for each in branches]
+        kinds = _KINDS_OF_JSON[type(value)]
+        index = next((at for at, each in enumerate(wholes) if kind_of(each) in kinds), 0)
+        return index, _from_json(self, wholes[index], value)
 
     def _complete(self, form: Form) -> Any:
         """A form that can be used alone: named types at their first mention, no logical ones."""
         return _defined(self, form, set())
+
+
+def _read(text: str) -> Any:
+    return json.loads(text, object_hook=_without_impossible)
+
+
+def _without_impossible(form: dict[str, Any]) -> dict[str, Any]:
+    """A form without a logical type that it cannot have: Avro has that ignored."""
+    if form.get("logicalType") != "decimal" or _may_be_decimal(form):
+        return form
+    return {name: each for name, each in form.items() if name != "logicalType"}
+
+
+def _may_be_decimal(form: Mapping[str, Any]) -> bool:
+    precision, scale, size = form.get("precision"), form.get("scale", 0), form.get("size", 0)
+    if not all(isinstance(each, int) for each in (precision, scale, size)):
+        return False
+    if not 0 <= scale <= precision or precision == 0:
+        return False
+    if form.get("type") == "fixed":
+        return bool(precision <= math.floor(math.log10(2) * (8 * size - 1)))
+    return form.get("type") == "bytes"
 
 
 def _check_attributes(form: Any) -> None:
@@ -315,7 +362,7 @@ def _from_json(schema: AvroSchema, form: Any, value: Any) -> Any:
             for each in form["fields"]
         }
     if kind == "union":
-        return _from_json(schema, schema.whole(form[0]), value)
+        return schema.of_branch(form, value)[1]
     return value
 
 

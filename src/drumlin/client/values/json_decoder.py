@@ -21,6 +21,7 @@ from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import Payloads
 from drumlin.client.values.json_check import check_json
 from drumlin.client.values.json_times import has_nanoseconds, with_times
+from drumlin.client.values.json_wanted import only_wanted
 from drumlin.client.values.registry import RegisteredSchema
 
 #: Of a refused block of so many values, each is checked.
@@ -154,11 +155,22 @@ class JsonDecoder:
             parts.append((rows, self._parse(lines)))
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             if len(lines) == 1:
-                reasons[int(rows[0])] = f"{_REASON}: {error}"
+                found = self._only_wanted(lines[0])
+                if found is None:
+                    reasons[int(rows[0])] = f"{_REASON}: {error}"
+                else:
+                    parts.append((rows, found))
                 return
             half = len(lines) // 2
             self._decode_lines(lines[:half], rows[:half], parts, reasons)
             self._decode_lines(lines[half:], rows[half:], parts, reasons)
+
+    def _only_wanted(self, line: bytes) -> pa.Array | None:
+        """What is wanted of a value that the parser refuses; None if it refuses that, too."""
+        try:
+            return self._parse([only_wanted(line, self._read)])
+        except (ValueError, ArithmeticError, RecursionError):
+            return None
 
     def _parse(self, values: list[bytes]) -> pa.Array:
         """
