@@ -21,7 +21,7 @@ from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 _LOGGING = """
 appender.out.type = Console
 appender.out.name = out

@@ -214,7 +214,7 @@ def test_sarama(proxied: DrumlinCluster, tmp_path: Path, record_property: Record
     sources = [each.read_text() for each in tests[1].glob("functional*_test.go")]
     names = re.findall(r"^func (Test\w+)\(t ", "\n".join(sources), re.MULTILINE)
     wanted = [f"-test.run=^({'|'.join(names)})$"]
-    found = run_tests(tests, wanted, environment, tmp_path / "sarama", 1500)
+    found = run_tests(tests, wanted, environment, tmp_path / "sarama", 2700)
     report(found, record_property)
     assert found["TestFuncAdminUpdateFeatures"] == "PASS"
     assert failed(found) <= _DIFFERENT
@@ -232,6 +232,6 @@ def test_franz_go(drumlin: DrumlinServer, tmp_path: Path, record_property: Recor
         "KGO_TEST_RECORDS": "50000",
         "KGO_LOG_LEVEL": "none",
     }
-    found = run_tests(tests, [], environment, tmp_path / "franz-go", 1500)
+    found = run_tests(tests, [], environment, tmp_path / "franz-go", 2700)
     report(found, record_property)
     assert not failed(found)

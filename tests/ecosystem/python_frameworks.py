@@ -17,7 +17,7 @@ from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 _BYTEWAX, _FASTSTREAM, _KOMBU, _OPENTELEMETRY = "0.21.1", "0.7.8", "5.7.0", "0.66b1"
 _WORDS = 5
 
