@@ -38,6 +38,10 @@ class Postgres(BrokerProcess):
         self.launch([*_as_user(), *command])
         wait_until(self._is_ready, "PostgreSQL")
 
+    @property
+    def version(self) -> str:
+        return self.sql("show server_version")[0][0].split()[0]
+
     def sql(self, statements: str) -> list[list[str]]:
         """The rows that come of it."""
         done = self._psql(statements)
