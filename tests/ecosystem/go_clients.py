@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -185,12 +186,11 @@ def run_tests(
 
 
 def report(found: Mapping[str, str], record_property: Record) -> None:
-    """For the table of programs."""
-    counts = {
-        came: sum(each == came for each in found.values()) for came in ("PASS", "FAIL", "SKIP")
-    }
-    record_property("found", "{PASS} pass, {FAIL} fail, {SKIP} skip themselves".format(**counts))
-    print({name: came for name, came in found.items() if came != "PASS"})
+    """For the table of programs: how many, and by name which have failed."""
+    came = Counter(found.values())
+    failing = f" ({', '.join(sorted(failed(found)))})" if came["FAIL"] else ""
+    told = f"{came['PASS']} pass, {came['FAIL']} fail{failing}, {came['SKIP']} skip themselves"
+    record_property("found", told)
 
 
 def failed(found: Mapping[str, str]) -> set[str]:
