@@ -24,14 +24,15 @@ def untidy():
 def test_passes(record_property):
     record_property("found", "27 steps")
 """
-NOT_ALL = f"""{GOOD}
-@pytest.mark.program("Flink", "2.2.1", "a copy")
-def test_fails():
-    raise AssertionError
-
+LACKING = f"""{GOOD}
 @pytest.mark.program("sarama", "1.61.1", "its own tests")
 def test_is_lacking(lacking):
     pass
+"""
+NOT_ALL = f"""{LACKING}
+@pytest.mark.program("Flink", "2.2.1", "a copy")
+def test_fails():
+    raise AssertionError
 
 @pytest.mark.program("faust", "0.15.3", "words")
 def test_lacks():
@@ -39,6 +40,14 @@ def test_lacks():
 
 @pytest.mark.program("Camel", "4.18.0", "routes")
 def test_leaves_errors(untidy):
+    pass
+
+@pytest.mark.program("Debezium", "3.4.1", "a table")
+def test_is_interrupted():
+    raise KeyboardInterrupt
+
+@pytest.mark.program("Spring", "4.0.3", "listeners")
+def test_is_not_reached():
     pass
 """
 ALONE = "def test_of_no_program():\n    pass\n"
@@ -66,15 +75,23 @@ def run(folder: Path, text: str, *others: str) -> tuple[int, list[str]]:
 def test_each_program_is_told_of(tmp_path: Path) -> None:
     # Where nothing may be skipped, a skip fails, but is told of as what it is.
     code, table = run(tmp_path, NOT_ALL, "conftest")
-    assert code == 1
-    assert table[:6] == [
+    assert code == 2
+    assert table[:8] == [
         "kafkajs 2.2.4 0 s passed: records and groups; 27 steps",
-        "Flink 2.2.1 0 s FAILED: a copy",
         "sarama 1.61.1 0 s not tried (Go is not installed): its own tests",
+        "Flink 2.2.1 0 s FAILED: a copy",
         "faust 0.15.3 0 s not tried (pip: no network): words",
         "Camel 4.18.0 0 s FAILED: routes",
-        "1 of 5 runs of programs passed",
+        "Debezium 3.4.1 0 s BROKEN OFF: a table",
+        "Spring 4.0.3 0 s NOT REACHED: listeners",
+        "1 of 7 runs of programs passed",
     ]
+
+
+def test_what_is_not_tried_fails_the_run(tmp_path: Path) -> None:
+    code, table = run(tmp_path, LACKING, "conftest")
+    assert code == 1
+    assert table[2] == "1 of 2 runs of programs passed"
 
 
 def test_all_pass(tmp_path: Path) -> None:

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from ecosystem.verdicts import (
+    pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
     pytest_runtest_makereport,
     pytest_terminal_summary,
 )
 from rig.apache_kafka import ApacheKafka
+from rig.drumlin_cluster import DrumlinCluster, running_cluster
 from rig.drumlin_server import DrumlinServer, running_server
 from rig.jars import Unavailable
 
 __all__ = [
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_makereport",
@@ -36,6 +39,25 @@ def drumlin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinServer]
         yield running
     said = running.said()
     assert " ERROR " not in said, f"the broker has logged errors:\n{said[-6000:]}"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DrumlinCluster]:
+    """Three brokers, for some of the programs."""
+    settings = {key: value for key, value in _SETTINGS.items() if key != "node.id"}
+    settings["min.insync.replicas"] = "1"  # some make topics with one replica
+    with running_cluster(tmp_path_factory.mktemp("cluster") / "brokers", 3, settings) as running:
+        yield running
+    for broker in running.brokers.values():
+        said = broker.said()
+        assert " ERROR " not in said, f"a broker has logged errors:\n{said[-6000:]}"
+
+
+@pytest.fixture
+def brokers(request: pytest.FixtureRequest) -> DrumlinServer | DrumlinCluster:
+    """By the name of one of both fixtures."""
+    found: DrumlinServer | DrumlinCluster = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from rig.ports import free_ports
 from rig.process import BrokerProcess
 from rig.waiting import wait_until
 
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 _LOGGING = """
 appender.out.type = Console
 appender.out.name = out
@@ -276,7 +276,8 @@ def _check_compacted(
 
     left = wait_until(is_compacted, "compaction", _WAIT_S)
     rows = len(before.rows)
-    record_property("found", f"{before.records} records of {rows} rows, {left} after compaction")
+    found = f"{before.records} records of {rows} rows, {left} after compaction"
+    record_property("found", f"PostgreSQL {database.version}; {found}")
 
 
 @pytest.mark.program("Connect standalone", "4.3.0", "lines of a file to a file, in two runs")

@@ -12,47 +12,54 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import compiled
 from rig.apache_kafka import JVM
+from rig.drumlin_cluster import DrumlinCluster
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable, jar_folder, java
 
 _RECORDS = 10_000
 _PARTITIONS = 3
-_WAIT_S = 300.0
+_WAIT_S = 900.0
 #: Of Java 17, into which Flink looks.
 _OPENED = ("java.base/java.util", "java.base/java.lang", "java.base/java.time")
 
 
 # The second one asks for the list of transactions before it writes.
-@pytest.mark.parametrize("naming", ["INCREMENTING", "POOLING"])
+@pytest.mark.parametrize(
+    ("naming", "brokers"),
+    [("INCREMENTING", "drumlin"), ("POOLING", "drumlin"), ("POOLING", "cluster")],
+    indirect=["brokers"],
+)
 @pytest.mark.program("Flink", "2.2.1", "a topic copied exactly once, two failures on purpose")
 def test_exactly_once(
     naming: str,
-    drumlin: DrumlinServer,
+    brokers: DrumlinServer | DrumlinCluster,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
+    address = brokers.address
     source, target = f"flink-{naming.lower()}-in", f"flink-{naming.lower()}-out"
-    fill(drumlin.address, source, target)
+    fill(address, source, target)
     try:
         jars = jar_folder("flink-jars")
         classes = compiled("ExactlyOnce", f"{jars}/*")
     except Unavailable as reason:
         pytest.skip(str(reason))
     opened = [each for name in _OPENED for each in ("--add-opens", f"{name}=ALL-UNNAMED")]
-    arguments = [drumlin.address, source, target, str(_RECORDS), naming, str(tmp_path / "state")]
+    arguments = [address, source, target, str(_RECORDS), naming, str(tmp_path / "state")]
     command = [java(), *JVM, *opened, "-cp", f"{classes}:{jars}/*", "ExactlyOnce", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=False)
     said = f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     assert done.returncode == 0 and "done, failures 2 seen " in done.stdout, said
     seen = int(done.stdout.split("seen ")[1].split()[0])
     assert seen > _RECORDS, "nothing was done again"
-    record_property("found", f"{naming}: {seen} handled, {_RECORDS} committed")
-    assert committed(drumlin.address, target) == [*range(_RECORDS)]
+    count = address.count(",") + 1
+    record_property("found", f"{naming}, brokers: {count}; {seen} handled, {_RECORDS} committed")
+    assert committed(address, target) == [*range(_RECORDS)]
 
 
 def fill(address: str, source: str, target: str) -> None:
     admin = AdminClient({"bootstrap.servers": address})
-    topics = [NewTopic(each, _PARTITIONS, 1) for each in (source, target)]
+    topics = [NewTopic(each, _PARTITIONS) for each in (source, target)]
     for made in admin.create_topics(topics).values():
         made.result(60)
     producer = Producer({"bootstrap.servers": address})

@@ -1,4 +1,4 @@
-"""Clients in Go, by their own tests: sarama and franz-go."""
+"""Programs in Go, by their own tests: sarama, franz-go and Watermill."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ from rig.waiting import wait_until
 
 _SARAMA = "1.61.1"
 _FRANZ_GO = "1.22.3"
+_WATERMILL = "3.0.6"
 #: Where sarama's tests look for what controls the proxies of five brokers, and for these.
 _CONTROL_PORT = 8474
 _PROXY_PORTS = {node_id: 29090 + node_id for node_id in range(1, 6)}
@@ -164,10 +166,10 @@ def run_tests(
     output: Path,
     timeout_s: float,
 ) -> dict[str, str]:
-    """What came of each test that Go has run: PASS, FAIL or SKIP."""
+    """What came of each test: PASS, FAIL or SKIP."""
     program, folder = tests
     with output.open("wb") as said:
-        done = subprocess.run(
+        subprocess.run(
             [str(program), "-test.v", f"-test.timeout={timeout_s:.0f}s", *arguments],
             cwd=folder,
             env={**os.environ, **environment},
@@ -176,22 +178,19 @@ def run_tests(
             check=False,
         )
     text = output.read_text(errors="replace")
+    # A panic ends all of them, also those that were not begun.
+    is_whole = re.search(r"^(PASS|FAIL)$", text, re.MULTILINE)
+    assert is_whole, f"they have broken off:\n{text[-4000:]}"
     results = re.findall(r"^--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)
-    found = {name: came for came, name in results}
-    begun = set(re.findall(r"^=== RUN +([^\s/]+)$", text, re.MULTILINE))
-    assert found, f"Go has run nothing:\n{text[-4000:]}"
-    unfinished = begun - found.keys()
-    assert not unfinished or done.returncode, unfinished
-    return found | dict.fromkeys(unfinished, "FAIL")
+    return {name: came for came, name in results}
 
 
 def report(found: Mapping[str, str], record_property: Record) -> None:
-    """For the table of programs."""
-    counts = {
-        came: sum(each == came for each in found.values()) for came in ("PASS", "FAIL", "SKIP")
-    }
-    record_property("found", "{PASS} pass, {FAIL} fail, {SKIP} skip themselves".format(**counts))
-    print({name: came for name, came in found.items() if came != "PASS"})
+    """For the table of programs: how many, and by name which have failed."""
+    came = Counter(found.values())
+    failing = f" ({', '.join(sorted(failed(found)))})" if came["FAIL"] else ""
+    told = f"{came['PASS']} pass, {came['FAIL']} fail{failing}, {came['SKIP']} skip themselves"
+    record_property("found", told)
 
 
 def failed(found: Mapping[str, str]) -> set[str]:
@@ -214,7 +213,7 @@ def test_sarama(proxied: DrumlinCluster, tmp_path: Path, record_property: Record
     sources = [each.read_text() for each in tests[1].glob("functional*_test.go")]
     names = re.findall(r"^func (Test\w+)\(t ", "\n".join(sources), re.MULTILINE)
     wanted = [f"-test.run=^({'|'.join(names)})$"]
-    found = run_tests(tests, wanted, environment, tmp_path / "sarama", 1500)
+    found = run_tests(tests, wanted, environment, tmp_path / "sarama", 2700)
     report(found, record_property)
     assert found["TestFuncAdminUpdateFeatures"] == "PASS"
     assert failed(found) <= _DIFFERENT
@@ -232,6 +231,19 @@ def test_franz_go(drumlin: DrumlinServer, tmp_path: Path, record_property: Recor
         "KGO_TEST_RECORDS": "50000",
         "KGO_LOG_LEVEL": "none",
     }
-    found = run_tests(tests, [], environment, tmp_path / "franz-go", 1500)
+    found = run_tests(tests, [], environment, tmp_path / "franz-go", 2700)
+    report(found, record_property)
+    assert not failed(found)
+
+
+@pytest.mark.program("watermill-kafka", _WATERMILL, "its own tests: publishers and subscribers")
+def test_watermill(drumlin: DrumlinServer, tmp_path: Path, record_property: Record) -> None:
+    module = "github.com/ThreeDotsLabs/watermill-kafka/v3"
+    try:
+        tests = go_tests(module, f"v{_WATERMILL}", "pkg/kafka")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    environment = {"WATERMILL_TEST_KAFKA_BROKERS": drumlin.address}
+    found = run_tests(tests, ["-test.short"], environment, tmp_path / "watermill", 2700)
     report(found, record_property)
     assert not failed(found)

@@ -17,7 +17,7 @@ from pathlib import Path
 from rig.jars import Unavailable, java
 
 _FOLDER = Path(__file__).parents[2] / ".cache" / "ecosystem"
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 1200.0
 
 
 def python_with(*requirements: str) -> Path:

@@ -13,7 +13,7 @@ from rig.apache_kafka import JVM
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable, jar_folder, java
 
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 
 
 def run(program: str, *arguments: str) -> str:

@@ -28,7 +28,7 @@ def outcomes(program: str, address: str) -> dict[str, str]:
     """What came of each step."""
     node, folder = javascript_with(*map("@".join, _PACKAGES.values()))
     command = [node, str(_PROGRAMS / f"{program}.cjs"), str(folder), address, program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0 and done.stdout, f"{done.stdout}\n{done.stderr}"
     told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return told

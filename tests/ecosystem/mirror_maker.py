@@ -21,7 +21,7 @@ from rig.jars import Unavailable, jar_folder, java
 from rig.ports import free_ports
 from rig.waiting import wait_until
 
-_WAIT_S = 400.0  # it starts many threads and connections, on a machine that may be busy
+_WAIT_S = 900.0  # it starts many threads and connections, on a machine that may be busy
 _PARTITIONS = 3
 _FIRST, _ALL = 3000, 4000
 _CONFIGS = {"cleanup.policy": "compact,delete", "retention.ms": "77777777"}

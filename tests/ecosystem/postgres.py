@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -37,6 +38,15 @@ class Postgres(BrokerProcess):
         command = [str(self._binaries / "postgres"), *where, *what, "-p", str(self.port)]
         self.launch([*_as_user(), *command])
         wait_until(self._is_ready, "PostgreSQL")
+
+    def close(self) -> None:
+        """At once, but after all of its processes: their folder goes then."""
+        if self.process is not None:
+            self._signal(signal.SIGQUIT, 60.0)
+
+    @property
+    def version(self) -> str:
+        return self.sql("show server_version")[0][0].split()[0]
 
     def sql(self, statements: str) -> list[list[str]]:
         """The rows that come of it."""

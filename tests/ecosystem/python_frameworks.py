@@ -1,7 +1,8 @@
-"""bytewax, FastStream, kombu and OpenTelemetry, each in a Python of its own."""
+"""bytewax, FastStream, kombu, OpenTelemetry and Pathway, each in a Python of its own."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections import Counter
@@ -17,8 +18,9 @@ from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 _BYTEWAX, _FASTSTREAM, _KOMBU, _OPENTELEMETRY = "0.21.1", "0.7.8", "5.7.0", "0.66b1"
+_PATHWAY = "0.33.0"
 _WORDS = 5
 
 
@@ -106,3 +108,41 @@ def test_opentelemetry(drumlin: DrumlinServer) -> None:
     python = interpreter(*instrumented, "opentelemetry-sdk", *names)
     said = run([python, "traces.py", drumlin.address, "traces"])
     assert said == "kafka-python True\nconfluent-kafka True\n"
+
+
+@pytest.mark.program("Pathway", _PATHWAY, "a count by word that goes on as records come")
+def test_pathway(drumlin: DrumlinServer, tmp_path: Path) -> None:
+    python = interpreter(f"pathway=={_PATHWAY}")
+    create(drumlin.address, **{"pathway-in": 3, "pathway-out": 1})
+    program = _PROGRAMS / "pathway_job.py"
+    with (tmp_path / "output").open("wb") as said:
+        process = subprocess.Popen(
+            [python, str(program), drumlin.address, "pathway"], stdout=said, stderr=said
+        )
+    producer = Producer({"bootstrap.servers": drumlin.address})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": drumlin.address,
+            "group.id": "pathway-reader",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["pathway-out"])
+    counts: dict[str, int] = {}
+    try:
+        for added, wanted in ((500, 100), (250, 150)):
+            for number in range(added):
+                told = json.dumps({"word": f"word{number % _WORDS}"})
+                producer.produce("pathway-in", told)
+            assert producer.flush(60) == 0
+            while counts != {f"word{word}": wanted for word in range(_WORDS)}:
+                message = consumer.poll(_WAIT_S)
+                assert message is not None, f"{counts}\n{(tmp_path / 'output').read_text()}"
+                assert message.error() is None, message.error()
+                change = json.loads(message.value())
+                if change["diff"] > 0:
+                    counts[change["word"]] = change["count"]
+    finally:
+        process.kill()
+        process.wait()
+        consumer.close()

@@ -15,13 +15,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ecosystem.installed import python_with
+from rig.drumlin_cluster import DrumlinCluster
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _QUIXSTREAMS, _FAUST = "3.28.1", "0.15.3"
 _WORDS = 5
-_WAIT_S = 150.0
+_WAIT_S = 600.0
 _TRIED = "words counted, killed in the midst, state restored"
 Command = tuple[list[str], Mapping[str, str]]
 
@@ -100,35 +101,40 @@ def put(address: str, topic: str, count: int) -> None:
 # Not faust's `exactly_once`: killed in the midst, it loses and repeats counts on Apache Kafka, too.
 # A record goes into the transaction of the partition that it is written to, not of its source's.
 @pytest.mark.parametrize(
-    ("program", "guarantee"),
+    ("program", "guarantee", "brokers"),
     [
-        pytest.param(*each, marks=pytest.mark.program(name, version, f"{_TRIED}, {each[1]}"))
-        for each, name, version in (
-            ((quixstreams, "at-least-once"), "quixstreams", _QUIXSTREAMS),
-            ((quixstreams, "exactly-once"), "quixstreams", _QUIXSTREAMS),
-            ((faust, "at-least-once"), "faust-streaming", _FAUST),
+        pytest.param(
+            *(program, guarantee, brokers),
+            marks=pytest.mark.program(*told, f"{_TRIED}, {guarantee}, {brokers}"),
+        )
+        for program, told, guarantee, brokers in (
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "at-least-once", "drumlin"),
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "drumlin"),
+            (quixstreams, ("quixstreams", _QUIXSTREAMS), "exactly-once", "cluster"),
+            (faust, ("faust-streaming", _FAUST), "at-least-once", "drumlin"),
         )
     ],
+    indirect=["brokers"],
 )
 def test_counting_goes_on_after_a_kill(
     program: Callable[[str, str, str, Path], Command],
     guarantee: str,
-    drumlin: DrumlinServer,
+    brokers: DrumlinServer | DrumlinCluster,
     tmp_path: Path,
 ) -> None:
-    name = f"{program.__name__}-{guarantee}"
-    admin = AdminClient({"bootstrap.servers": drumlin.address})
-    topics = [NewTopic(f"{name}-in", 3, 1), NewTopic(f"{name}-out", 1, 1)]
+    name, address = f"{program.__name__}-{guarantee}", brokers.address
+    admin = AdminClient({"bootstrap.servers": address})
+    topics = [NewTopic(f"{name}-in", 3), NewTopic(f"{name}-out", 1)]
     for made in admin.create_topics(topics).values():
         made.result(60)
-    counted, output = Counted(drumlin.address, f"{name}-out"), tmp_path / "output"
+    counted, output = Counted(address, f"{name}-out"), tmp_path / "output"
     try:
         # It is killed in the midst of the first records, and what it had on its disk is gone.
         for put_now, until in ((500, 250), (250, 750)):
-            put(drumlin.address, f"{name}-in", put_now)
+            put(address, f"{name}-in", put_now)
             folder = tmp_path / str(until)
             folder.mkdir()
-            command = program(drumlin.address, name, guarantee, folder)
+            command = program(address, name, guarantee, folder)
             with running(command, output) as process:
                 counted.read_until(until, process, output)
     except Unavailable as reason:

@@ -40,6 +40,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"without the mark 'program': {', '.join(silent)}")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    for item in filter(_is_here, session.items):
+        _note(item, "NOT REACHED")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[_T]
@@ -47,16 +52,14 @@ def pytest_runtest_makereport(
     report = yield
     if not _is_here(item):
         return report
-    told = item.config.stash[_VERDICTS]
-    before = told.get(item.nodeid)
-    program, version, tried = _told(item)
     found = "".join(f"; {what}" for key, what in report.user_properties if key == "found")
+    before = item.config.stash[_VERDICTS][item.nodeid]
     came = _came(report, call)
-    # What has failed or could not be tried stays so, whatever the end of its fixtures says.
-    if before is not None and not (before.came == "passed" and came != "passed"):
+    if report.when == "setup" and came == "passed":
+        came = "BROKEN OFF"  # unless there is more to say
+    elif report.when == "teardown" and (came == "passed" or before.came != "passed"):
         came = before.came
-    seconds = report.duration + (before.seconds if before else 0)
-    told[item.nodeid] = Verdict(came, f"{program} {version}", f"{tried}{found}", seconds)
+    _note(item, came, found, before.seconds + report.duration)
     return report
 
 
@@ -78,6 +81,12 @@ def _is_here(item: pytest.Item) -> bool:
 def _told(item: pytest.Item) -> tuple[Any, ...]:
     mark = item.get_closest_marker("program")
     return mark.args if mark is not None else ()
+
+
+def _note(item: pytest.Item, came: str, found: str = "", seconds: float = 0) -> None:
+    program, version, tried = _told(item)
+    verdict = Verdict(came, f"{program} {version}", f"{tried}{found}", seconds)
+    item.config.stash[_VERDICTS][item.nodeid] = verdict
 
 
 def _came(report: pytest.TestReport, call: pytest.CallInfo[_T]) -> str:
