@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
-    from drumlin.client.snapshot_ranges import Point
+    from drumlin.client.places import Point
     from drumlin.client.tables import Decode
 
 _DECODINGS: Final[dict[str | None, Decode | None]] = {None: None, "utf8": "utf8", "json": "json"}

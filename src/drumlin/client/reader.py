@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Final, Literal, TypedDict
+from typing import Final, TypedDict
 
 import pyarrow as pa
 
@@ -13,7 +12,8 @@ from drumlin.client import arguments, tables
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from drumlin.client.offsets import TopicPartition, list_offsets
+from drumlin.client.places import OffsetSpec, Place, check_partitions
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.client.tables import Decode
 from drumlin.peer.broker_connections import BrokerConnections
@@ -23,9 +23,6 @@ from drumlin.records.errors import CorruptRecord
 from drumlin.records.gaps import stretch_of
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.fetch_response import PartitionFetch
-
-#: A place to start or to end reading: a name, an offset, or a time.
-Place = Literal["earliest", "latest"] | int | datetime
 
 FETCH_BYTES: Final = 8 << 20
 _RANGES_AHEAD: Final = 2
@@ -68,6 +65,7 @@ async def plan(
 
     Raises:
         KafkaError: unknown topic or partition.
+        ValueError: places of other partitions than those that are read.
         OffsetOutOfRange: a start that is a number outside the log.
     """
     existing = await connections.partitions(topic)
@@ -76,6 +74,9 @@ async def plan(
         if partition not in existing:
             where = f"topic {topic!r} partition {partition} does not exist"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
+    for name, given in (("start", start), ("end", end)):
+        if isinstance(given, Mapping):
+            check_partitions(name, given, wanted)
     places = [(topic, each) for each in wanted]
     firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)

@@ -18,8 +18,9 @@ from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, S
 from drumlin.client.errors import translated
 from drumlin.client.log_at_time import cut_at_times, without_times
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Place, check_places
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import Place, ReadOptions
+from drumlin.client.reader import ReadOptions
 
 
 class ReadingCalls(Calls):
@@ -63,6 +64,8 @@ class ReadingCalls(Calls):
             TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         reader.check_options("read", options)
+        check_places("start", start)
+        check_places("end", end)
         decode = options.pop("decode", None)  # all values together: they make one column
         batches = list(self._read(topic, partitions, start, end, options))
         table = pa.Table.from_batches(batches, reader.schema_of(options))
@@ -83,6 +86,8 @@ class ReadingCalls(Calls):
         its own values have.
         """
         reader.check_options("read_batches", options)
+        check_places("start", start)
+        check_places("end", end)
         return self._read(topic, partitions, start, end, options)
 
     def _read(

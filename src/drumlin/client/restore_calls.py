@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from drumlin.client import arguments
 from drumlin.client.arguments import ConfigValue
+from drumlin.client.places import Point
 from drumlin.client.restore_marker import RestoreRequest
 from drumlin.client.restore_target import RestoreTarget
 from drumlin.client.restoring import Progress, RestoreOptions, Restorer, RestoreReport
-from drumlin.client.snapshot_ranges import Point
 from drumlin.client.snapshots import MEMORY_BYTES
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
