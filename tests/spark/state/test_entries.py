@@ -152,7 +152,7 @@ def test_moments() -> None:
     ("moment", "problem"),
     [
         (datetime(2020, 1, 1), "has no time zone"),
-        (-1, "not negative"),
+        (-1, "an int is an offset"),
         (True, "a datetime, Milliseconds or offsets"),
         (3, "an int is an offset, and no time"),
         ("yesterday", "at"),
