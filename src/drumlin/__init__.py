@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from drumlin.client.errors import UnknownTopic as UnknownTopic
     from drumlin.client.open_batch import Delivered as Delivered
     from drumlin.client.open_batch import Delivery as Delivery
+    from drumlin.client.places import Milliseconds as Milliseconds
     from drumlin.client.reader import ReadRecord as ReadRecord
     from drumlin.client.restoring import RestoreReport as RestoreReport
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
@@ -99,6 +100,7 @@ _DEFINED_IN: Final = {
         "UnknownTopic",
     ),
     "drumlin.client.open_batch": ("Delivered", "Delivery"),
+    "drumlin.client.places": ("Milliseconds",),
     "drumlin.client.reader": ("ReadRecord",),
     "drumlin.client.restoring": ("RestoreReport",),
     "drumlin.client.transactions.errors": (

@@ -13,6 +13,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored, OffsetOutOfRange, UnknownTopic
+from drumlin.client.places import Milliseconds
 from drumlin.client.transactions.errors import ProducerFenced, TransactionTimedOut
 from drumlin.records.columns import HEADERS_TYPE
 from rig.waiting import wait_until
@@ -170,7 +171,12 @@ def test_what_was_restored_already_is_not_restored_from_something_else(
     at = {0: 100, 1: 90, 2: 0}
     client.restore(source, target, at=at)
     assert client.restore(source, target, at=at).was_there
-    for other in ({"at": {**at, 2: 1}}, {"at": START_MS}, {"at": at, "records": True}, {}):
+    for other in (
+        {"at": {**at, 2: 1}},
+        {"at": Milliseconds(START_MS)},
+        {"at": at, "records": True},
+        {},
+    ):
         with pytest.raises(NotRestored, match=rf"restored already, from the state of .*{source}"):
             client.restore(source, target, **other)
     # Another topic of the name is another topic: the marker is not of it.

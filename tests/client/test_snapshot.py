@@ -12,7 +12,7 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
-from drumlin.client.snapshot_ranges import last_ms
+from drumlin.client.places import Milliseconds, first_ms, last_ms
 from drumlin.records.columns import HEADERS_TYPE
 from rig.waiting import wait_until
 
@@ -82,31 +82,38 @@ def test_a_point_in_history(client: Client, topic: str) -> None:
     # Record i has second i and partition i % 3; those of the time itself count too.
     at_450 = {0: 151, 1: 150, 2: 150}
     for at in (
-        START_MS + 450_000,
-        START_MS + 450_999,
+        Milliseconds(START_MS + 450_000),
+        Milliseconds(START_MS + 450_999),
         datetime.fromtimestamp(START_MS / 1000 + 450.0009, UTC),
     ):
         assert client.snapshot(topic, at=at).to_pylist() == before(at_450)
-    assert client.snapshot(topic, at=START_MS - 1).num_rows == 0
+    assert client.snapshot(topic, at=Milliseconds(START_MS - 1)).num_rows == 0
     assert client.snapshot(topic, at=datetime.now(UTC)).to_pylist() == twin(log)
 
 
 def test_a_time_counts_to_its_millisecond() -> None:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     for ms in (0, 272_658_128_354, START_MS):  # the second is less, by a microsecond, as a float
-        assert last_ms(epoch + timedelta(milliseconds=ms, microseconds=999)) == last_ms(ms) == ms
+        assert last_ms(epoch + timedelta(milliseconds=ms, microseconds=999)) == ms
+        assert last_ms(Milliseconds(ms)) == first_ms(Milliseconds(ms)) == ms
+        assert first_ms(epoch + timedelta(milliseconds=ms)) == ms
+        assert first_ms(epoch + timedelta(milliseconds=ms, microseconds=1)) == ms + 1
 
 
 def test_points_that_are_none(client: Client, topic: str) -> None:
     write(client, topic, history(30, 5))
     with pytest.raises(OffsetOutOfRange, match="11"):
         client.snapshot(topic, at={0: 11}, partitions=[0])
-    with pytest.raises(ValueError, match=r"at has offsets of partitions \[0\]"):
+    with pytest.raises(ValueError, match=r"at names partitions \[0\]: \[0, 1, 2\] are read"):
         client.snapshot(topic, at={0: 1})
     with pytest.raises(ValueError, match="no time zone"):
         client.snapshot(topic, at=datetime(2020, 1, 1))
     with pytest.raises(TypeError, match="at 'now'"):
         client.snapshot(topic, at="now")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="at 3: an int is an offset, and no time"):
+        client.snapshot(topic, at=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="at True: expected a datetime"):
+        client.snapshot(topic, at=True)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no such columns: \\['topic'\\]"):
         client.snapshot(topic, columns=["topic"])
     with pytest.raises(UnknownTopic):
@@ -195,7 +202,8 @@ def test_a_time_counts_records_not_markers(client: Client, topic: str) -> None:
         commit(client, topic, [b"k%d" % number, b"k%d" % (number + 1)], commits=commits)
     client.transaction(topic)  # waits until the end of the one before is complete
 
-    def keys(at: int | None) -> list[bytes]:
+    def keys(at_ms: int | None) -> list[bytes]:
+        at = None if at_ms is None else Milliseconds(at_ms)
         return [row["key"] for row in client.snapshot(topic, at=at).to_pylist()]
 
     assert keys(START_MS + 40_000) == [b"k%d" % each for each in range(6)]
@@ -205,9 +213,11 @@ def test_a_time_counts_records_not_markers(client: Client, topic: str) -> None:
     before = datetime.fromtimestamp(START_MS / 1000 + 4, UTC)
     read = client.read(topic, end=before, isolation="read_committed")
     assert read["key"].to_pylist() == [b"k0", b"k1", b"k2", b"k3"]
-    unread = client.snapshot(topic, at=START_MS + 40_000, isolation="read_uncommitted")
+    unread = client.snapshot(
+        topic, at=Milliseconds(START_MS + 40_000), isolation="read_uncommitted"
+    )
     assert [row["key"] for row in unread.to_pylist()] == [b"k0", b"k1", b"k2", b"k3"]
     target = f"{topic}-restored"
-    client.restore(topic, target, at=START_MS + 40_000)
+    client.restore(topic, target, at=Milliseconds(START_MS + 40_000))
     assert client.read(target).num_rows == 6
     client.delete_topic(target)

@@ -12,6 +12,7 @@ import pytest
 import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
+from drumlin.client.places import Milliseconds
 from drumlin.wire.errors import ErrorCode
 from drumlin.wire.messages import ZERO
 from rig.scripted_broker import ScriptedBroker
@@ -69,11 +70,12 @@ def test_offsets_by_name_and_time(client: Client, topic: str) -> None:
 
     assert client.offsets(topic, "earliest") == {0: 0, 1: 0, 2: 0}
     assert client.offsets(topic) == {0: 0, 1: 4, 2: 0}
-    assert client.offsets(topic, 2_500) == {0: 0, 1: 2, 2: 0}
+    assert client.offsets(topic, Milliseconds(2_500)) == {0: 0, 1: 2, 2: 0}
     assert client.offsets(topic, datetime.fromtimestamp(4, UTC)) == {0: 0, 1: 3, 2: 0}
-    assert client.offsets(topic, 9_000) == {0: 0, 1: 4, 2: 0}
+    assert client.offsets(topic, Milliseconds(9_000)) == {0: 0, 1: 4, 2: 0}
 
-    found = client.list_offsets({(topic, 1): 2_500, (topic, 0): 2_500, (topic, 2): "latest"})
+    then = Milliseconds(2_500)
+    found = client.list_offsets({(topic, 1): then, (topic, 0): then, (topic, 2): "latest"})
     assert found[topic, 1][:2] == (2, 3_000)
     assert found[topic, 0].offset == -1
     assert found[topic, 2].offset == 0
@@ -85,10 +87,14 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
         client.list_offsets({(topic, 7): "latest"})
     with pytest.raises(UnknownTopic, match="client-nowhere"):
         client.offsets("client-nowhere")
-    with pytest.raises(ValueError, match="'newest' does not name a place"):
+    with pytest.raises(ValueError, match="at 'newest': expected one of 'latest', 'earliest'"):
         client.offsets(topic, "newest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="time zone"):
         client.offsets(topic, datetime(2020, 1, 1))
+    with pytest.raises(TypeError, match="at 3: an int is an offset, and no time: expected"):
+        client.offsets(topic, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no times before 1970"):
+        client.offsets(topic, datetime(1969, 1, 1, tzinfo=UTC))
 
 
 def test_a_topic_that_is_missing_does_not_hide_another(client: Client, topic: str) -> None:

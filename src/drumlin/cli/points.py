@@ -14,7 +14,7 @@ from drumlin.cli.places import END, Place, parse_place
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client
-    from drumlin.client.snapshot_ranges import Point
+    from drumlin.client.places import Point
 
 _BY_PARTITION: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")
 

@@ -20,7 +20,8 @@ from drumlin.peer.options import PeerOptions
 
 if TYPE_CHECKING:  # brings Arrow along
     from drumlin.client.client import Client
-    from drumlin.client.offsets import OffsetSpec, TopicPartition
+    from drumlin.client.offsets import TopicPartition
+    from drumlin.client.places import OffsetSpec
     from drumlin.client.transactions.descriptions import TransactionDescription
     from drumlin.spark.writing.protocol.errors import StateLost
     from drumlin.spark.writing.protocol.state import SinkState

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from drumlin.client.arguments import Decode
     from drumlin.client.client import Client
-    from drumlin.client.snapshot_ranges import Point
+    from drumlin.client.places import Point
 
 _DECODINGS: Final[dict[str | None, Decode | None]] = {None: None, "utf8": "utf8", "json": "json"}
 EXAMPLES: Final = examples(

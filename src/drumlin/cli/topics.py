@@ -33,6 +33,7 @@ from drumlin.cli.places import parse_offset, parse_place
 from drumlin.client import admin, offsets
 from drumlin.client.admin import TopicDescription
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import OffsetSpec
 from drumlin.peer.errors import PeerError, only
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -214,7 +215,7 @@ def _partitions(
 
 
 def _offsets(
-    cluster: Cluster, partitions: list[TopicPartition], at: offsets.OffsetSpec
+    cluster: Cluster, partitions: list[TopicPartition], at: OffsetSpec
 ) -> dict[TopicPartition, int]:
     wanted = dict.fromkeys(partitions, at)
     asking = offsets.list_offsets(cluster.connections, wanted, "read_uncommitted", led_only=True)

@@ -26,7 +26,8 @@ from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.group_admin import GroupDescription
 from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import OffsetAndTimestamp, OffsetSpec, TopicPartition
+from drumlin.client.offsets import OffsetAndTimestamp, TopicPartition
+from drumlin.client.places import OffsetSpec
 from drumlin.client.producer import Producer
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
@@ -264,8 +265,8 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up a place in each of many partitions at once, one request a broker.
 
-        A spec is "earliest", "latest", "max_timestamp", or a time (milliseconds or an aware
-        datetime): the first record at or after it, with offset -1 where there is none.
+        A spec is "earliest", "latest", "max_timestamp", or a time (an aware datetime, or
+        `Milliseconds`): the first record at or after it, with offset -1 where there is none.
         `isolation="read_committed"` moves "latest" to the last stable offset.
 
         Raises:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from drumlin.client import reader
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import TopicPartition, list_offsets, timestamp_of
+from drumlin.client.offsets import TopicPartition, look_up
+from drumlin.client.places import Place, first_ms, is_time
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import Place
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
@@ -40,7 +39,7 @@ def ends_at(
     of now.
     """
     times = dict.fromkeys(end_offsets, at_ms + 1)
-    found = thread.run(list_offsets(connections, times, isolation))
+    found = thread.run(look_up(connections, times, isolation))
     unseen = [
         OffsetRange(*place, each.offset, end_offsets[place], _FIRST_FETCH_BYTES)
         for place, each in found.items()
@@ -65,7 +64,7 @@ def without_times(end: Place | Mapping[int, Place]) -> Place | Mapping[int, Plac
 
 
 def _without_time(end: Place) -> Place:
-    return "latest" if isinstance(end, datetime) else end
+    return "latest" if is_time(end) else end
 
 
 def cut_at_times(
@@ -80,8 +79,8 @@ def cut_at_times(
     by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
     for place, offset in ends.items():
         spec = end[place[1]] if isinstance(end, Mapping) else end
-        if isinstance(spec, datetime):
-            by_time[timestamp_of(spec)][place] = offset
+        if is_time(spec):
+            by_time[first_ms(spec)][place] = offset
     for time_ms, of_now in by_time.items():
         ends |= ends_at(thread, connections, of_now, time_ms - 1, isolation)
     cut = [each._replace(end_offset=ends[each.topic, each.partition]) for each in ranges]

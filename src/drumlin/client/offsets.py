@@ -1,18 +1,13 @@
-"""Names of places in a log, and how they become offsets.
-
-An `OffsetSpec` names a place without knowing the log: "earliest", "latest" (the end: one past
-the last readable record), "max_timestamp", or a time, which means the first record at or after
-it: milliseconds since the epoch, or an aware datetime.
-"""
+"""Offsets of places in a log, as the leaders of its partitions look them up."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from drumlin.client.places import OffsetSpec, timestamp_of
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import InvalidResponse
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
@@ -20,10 +15,8 @@ from drumlin.peer.retry import is_retriable
 from drumlin.wire.errors import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
-OffsetSpec = Literal["earliest", "latest", "max_timestamp"] | int | datetime
 TopicPartition = tuple[str, int]
 
-_NAMED: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 _VERSION_MAX: Final = 9  # later ones add only timestamps for tiered logs
 _NOT_A_REPLICA: Final = -1
 
@@ -42,27 +35,6 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int = -1  # of the record found by a time; -1 for "earliest" and "latest"
     leader_epoch: int = -1
-
-
-def timestamp_of(spec: OffsetSpec) -> int:
-    """The number that stands for `spec` in the protocol.
-
-    Raises:
-        ValueError: no such name, a negative time, or a datetime without a time zone.
-    """
-    if isinstance(spec, str):
-        if spec not in _NAMED:
-            raise ValueError(
-                f"{spec!r} does not name a place in a log: expected one of {sorted(_NAMED)}"
-            )
-        return _NAMED[spec]
-    if isinstance(spec, datetime):
-        if spec.tzinfo is None:
-            raise ValueError(f"{spec!r} has no time zone")
-        return round(spec.timestamp() * 1000)
-    if spec < 0:
-        raise ValueError(f"{spec} is no time: milliseconds since 1970 are not negative")
-    return spec
 
 
 async def list_offsets(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
@@ -13,7 +12,8 @@ from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.fetch_memory import FetchMemory
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets
+from drumlin.client.offsets import TopicPartition, list_offsets
+from drumlin.client.places import OffsetSpec, Place, check_partitions
 from drumlin.client.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
@@ -27,9 +27,6 @@ from drumlin.wire.fetch_response import PartitionFetch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-#: A place to start or to end reading: a name, an offset, or a time.
-Place = Literal["earliest", "latest"] | int | datetime
 
 FETCH_BYTES: Final = 8 << 20
 _ROWS_MAX: Final = 10_000  # of Python's, which are large
@@ -90,6 +87,7 @@ async def plan(
 
     Raises:
         KafkaError: unknown topic or partition.
+        ValueError: places of other partitions than those that are read.
         OffsetOutOfRange: a start that is a number outside the log.
     """
     existing = await connections.partitions(topic)
@@ -98,6 +96,9 @@ async def plan(
         if partition not in existing:
             where = f"topic {topic!r} partition {partition} does not exist"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
+    for name, given in (("start", start), ("end", end)):
+        if isinstance(given, Mapping):
+            check_partitions(name, given, wanted)
     places = [(topic, each) for each in wanted]
     firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)

@@ -16,8 +16,9 @@ from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, S
 from drumlin.client.errors import translated
 from drumlin.client.log_at_time import cut_at_times, without_times
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Place, check_places
 from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import Place, ReadOptions, ReadRecord
+from drumlin.client.reader import ReadOptions, ReadRecord
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class ReadingCalls(Calls):
             TypeError, ValueError: an option that does not exist, or cannot have this value.
         """
         reader.check_options("read", options)
+        check_places("start", start)
+        check_places("end", end)
         import pyarrow as pa
 
         from drumlin.client import tables
@@ -89,6 +92,8 @@ class ReadingCalls(Calls):
         its own values have.
         """
         reader.check_options("read_batches", options)
+        check_places("start", start)
+        check_places("end", end)
         return self._read(topic, partitions, start, end, options)
 
     def read_records(
@@ -111,6 +116,18 @@ class ReadingCalls(Calls):
         """
         arguments.isolation_level(isolation)
         until: Place | Mapping[int, Place] = "latest" if end is None else dict(end)
+        check_places("start", start)
+        check_places("end", until)
+        return self._read_records(topic, partitions, start, until, isolation)
+
+    def _read_records(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None,
+        start: Place | Mapping[int, Place],
+        until: Place | Mapping[int, Place],
+        isolation: Isolation,
+    ) -> Iterator[list[ReadRecord]]:
         with translated():
             ranges = self._run(
                 reader.plan(self._connections, topic, partitions, start, until, isolation)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES, ConfigValue
 from drumlin.client.needs_arrow import needing_arrow
+from drumlin.client.places import Point
 from drumlin.client.restore_marker import RestoreRequest
 from drumlin.client.restore_target import RestoreTarget
-from drumlin.client.snapshot_ranges import Point
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
 

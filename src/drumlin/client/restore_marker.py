@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from drumlin.client import arguments
 from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.snapshot_ranges import Point, check_point, last_ms
+from drumlin.client.places import Point, check_point, is_time, last_ms
 
 _PREFIX: Final = "drumlin-restore-"
 #: Where a marker has the id of the topic, by whether it was completed.
@@ -47,7 +46,7 @@ class RestoreRequest:
             TypeError, ValueError: a field that cannot have this value.
         """
         arguments.text("topic", self.source)
-        check_point(self.at)
+        check_point("at", self.at)
         if self.first is not None:
             arguments.whole_number("first", self.first, 1, 2**63 - 1)
 
@@ -60,7 +59,7 @@ class RestoreRequest:
         at: object = self.at
         if isinstance(at, Mapping):
             at = "offsets"  # those that are committed
-        elif isinstance(at, datetime):
+        elif is_time(at):
             at = last_ms(at)
         what = "records" if self.is_of_records else "state"
         return {"what": what, "at": at, "first": self.first}

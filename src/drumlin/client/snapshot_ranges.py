@@ -7,52 +7,16 @@ once, before anything is read, and never moves afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
-from drumlin.client import arguments
 from drumlin.client.errors import OffsetOutOfRange, translated
 from drumlin.client.log_at_time import ends_at
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition, list_offsets
+from drumlin.client.places import Point, check_partitions, last_ms
 from drumlin.client.range_stream import OffsetRange
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.errors import ErrorCode, KafkaError
-
-#: A time (aware, or milliseconds) whose records count too, or end offsets; None: now.
-Point = datetime | int | Mapping[int, int]
-
-_OFFSET_MAX: Final = 2**63 - 1
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def check_point(at: object) -> None:
-    """
-    Raises:
-        TypeError, ValueError: it is no point.
-    """
-    if isinstance(at, Mapping):
-        for partition, offset in at.items():
-            arguments.whole_number("at: partition", partition, 0, 2**31 - 1)
-            arguments.whole_number(f"at[{partition}]", offset, 0, _OFFSET_MAX)
-    elif isinstance(at, datetime):
-        last_ms(at)
-    elif at is not None:
-        arguments.whole_number("at", at, 0, _OFFSET_MAX - 1)
-
-
-def last_ms(at: datetime | int) -> int:
-    """The last millisecond since 1970 whose records count, at a point that is a time.
-
-    Raises:
-        ValueError: a time without a time zone.
-    """
-    if isinstance(at, int):
-        return at
-    if at.tzinfo is None:
-        raise ValueError(f"{at!r} has no time zone")
-    return (at - _EPOCH) // timedelta(milliseconds=1)  # exact, as `timestamp()` is not
 
 
 def ranges_until(
@@ -109,10 +73,7 @@ async def whole_ranges(
 
 
 def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
-    wanted = {each.partition for each in ranges}
-    if set(offsets) != wanted:
-        named = sorted(offsets)
-        raise ValueError(f"at has offsets of partitions {named}: {sorted(wanted)} are read")
+    check_partitions("at", offsets, [each.partition for each in ranges])
     for topic, partition, start, end, _ in ranges:
         if not start <= offsets[partition] <= end:
             raise OffsetOutOfRange(topic, partition, offsets[partition], start, end)

@@ -13,7 +13,8 @@ from drumlin.client.exact_reading import ExactReader
 from drumlin.client.log_at_time import ends_at
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.offsets import TopicPartition
-from drumlin.client.snapshot_ranges import Point, check_point, ranges_until
+from drumlin.client.places import Point, check_point
+from drumlin.client.snapshot_ranges import ranges_until
 from drumlin.client.state_claims import Claims
 from drumlin.peer.options import Isolation
 
@@ -46,7 +47,7 @@ class StateCalls(Calls):
 
         Args:
             topic: the topic's name.
-            at: the state at a time (an aware datetime, or milliseconds since 1970): as the log
+            at: the state at a time (an aware datetime, or `Milliseconds`): as the log
                 is before the first record that is younger; or at these end offsets, one for each
                 partition that is read. None: now, which is one point for all partitions.
             columns: the columns wanted, in this order; all by default.
@@ -123,7 +124,7 @@ class StateCalls(Calls):
         """The point is found at once, not when the first batch is asked for."""
         from drumlin.client.snapshots import StateReader
 
-        check_point(at)
+        check_point("at", at)
         isolation = options.isolation
         arguments.isolation_level(isolation)
         ranges = ranges_until(self._thread, self._connections, topic, partitions, at, isolation)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.errors import ClientError
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Milliseconds
 from drumlin.coordination.groups.offset_records import OffsetKey, decode_offset
 from drumlin.coordination.groups.record_registry import decode_key
 from drumlin.coordination.record_fields import UnreadableRecord
@@ -51,7 +52,7 @@ def find_commits(bootstrap: str, security: Security) -> FindCommits:
 def _last_commits(client: Client, group: str, since_ms: int) -> dict[TopicPartition, CommitTime]:
     partition = partition_for(group, len(client.partitions(_TOPIC)))
     place = (_TOPIC, partition)
-    start = client.list_offsets({place: max(since_ms, 0)})[place].offset
+    start = client.list_offsets({place: Milliseconds(max(since_ms, 0))})[place].offset
     if start < 0:
         return {}
     found: dict[TopicPartition, CommitTime] = {}

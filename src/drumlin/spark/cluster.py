@@ -21,7 +21,7 @@ from drumlin.spark.options import SourceOptions
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
     from drumlin.client.admin import TopicDescription
     from drumlin.client.client import Client
-    from drumlin.client.offsets import OffsetSpec
+    from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.density import Density
     from drumlin.spark.log_densities import LogDensities
@@ -168,7 +168,7 @@ class Cluster:
     ) -> dict[TopicPartition, int]:
         """The first offsets at or after a timestamp; -1 where no record is that young."""
         times = dict.fromkeys(partitions, time_ms)
-        return self._retrying(lambda: self._list(times.items()))
+        return self._retrying(lambda: self._at(times))
 
     def ends_at(
         self, time_ms: int, partitions: Iterable[TopicPartition]
@@ -306,7 +306,7 @@ class Cluster:
     def _offsets_at(
         self, times: Mapping[TopicPartition, int], side: Literal["starting", "ending"]
     ) -> dict[TopicPartition, int]:
-        found = self._retrying(lambda: self._list(times.items()))
+        found = self._retrying(lambda: self._at(times))
         missing = [key for key, offset in found.items() if offset < 0]
         if missing and side == "starting" and not self._options.no_match_is_latest:
             raise OptionError(
@@ -314,6 +314,11 @@ class Cluster:
                 "startingOffsetsByTimestampStrategy=latest would start at the end there"
             )
         return found | dict.fromkeys(missing, LATEST)
+
+    def _at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        from drumlin.client.places import Milliseconds
+
+        return self._list((key, Milliseconds(each)) for key, each in times_ms.items())
 
     def _list(
         self,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumlin.client.places import Milliseconds
 from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.option_values import OptionError
 from drumlin.spark.options import SourceOptions
@@ -135,7 +136,7 @@ def test_moments() -> None:
     after = OffsetLimit(1_000_001, is_timestamp=True)
     berlin = timezone(timedelta(hours=1))
     for moment in (
-        1_000_000,
+        Milliseconds(1_000_000),
         "1000000",
         datetime(1970, 1, 1, 0, 16, 40, 999, UTC),
         datetime(1970, 1, 1, 1, 16, 40, tzinfo=berlin),
@@ -151,8 +152,9 @@ def test_moments() -> None:
     ("moment", "problem"),
     [
         (datetime(2020, 1, 1), "has no time zone"),
-        (-1, "not negative"),
-        (True, "a datetime, milliseconds or offsets"),
+        (-1, "an int is an offset"),
+        (True, "a datetime, Milliseconds or offsets"),
+        (3, "an int is an offset, and no time"),
         ("yesterday", "at"),
         ({0: -1}, "offsets look like"),
         ({}, "offsets look like"),

@@ -6,9 +6,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
@@ -19,6 +18,7 @@ from drumlin.client.consumer.start_offsets import Reset
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Place, check_place
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 #: Offsets to commit: plain, or with metadata.
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 #: Where to seek to.
-SeekTo = Literal["earliest", "latest"] | int | datetime | OffsetAndMetadata
+SeekTo = Place | OffsetAndMetadata
 
 _LEAVE_TIMEOUT_MS: Final = 5_000
 
@@ -210,8 +210,14 @@ class Consumer:
         return self._call(self._engine.group_metadata)
 
     def seek(self, topic: str, partition: int, to: SeekTo) -> None:
-        """Continue from there; `to` is an offset, a name, an aware datetime, or a value of
-        `positions` or `committed`."""
+        """Continue from there; `to` is an offset, a word, a time, or a value of `positions` or
+        `committed`.
+
+        Raises:
+            TypeError, ValueError: it is none of these.
+        """
+        if not isinstance(to, OffsetAndMetadata):
+            check_place("to", to)
         self._call(lambda: self._engine.seek((topic, partition), to))
 
     # -- partitions ----------------------------------------------------------------------

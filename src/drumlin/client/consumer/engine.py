@@ -32,7 +32,8 @@ from drumlin.client.errors import (
     OffsetStoreFailed,
     RequestTimedOut,
 )
-from drumlin.client.offsets import OffsetSpec, TopicPartition
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Place
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
@@ -300,7 +301,7 @@ class ConsumerEngine:
                 raise RequestTimedOut(f"where {place} begins is not known yet")
             await self._wait_for_change(deadline)
 
-    def seek(self, place: TopicPartition, to: OffsetSpec | OffsetAndMetadata) -> None:
+    def seek(self, place: TopicPartition, to: Place | OffsetAndMetadata) -> None:
         """Continue from there; a plain number is an offset."""
         state = self.positions.of(place)
         if isinstance(to, OffsetAndMetadata):

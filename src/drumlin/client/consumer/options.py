@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, Literal, TypedDict
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.consumer.assignors import ASSIGNORS
-from drumlin.client.offsets import TopicPartition, timestamp_of
+from drumlin.client.offsets import TopicPartition
+from drumlin.client.places import Time, is_time, timestamp_of
 from drumlin.client.reader import ReadOptions, schema_of
 from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
 from drumlin.peer.options import Isolation
@@ -26,7 +26,7 @@ GroupProtocol = Literal["classic", "consumer"]
 OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 Delivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
-Start = Literal["earliest", "latest", "committed"] | datetime
+Start = Literal["earliest", "latest", "committed"] | Time
 #: What to do when the log does not hold the position any more. "raise": poll raises.
 OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
@@ -115,8 +115,8 @@ class ConsumerOptions:
         arguments.isolation_level(self.isolation)
         if self.out_of_range not in ("raise", "earliest", "latest"):
             raise ValueError(f"out_of_range {self.out_of_range!r}: raise, earliest or latest")
-        if isinstance(self.start, datetime):
-            timestamp_of(self.start)
+        if is_time(self.start):
+            timestamp_of(self.start, "start")
         elif self.start not in _STARTS:
             raise ValueError(f"start {self.start!r}: expected a datetime or one of {_STARTS}")
         if self.protocol == "classic" and self.heartbeat_interval_ms >= self.session_timeout_ms:

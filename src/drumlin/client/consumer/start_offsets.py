@@ -28,7 +28,8 @@ from drumlin.client.errors import (
     OffsetStoreFailed,
     as_client_error,
 )
-from drumlin.client.offsets import OffsetSpec, TopicPartition, list_offsets_or_ends
+from drumlin.client.offsets import TopicPartition, list_offsets_or_ends
+from drumlin.client.places import OffsetSpec
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.errors import PeerError
 from drumlin.peer.retry import backoff_s, is_retriable

@@ -10,17 +10,17 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from drumlin.client.snapshot_ranges import last_ms
+from drumlin.client.places import Milliseconds, last_ms
 from drumlin.spark.cluster import Cluster
 from drumlin.spark.driver import within_logs
 from drumlin.spark.offset_limits import time_ms
 from drumlin.spark.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
 from drumlin.spark.option_values import OptionError, parsed
 
-#: None: now. A number: milliseconds since the Unix epoch. A map: offsets of one topic by partition,
+#: None: now. A map: offsets of one topic by partition,
 #: or by topic and partition. Text: `earliest`, `latest`, milliseconds, or offsets in JSON.
 Moment: TypeAlias = (
-    "datetime | int | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
+    "datetime | Milliseconds | str | Mapping[int, int] | Mapping[str, Mapping[int, int]] | None"
 )
 
 
@@ -40,9 +40,12 @@ def limit_of(moment: Moment, topic: str, name: str) -> OffsetLimit:
         return _after(last_ms(moment), name)
     if isinstance(moment, Mapping):
         return OffsetLimit(_offsets(moment, topic, name))
-    if isinstance(moment, int) and not isinstance(moment, bool):
-        return _after(moment, name)
-    raise OptionError(f"{name} is a datetime, milliseconds or offsets, not {moment!r}")
+    if isinstance(moment, Milliseconds):
+        return _after(moment.since_epoch, name)
+    reason = "; an int is an offset, and no time" if isinstance(moment, int) else ""
+    raise OptionError(
+        f"{name} is a datetime, Milliseconds or offsets by partition, not {moment!r}{reason}"
+    )
 
 
 def end_offsets(

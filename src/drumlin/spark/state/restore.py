@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
 
     from drumlin.client.arguments import ConfigValue
     from drumlin.client.client import Client
+    from drumlin.client.places import Point
     from drumlin.client.restore_marker import Marker, RestoreRequest
     from drumlin.client.restore_target import RestoreTarget
     from drumlin.client.restoring import RestoreReport
-    from drumlin.client.snapshot_ranges import Point
     from drumlin.spark.state.restore_sink import RestoreSink
     from drumlin.spark.state.restored_rows import RestoredRows
 
@@ -60,8 +60,8 @@ def restore(
     Args:
         topic: the topic to read. Only leaders are read, and only committed records.
         to: the topic to write. It is created, or is there and has no records.
-        at: the point; None: now. A `datetime` with a time zone, or milliseconds since 1970: up to
-            the first record that is younger. Or end offsets of all partitions, by partition.
+        at: the point; None: now. A `datetime` with a time zone, or `Milliseconds`: up to the first
+            record that is younger. Or end offsets of all partitions, by partition.
         records: write the records themselves, tombstones included, in the order of each partition,
             and not the state. One task writes each partition.
         first: the same, and of each partition at most so many, from the log's start on.

@@ -35,7 +35,7 @@ def snapshot(
     Args:
         topic: the name of one topic.
         at: None: now, up to the last stable offsets. A `datetime` with a time zone, or
-            milliseconds since 1970: the log up to its first record that is younger. Offsets:
+            `drumlin.Milliseconds`: the log up to its first record that is younger. Offsets:
             where each partition ends, exclusive, as `{0: 100, 1: 200}`, or with the topic around
             it, or as the JSON that `endingOffsets` takes.
         columns: some of key, value, headers, topic, partition, offset, timestamp (these are the

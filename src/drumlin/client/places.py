@@ -1,0 +1,161 @@
+"""Places in a log as users name them, and what is refused at the call.
+
+An int is an offset, in every call: never a time, which is an aware `datetime`, or `Milliseconds`
+for who has a number. A time means the first record at or after it; as the point of a state, records
+of that very millisecond count too. Nothing here asks a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias, TypeGuard
+
+from drumlin.client import arguments
+
+OFFSET_MAX: Final = 2**63 - 1
+#: The last time after which there can be a record.
+_MILLISECONDS_MAX: Final = OFFSET_MAX - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NAMED: Final = {"latest": -1, "earliest": -2, "max_timestamp": -3}
+_ENDS_OF_A_LOG: Final = ("earliest", "latest")
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Milliseconds:
+    """A time as a number, where it would be taken for an offset: milliseconds since 1970, UTC.
+
+    Raises:
+        TypeError, ValueError: no whole number, or a negative one.
+    """
+
+    since_epoch: int
+
+    def __post_init__(self) -> None:
+        number = arguments.whole_number("Milliseconds", self.since_epoch, 0, _MILLISECONDS_MAX)
+        object.__setattr__(self, "since_epoch", number)
+
+
+#: The first record at or after it.
+Time: TypeAlias = datetime | Milliseconds
+#: Where to start or to end reading: a word, an offset, or a time.
+Place: TypeAlias = Literal["earliest", "latest"] | int | Time
+#: What has an offset that a broker can look up. "latest" is the end: one past the last record.
+OffsetSpec: TypeAlias = Literal["earliest", "latest", "max_timestamp"] | Time
+#: A point in a topic's history: a time whose records count too, or an end offset by partition.
+Point: TypeAlias = Time | Mapping[int, int]
+
+
+def is_time(place: object) -> TypeGuard[Time]:
+    return isinstance(place, datetime | Milliseconds)
+
+
+def first_ms(time: Time) -> int:
+    """The first millisecond since 1970 that is not before `time`.
+
+    Raises:
+        ValueError: a time without a time zone.
+    """
+    if isinstance(time, Milliseconds):
+        return time.since_epoch
+    return -((_EPOCH - _with_zone(time)) // _MILLISECOND)
+
+
+def last_ms(time: Time) -> int:
+    """The last millisecond since 1970 that is not after `time`.
+
+    Raises:
+        ValueError: a time without a time zone.
+    """
+    if isinstance(time, Milliseconds):
+        return time.since_epoch
+    return (_with_zone(time) - _EPOCH) // _MILLISECOND  # exact, as `timestamp()` is not
+
+
+def _with_zone(time: datetime) -> datetime:
+    if time.tzinfo is None:
+        raise ValueError(f"{time!r} has no time zone")
+    return time
+
+
+def timestamp_of(spec: OffsetSpec, name: str = "at") -> int:
+    """The number that stands for `spec` in the protocol.
+
+    Raises:
+        TypeError: an int, or nothing that names a place.
+        ValueError: no such name, a time before 1970, or a datetime without a time zone.
+    """
+    if isinstance(spec, str):
+        arguments.one_of(name, spec, _NAMED)
+        return _NAMED[spec]
+    _check_time(name, spec, "'earliest', 'latest', 'max_timestamp', a datetime or Milliseconds")
+    time_ms = first_ms(spec)
+    if time_ms < 0:
+        raise ValueError(f"{name} {spec}: there are no times before 1970 in a log")
+    return time_ms
+
+
+def check_place(name: str, place: object) -> None:
+    """A `Place`.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    if isinstance(place, str):
+        arguments.one_of(name, place, _ENDS_OF_A_LOG)
+    elif isinstance(place, bool) or not isinstance(place, int):
+        _check_time(name, place, "'earliest', 'latest', an offset, a datetime or Milliseconds")
+    else:
+        arguments.whole_number(name, place, 0, OFFSET_MAX)
+
+
+def check_places(name: str, given: object) -> None:
+    """A `Place`, or one for each partition.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    if not isinstance(given, Mapping):
+        check_place(name, given)
+        return
+    for partition, place in given.items():
+        arguments.whole_number(f"{name}: partition", partition, 0, 2**31 - 1)
+        check_place(f"{name}[{partition}]", place)
+
+
+def check_partitions(name: str, named: Collection[int], read: Iterable[int]) -> None:
+    """A mapping has a place for each partition that is read, and for no other.
+
+    Raises:
+        ValueError: it has not.
+    """
+    wanted = set(read)
+    if set(named) != wanted:
+        raise ValueError(f"{name} names partitions {sorted(named)}: {sorted(wanted)} are read")
+
+
+def check_point(name: str, at: object) -> None:
+    """
+    Raises:
+        TypeError, ValueError: neither a `Point` nor None.
+    """
+    if isinstance(at, Mapping):
+        for partition, offset in at.items():
+            arguments.whole_number(f"{name}: partition", partition, 0, 2**31 - 1)
+            arguments.whole_number(f"{name}[{partition}]", offset, 0, OFFSET_MAX)
+    elif at is not None:
+        expected = "a datetime, Milliseconds, or an end offset by partition, as {0: 100, 1: 200}"
+        _check_time(name, at, expected)
+
+
+def _check_time(name: str, time: object, expected: str) -> None:
+    if isinstance(time, Milliseconds):
+        return
+    if not isinstance(time, datetime):
+        is_number = isinstance(time, int) and not isinstance(time, bool)
+        reason = ": an int is an offset, and no time" if is_number else ""
+        raise TypeError(f"{name} {arguments.shown(time)}{reason}: expected {expected}")
+    if time.tzinfo is None:
+        raise ValueError(f"{name} {time!r} has no time zone")
