@@ -24,8 +24,8 @@ from bench.harness import Options
 from bench.produce import once_led, produce_frame
 from drumlin import connect
 from drumlin.client.client import Client
-from drumlin.records.arrow_encode import RecordColumns
-from drumlin.records.batch import Buffer
+from drumlin.records.batch.batch import Buffer
+from drumlin.records.columns.arrow_encode import RecordColumns
 from rig.waiting import wait_until
 
 BATCH_BYTES = 16 << 10

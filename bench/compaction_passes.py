@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.pass_selection import filter_pass, map_pass
-from drumlin.compaction.passes import FilterRules, Reason
-from drumlin.records.batch import assign_offsets, parse_header
-from drumlin.records.columns import encode_from_arrow
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.pass_selection import filter_pass, map_pass
+from drumlin.compaction.passes.passes import FilterRules, Reason
+from drumlin.records.batch.batch import assign_offsets, parse_header
+from drumlin.records.columns.columns import encode_from_arrow
 from drumlin.records.kernels import compaction_kernels
 
 RECORDS = 6_000_000

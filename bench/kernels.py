@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drumlin.records.batch import HEADER_SIZE, parse_header
-from drumlin.records.columns import encode_from_arrow, iterate_arrow, partition_for_keys
-from drumlin.records.compression import CODECS
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header
+from drumlin.records.columns.columns import encode_from_arrow, iterate_arrow, partition_for_keys
+from drumlin.records.compression.compression import CODECS
 from drumlin.records.kernels import record_kernels
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.survey import survey, survey_plain
-from drumlin.records.validation import AppendRules, prepare_produce
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.survey import survey, survey_plain
+from drumlin.records.validation.validation import AppendRules, prepare_produce
 
 ROUNDS = 7
 TOTAL_BYTES = 64 << 20

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.harness import Metric
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from drumlin.wire.messages import (
     API_KEYS,
     encode_request,

@@ -16,10 +16,10 @@ import numpy as np
 
 from bench.compacted_topics import encoded_keys
 from bench.harness import Comparison, Metric, Options
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.pass_selection import map_pass
-from drumlin.compaction.passes import Reason
-from drumlin.records.arrow_encode import RecordColumns
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.pass_selection import map_pass
+from drumlin.compaction.passes.passes import Reason
+from drumlin.records.columns.arrow_encode import RecordColumns
 from drumlin.records.kernels import compaction_kernels
 
 _KAFKA_BYTES_PER_KEY = 24 / 0.9

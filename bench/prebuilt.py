@@ -21,12 +21,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from drumlin.client.reader import FETCH_BYTES
-from drumlin.spark.columns import arrow_schema
-from drumlin.spark.density import Density, split_by_bytes
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.options import COLUMNS
-from drumlin.spark.ranges import PlannedRange
+from drumlin.client.read.reader import FETCH_BYTES
+from drumlin.spark.options.offsets import TopicPartition
+from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.density import Density, split_by_bytes
+from drumlin.spark.reading.columns import arrow_schema
 from drumlin.spark.source import spark_schema
 
 _TOPIC = "prebuilt"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bench.brokers import Broker, brokers, require_no_error
 from bench.harness import Comparison, Metric, Metrics, Options, Stopwatch, compare
 from bench.load import GENERATOR, Load, batch_of, first_answer, request_frame
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.waiting import wait_until
 
 _PRODUCE = 13

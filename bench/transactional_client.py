@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.brokers import Broker, require_no_error
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from rig.raw import RawClient
 from rig.waiting import wait_until
 

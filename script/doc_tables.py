@@ -6,6 +6,7 @@ alone. `tests/test_docs.py` fails while a table is not what this script would wr
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Final
 
 import click
 
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.served import SERVED
 from drumlin.cli.app import app
 from drumlin.config.broker import OWN_DEFAULTS
 from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
@@ -123,6 +124,7 @@ LAYERS: Final = {
     "peer": "connections to brokers",
     "metadata": "topics, configurations, brokers",
     "storage": "partition log, segments, indexes, recovery: blocking I/O, no asyncio",
+    "zookeeper": "a connection to ZooKeeper, and offsets that consumers of old keep there",
     "config": "Kafka's keys: types, defaults, limits",
     "records": "bytes <-> batches and columns: pure",
     "wire": "bytes <-> messages: pure",
@@ -148,6 +150,31 @@ def layers() -> str:
     return table(("layer", "what is in it"), rows)
 
 
+def rooms() -> str:
+    """The contracts of rooms, drawn: each with the sentence that it opens with."""
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    drawn = []
+    for contract in contracts:
+        for container in contract.get("containers", ()):
+            name = container.removeprefix("drumlin.").replace(".", "/")
+            drawn.append(f"### `{name}`\n\n{_rooms_of(container, contract)}\n")
+    return "".join(drawn)
+
+
+def _rooms_of(container: str, contract: dict[str, list[str]]) -> str:
+    folder = DOCS.parent.joinpath("src", *container.split("."))
+    rows = []
+    for layer in contract["layers"]:
+        for name in layer.split(" | "):
+            is_folder = (folder / name).is_dir()
+            file = folder / name / "__init__.py" if is_folder else folder / f"{name}.py"
+            opening = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+            sentences = " ".join(opening.split("\n\n")[0].split())
+            rows.append((f"`{name}/`" if is_folder else f"`{name}.py`", sentences))
+    return table(("", "what is in it"), rows)
+
+
 def commands() -> str:
     """The help of every command, as a terminal of 90 columns shows it."""
     root = click.Context(app, info_name="drumlin", terminal_width=90)
@@ -169,6 +196,7 @@ def _help_of(command: click.Command, context: click.Context) -> Iterator[str]:
 
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "layers": layers,
+    "rooms": rooms,
     "served": served_apis,
     "not-served": apis_not_served,
     "broker-keys": broker_table,

@@ -21,8 +21,8 @@ from mypy.nodes import ARG_NAMED, ARG_NAMED_OPT, ARG_POS, MypyFile, StrExpr, Typ
 from mypy.plugin import MethodSigContext, Plugin
 from mypy.types import AnyType, CallableType, Instance, Type, TypeOfAny, UnionType, get_proper_type
 
-from drumlin.broker.served import SERVED
-from drumlin.wire.schema_fields import SCHEMAS, classes_in
+from drumlin.broker.apis.served import SERVED
+from drumlin.wire.compiled.schema_fields import SCHEMAS, classes_in
 
 _SHAPE: Final = "drumlin.wire.messages.Shape.__call__"
 _HANDLERS: Final = "drumlin.broker.handlers."
@@ -135,7 +135,7 @@ def _taken(context: MethodSigContext, type_: Type) -> Type:
     plain = _plain(type_)
     if not isinstance(plain, Instance) or plain.type.fullname != "builtins.tuple":
         return plain
-    encoder = context.api.modules["drumlin.wire.encoder"]  # type: ignore[attr-defined]
+    encoder = context.api.modules["drumlin.wire.compiled.encoder"]  # type: ignore[attr-defined]
     return UnionType.make_union([plain, Instance(encoder.names["EncodedItems"].node, [])])
 
 

@@ -62,7 +62,7 @@ def changed(copy: Path) -> Iterator[dict[str, str]]:
     [
         ("format", "src/drumlin/clock.py", "x  =  1", "1 file would be reformatted"),
         ("lint", "tests/test_clock.py", "import json", "F401"),
-        ("layers", "src/drumlin/wire/errors.py", "import drumlin.broker", "BROKEN"),
+        ("layers", "src/drumlin/wire/error_codes.py", "import drumlin.broker", "BROKEN"),
         ("dead-code", "src/drumlin/clock.py", "def nobodys() -> None: ...", "'nobodys'"),
         ("types", "src/drumlin/clock.py", 'x: int = "text"', "Incompatible types"),
         ("documents", "docs/README.md", "[there](is-no-such-page.md)", "'is-no-such-page.md'"),

@@ -18,14 +18,16 @@ import drumlin
 import test_tidy
 from differential.allowed import ALLOWED
 from drumlin import turns
-from drumlin.broker import loop_watch, request_sizes, router, threads
-from drumlin.broker.served import SERVED
+from drumlin.broker import router
+from drumlin.broker.apis.served import SERVED
+from drumlin.broker.loop import loop_watch, threads
+from drumlin.broker.net import request_sizes
 from drumlin.cli.app import app
-from drumlin.compaction import pieces, rewriter
+from drumlin.compaction.round import pieces, rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.records.kernels.compaction_layout import OFFSET_MAP_SLOT_SIZE
 from drumlin.spark.java import MINIMUM_JAVA
-from drumlin.storage import segment
+from drumlin.storage.segment import segment
 from drumlin.version import __version__
 from drumlin.wire import messages
 from drumlin.wire.exact_from import EXACT_FROM
@@ -90,7 +92,7 @@ def test_every_difference_is_told() -> None:
 def test_sizes_of_requests_are_told() -> None:
     """Each API with a limit of its own by its name, or by what several are called together."""
     text = " ".join((ROOT / "docs" / "compatibility.md").read_text("utf-8").split())
-    (listed,) = re.findall(r"`broker/request_sizes.py`: (.*?) all others 4\)", text)
+    (listed,) = re.findall(r"`broker/net/request_sizes.py`: (.*?) all others 4\)", text)
     told = {int(size): names for names, size in re.findall(r"([A-Za-z, ]+?) (\d+)(?=;)", listed)}
     together = {
         "offset_commit": "commits of offsets",

@@ -11,6 +11,7 @@ import io
 import re
 import subprocess
 import tokenize
+from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -19,14 +20,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
+FOLDER_FILES_MAX = 16
 
 #: Larger than they should be, and how large they may be.
 LARGE_FILES: dict[str, int] = {
     "tests/broker/test_group_handlers.py": 595,
 }
 LARGE_FUNCTIONS: dict[str, int] = {  # two signatures full of options
-    "src/drumlin/cli/consume.py::consume": 96,
-    "src/drumlin/cli/produce.py::produce": 84,
+    "src/drumlin/cli/records/consume.py::consume": 96,
+    "src/drumlin/cli/records/produce.py::produce": 84,
 }
 
 _NAMELESS = {"utils", "util", "common", "helpers", "helper", "misc", "stuff"}
@@ -186,15 +188,49 @@ def _circling(graph: dict[str, set[str]]) -> set[str]:
     return found
 
 
-def test_no_file_imports_one_that_imports_it() -> None:
+@functools.cache
+def _graph() -> dict[str, set[str]]:
+    """Which of our own modules each of them imports."""
     modules = _modules()
     assert len(modules) > 500, "they are still found"
-    graph = {
+    return {
         name: {each for each in _imported(ast.parse(source), modules) if each in modules}
         for name, source in modules.items()
     }
-    circling = _circling(graph)
+
+
+def test_no_file_imports_one_that_imports_it() -> None:
+    assert not _circling(_graph()), "they import each other in a circle"
+
+
+def _rooms(package: str) -> dict[str, set[str]]:
+    """What is in a package, folders and files, and which of its neighbours each imports."""
+    start = f"{package}."
+    inside = {
+        name: name.removeprefix(start).split(".")[0] for name in _graph() if name.startswith(start)
+    }
+    rooms: dict[str, set[str]] = {room: set() for room in inside.values()}
+    for name, room in inside.items():
+        rooms[room] |= {inside[each] for each in _graph()[name] if each in inside} - {room}
+    return rooms
+
+
+def test_no_folder_imports_one_that_imports_it() -> None:
+    packages = {name.rpartition(".")[0] for name in _graph() if "." in name}
+    circling = {f"{package}.{room}" for package in packages for room in _circling(_rooms(package))}
     assert not circling, "they import each other in a circle"
+
+
+def test_folders_are_small() -> None:
+    """What is in one is seen at a glance. Of handlers, and of kernels, there is a file for each."""
+    sizes = Counter(
+        str(Path(name).parent)
+        for name in sources()
+        if name.startswith("src/") and not name.endswith("/__init__.py")
+    )
+    for of_a_kind in ("src/drumlin/broker/handlers", "src/drumlin/records/kernels/code"):
+        del sizes[of_a_kind]
+    _check_ratchet(sizes, FOLDER_FILES_MAX, {})
 
 
 def test_circles_are_found() -> None:
@@ -205,12 +241,12 @@ def test_circles_are_found() -> None:
 def test_the_broker_asks_partitions_and_not_their_logs() -> None:
     """`.log` on any name: handlers have no reason, and of the rest those that look after logs."""
     after_logs = {
-        "src/drumlin/broker/adoption.py",
-        "src/drumlin/broker/change_overs.py",
-        "src/drumlin/broker/chores.py",
-        "src/drumlin/broker/flushes.py",
-        "src/drumlin/broker/hosted_partitions.py",
-        "src/drumlin/broker/log_moves.py",
+        "src/drumlin/broker/hosting/adoption.py",
+        "src/drumlin/broker/parts/change_overs.py",
+        "src/drumlin/broker/start/chores.py",
+        "src/drumlin/broker/parts/flushes.py",
+        "src/drumlin/broker/hosting/hosted_partitions.py",
+        "src/drumlin/broker/hosting/log_moves.py",
     }
     found = [
         f"{name}:{node.lineno}: {ast.unparse(node)}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "troubleshooting.md"

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 
 #: Stands for the topic's id in frames that are made before the topic is.
 TOPIC_ID = uuid.UUID("5eed5eed-5eed-5eed-5eed-5eed5eed5eed")

@@ -16,7 +16,7 @@ from bench.stalls.segments import (
     topic_of_segments,
 )
 from bench.transactional_client import TransactionalClient
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from rig.raw import RawClient
 from rig.waiting import wait_until
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from bench.load import request_frame
 from bench.stalls.neighbour import TOPIC_RESOURCE, Place, ask_all
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 
 _APART_MS = 10
 _HOURS_AGO_MS = 48 * 3_600_000

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from bench.turns.requests import Case
 from bench.turns.values import World, names
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.raw import RawClient
 from rig.waiting import wait_until

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from bench.turns.values import Kind, World
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.served import SERVED
 from drumlin.wire.messages import API_KEYS, encode_request, request_shape
 from rig.messages import array_item, fields_of, is_array, is_optional, without_none
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 
 _Value = TypeVar("_Value")
 _EXISTING_CONFIG: Final = "retention.ms"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 from unittest.mock import patch
 
-from drumlin.broker import process
-from drumlin.broker.loop_watch import LoopWatch, place_of
+from drumlin.broker.loop.loop_watch import LoopWatch, place_of
+from drumlin.broker.start import process
 from drumlin.cli.main import main
 
 _TOLD_S: Final = 0.002

@@ -11,10 +11,9 @@ from drumlin.version import __version__
 
 if TYPE_CHECKING:
     from drumlin import security as security
-    from drumlin.client.appender import AppendReport as AppendReport
+    from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
     from drumlin.client.client import Client as Client
     from drumlin.client.client import connect as connect
-    from drumlin.client.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
     from drumlin.client.consumer import Consumer as Consumer
     from drumlin.client.consumer import topic_of as topic_of
     from drumlin.client.errors import AuthenticationFailed as AuthenticationFailed
@@ -40,11 +39,9 @@ if TYPE_CHECKING:
     from drumlin.client.errors import TopicExists as TopicExists
     from drumlin.client.errors import Undecodable as Undecodable
     from drumlin.client.errors import UnknownTopic as UnknownTopic
-    from drumlin.client.open_batch import Delivered as Delivered
-    from drumlin.client.open_batch import Delivery as Delivery
     from drumlin.client.places import Milliseconds as Milliseconds
-    from drumlin.client.reader import ReadRecord as ReadRecord
-    from drumlin.client.restoring import RestoreReport as RestoreReport
+    from drumlin.client.read.reader import ReadRecord as ReadRecord
+    from drumlin.client.restore.restoring import RestoreReport as RestoreReport
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
     from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
     from drumlin.client.transactions.errors import ProducerFenced as ProducerFenced
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.errors import TransactionTimedOut as TransactionTimedOut
     from drumlin.client.transactions.errors import UnknownTransaction as UnknownTransaction
     from drumlin.client.transactions.transaction import Transaction as Transaction
-    from drumlin.client.values.avro_encoder import AvroEncoder as AvroEncoder
+    from drumlin.client.values.avro.avro_encoder import AvroEncoder as AvroEncoder
     from drumlin.client.values.decoded import Decoded as Decoded
     from drumlin.client.values.decoder import ValueDecoder as ValueDecoder
     from drumlin.client.values.errors import DecoderUnavailable as DecoderUnavailable
@@ -65,14 +62,17 @@ if TYPE_CHECKING:
     from drumlin.client.values.errors import SchemaError as SchemaError
     from drumlin.client.values.errors import UnknownSchema as UnknownSchema
     from drumlin.client.values.registry import SchemaRegistry as SchemaRegistry
-    from drumlin.client.writer import Writer as Writer
+    from drumlin.client.write.appender import AppendReport as AppendReport
+    from drumlin.client.write.open_batch import Delivered as Delivered
+    from drumlin.client.write.open_batch import Delivery as Delivery
+    from drumlin.client.write.writer import Writer as Writer
 
 #: Where public names are defined. They are imported when they are asked for: the broker and the
 #: command line must not pay for the client.
 _DEFINED_IN: Final = {
-    "drumlin.client.appender": ("AppendReport",),
+    "drumlin.client.write.appender": ("AppendReport",),
     "drumlin.client.client": ("Client", "connect"),
-    "drumlin.client.committed_offsets": ("OffsetAndMetadata",),
+    "drumlin.client.admin.committed_offsets": ("OffsetAndMetadata",),
     "drumlin.client.consumer": ("Consumer", "topic_of"),
     "drumlin.client.errors": (
         "AuthenticationFailed",
@@ -99,10 +99,10 @@ _DEFINED_IN: Final = {
         "Undecodable",
         "UnknownTopic",
     ),
-    "drumlin.client.open_batch": ("Delivered", "Delivery"),
+    "drumlin.client.write.open_batch": ("Delivered", "Delivery"),
     "drumlin.client.places": ("Milliseconds",),
-    "drumlin.client.reader": ("ReadRecord",),
-    "drumlin.client.restoring": ("RestoreReport",),
+    "drumlin.client.read.reader": ("ReadRecord",),
+    "drumlin.client.restore.restoring": ("RestoreReport",),
     "drumlin.client.transactions.errors": (
         "NothingToEnd",
         "OutcomeUnknown",
@@ -116,7 +116,7 @@ _DEFINED_IN: Final = {
         "UnknownTransaction",
     ),
     "drumlin.client.transactions.transaction": ("Transaction",),
-    "drumlin.client.values.avro_encoder": ("AvroEncoder",),
+    "drumlin.client.values.avro.avro_encoder": ("AvroEncoder",),
     "drumlin.client.values.decoded": ("Decoded",),
     "drumlin.client.values.decoder": ("ValueDecoder",),
     "drumlin.client.values.errors": (
@@ -127,7 +127,7 @@ _DEFINED_IN: Final = {
         "UnknownSchema",
     ),
     "drumlin.client.values.registry": ("SchemaRegistry",),
-    "drumlin.client.writer": ("Writer",),
+    "drumlin.client.write.writer": ("Writer",),
 }
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 

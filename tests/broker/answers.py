@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from drumlin.broker.later import Later, Parts
+from drumlin.broker.loop.later import Later, Parts
 
 
 async def answer_of(started: Parts | Later | None, timeout_s: float = 20.0) -> Parts | None:

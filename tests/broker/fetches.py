@@ -10,9 +10,9 @@ from typing import Any
 
 from broker.answers import answer_of, content_of
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.broker.later import Later
+from drumlin.broker.loop.later import Later
 from drumlin.broker.router import Router
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.partition import Partition
 from drumlin.wire.messages import encode_request, parse_response, schema_versions

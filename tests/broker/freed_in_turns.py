@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 
 from broker.freeing import Freeing, no_collection
-from drumlin.broker.committable_offsets import SortedOut
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     add_partitions_to_txn,
@@ -21,14 +20,15 @@ from drumlin.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from drumlin.coordination.groups.commit import TopicOffsets
-from drumlin.coordination.groups.fetched_offsets import FetchedOffsets
-from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.broker.several_apis.committable_offsets import SortedOut
+from drumlin.coordination.groups.offsets.commit import TopicOffsets
+from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
+from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
-from drumlin.wire.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.by_hand.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
+from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
-from drumlin.wire.offset_fetch_response import NO_OFFSET
 
 _ENTRIES = 5_000
 #: Blocks; to free one takes some 50 ns.

@@ -14,8 +14,8 @@ from typing import Any
 
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
+from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.served import SERVED
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
@@ -27,7 +27,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.metadata.store import ProducerIdBlock
+from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.turns import Turns, to_end
 from drumlin.wire.messages import (
     encode_request,

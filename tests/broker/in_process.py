@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
 

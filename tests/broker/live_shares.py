@@ -11,16 +11,16 @@ from uuid import UUID
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
-from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition
+from drumlin.broker.start.broker import Broker
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange, Limits
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from storage.samples import prepared
 
 TOPIC_ID = UUID(int=5)

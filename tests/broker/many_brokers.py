@@ -18,19 +18,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from broker.in_process import config
-from drumlin.broker import broker as broker_module
-from drumlin.broker.broker import Broker
+from drumlin.broker.start import broker as broker_module
+from drumlin.broker.start.broker import Broker
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
-from drumlin.coordination.state_partitions import partition_for
-from drumlin.metadata.changes import (
-    BrokersChanged,
-    Change,
-    ConfigsChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -40,9 +32,17 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.mutations import Listeners, check_is_new, new_partitions, topic_with_id
-from drumlin.metadata.store import Alteration, Assignment, IsrWish, Listener, ProducerIdBlock
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.store.changes import (
+    BrokersChanged,
+    Change,
+    ConfigsChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from drumlin.metadata.store.mutations import Listeners, check_is_new, new_partitions, topic_with_id
+from drumlin.metadata.store.store import Alteration, Assignment, IsrWish, Listener, ProducerIdBlock
+from drumlin.wire.error_codes import KafkaError
 
 _CLUSTER_ID = "cluster-in-memory00000"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.names import INTERNAL_TOPICS
-from drumlin.records.validation import InvalidBatch, UnfitRecords, prepare_produce
-from drumlin.storage.append_result import AppendResult
-from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.records.validation.validation import InvalidBatch, UnfitRecords, prepare_produce
+from drumlin.storage.producers.append_result import AppendResult
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     ZERO,
     Shape,

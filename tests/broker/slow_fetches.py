@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumlin.broker.broker import Broker
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.start.broker import Broker
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import (
     ZERO,
     encode_response,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import change_overs
-from drumlin.broker.broker import Broker
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.broker.parts import change_overs
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.log.partition_log import PartitionLog
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient

@@ -1,6 +1,6 @@
 """What a request leaves goes at once: nothing of it hangs together in circles.
 
-Garbage in circles may stay for hours (`broker/garbage.py`), and an answer with it.
+Garbage in circles may stay for hours (`broker/loop/garbage.py`), and an answer with it.
 """
 
 from __future__ import annotations

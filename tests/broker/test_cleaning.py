@@ -15,10 +15,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.in_process import config, running
-from drumlin.broker.log_cleaner import LoopCalls, cleaner_settings
-from drumlin.broker.startup import StartFailed
-from drumlin.cli.broker_http import broker_on
-from drumlin.compaction.errors import CleaningStopped
+from drumlin.broker.hosting.log_cleaner import LoopCalls, cleaner_settings
+from drumlin.broker.start.startup import StartFailed
+from drumlin.cli.reach.broker_http import broker_on
+from drumlin.compaction.failures import CleaningStopped
 from rig.compacted_topic import (
     CLEANED_S,
     alter,

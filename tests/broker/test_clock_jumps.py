@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import chores
-from drumlin.broker.broker import Broker
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
 from drumlin.cli import app
 from drumlin.metadata.names import TRANSACTION_STATE
 from rig.batches import batch

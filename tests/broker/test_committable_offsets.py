@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.broker.committable_offsets import SortedOut, sort_out
 from drumlin.broker.handlers import txn_offset_commit
-from drumlin.coordination.groups import commit
+from drumlin.broker.several_apis.committable_offsets import SortedOut, sort_out
+from drumlin.coordination.groups.offsets import commit
 from drumlin.distinct import Growing
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.turns import to_end
-from drumlin.wire.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.by_hand.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
+from drumlin.wire.error_codes import ErrorCode
 from rig.depth import seeds
 
 _MISSING = ErrorCode.unknown_topic_or_partition

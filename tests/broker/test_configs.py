@@ -1,4 +1,6 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: codes and values as of Apache Kafka 4.3."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: codes and values as of Apache Kafka
+4.3.
+"""
 
 # ruff: noqa: E501  a case stays on its line
 
@@ -468,7 +470,7 @@ def test_logger_changes_refused(
 
 
 def test_log_levels(ask: Ask) -> None:
-    logger = "drumlin.broker.connection"
+    logger = "drumlin.broker.net.connection"
     assert values(ask, LOGGER, "1", "root", logger) == {"root": ("INFO", 6), logger: ("INFO", 6)}
     assert increment(ask, LOGGER, "1", (logger, SET, "DEBUG"), validate_only=True)[0] == "none"
     assert values(ask, LOGGER, "1", logger) == {logger: ("INFO", 6)}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import chores, topics
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.start import chores
+from drumlin.broker.topics import topics
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 

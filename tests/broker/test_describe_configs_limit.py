@@ -10,7 +10,7 @@ import pytest
 from drumlin.broker.handlers import describe_configs
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata.image import ClusterImage
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import response_shape
 from rig.messages import build
 

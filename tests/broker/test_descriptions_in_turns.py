@@ -17,7 +17,7 @@ from drumlin.broker.handlers import (
     list_transactions,
 )
 from drumlin.clock import SystemClock
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import RequestHeader, response_shape
 
 _ENTRIES = 5_000

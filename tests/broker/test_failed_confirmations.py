@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import BrokerState
 from drumlin.replication.partition import Partition
 from rig.batches import batch

@@ -10,13 +10,13 @@ import pytest
 
 from broker.answers import content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, peer, with_broker
-from drumlin.broker.fetching import partition_read
-from drumlin.broker.later import Later
-from drumlin.records.batch import iterate_headers
-from drumlin.storage import segment_list
-from drumlin.storage.file_slice import FileSlice
+from drumlin.broker.fetch_sessions import partition_read
+from drumlin.broker.loop.later import Later
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.storage.segment import segment_list
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import Turns
-from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import parse_response
 from storage.samples import NOW_MS, from_producer, marker, prepared
 

@@ -11,10 +11,10 @@ import pytest
 
 from broker.fetches import Fetches
 from broker.in_process import running
-from drumlin.records.batch import iterate_headers
-from drumlin.storage.cleaned_segment import CleanedSegmentWriter
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.replacement.segment_swap import SegmentSwap
 from drumlin.wire.messages import parse_response
 from storage.samples import from_producer, marker
 

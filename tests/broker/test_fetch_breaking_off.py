@@ -14,12 +14,12 @@ import pytest
 from broker.fetches import TOPIC, Fetches, with_broker
 from broker.test_fetch import Waiting
 from broker.test_fetch_sessions import Reader, append
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.broker.fetching import fetch
-from drumlin.broker.fetching.partition_read import PartitionRead
-from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_request import FetchRequest
+from drumlin.wire.by_hand.fetch_request import FetchRequest
+from drumlin.wire.error_codes import ErrorCode
 from storage.samples import NOW_MS, prepared
 
 _PARTITIONS = 200

@@ -13,12 +13,12 @@ import pytest
 
 from broker.fetches import Fetches
 from broker.in_process import running
-from drumlin.broker import outbox
-from drumlin.broker.broker import Broker
-from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.files import Files
-from drumlin.storage.log_directory import LogDirectory, storage_error
-from drumlin.wire.errors import ErrorCode
+from drumlin.broker.net import outbox
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.directory.log_directory import LogDirectory, storage_error
+from drumlin.storage.files.files import Files
+from drumlin.storage.segment.file_slice import FileSlice
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encode_request, parse_response
 from rig.messages import build
 from rig.waiting import wait_until

@@ -12,13 +12,13 @@ import pytest
 
 from broker.fetches import TOPIC, Fetches, begin_epoch, with_broker
 from broker.test_fetch import Waiting
-from drumlin.broker.fetching.partition_read import PartitionRead
-from drumlin.broker.fetching.session import Session
-from drumlin.broker.fetching.sessions import FetchSessions
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
+from drumlin.broker.fetch_sessions.session import Session
+from drumlin.broker.fetch_sessions.sessions import FetchSessions
 from drumlin.clock import ManualClock
 from drumlin.replication.partition import Partition
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import parse_response
 from rig.waiting import eventually
 from storage.samples import NOW_MS, prepared

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import first_use as first_use_module
-from drumlin.broker.first_use import FirstUse
+from drumlin.broker.apis import first_use as first_use_module
+from drumlin.broker.apis.first_use import FirstUse
 from drumlin.turns import TURN_S
-from drumlin.wire import decoder, encoder
+from drumlin.wire.compiled import decoder, encoder
 from drumlin.wire.messages import API_KEYS, encode_request, parse_response
 from rig.messages import build
 

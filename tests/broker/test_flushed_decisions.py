@@ -7,8 +7,8 @@ from pathlib import Path
 
 from broker.in_process import running
 from broker.raw_transactions import RawProducer
-from drumlin.broker.broker import Broker
-from drumlin.broker.topics import create_automatically
+from drumlin.broker.start.broker import Broker
+from drumlin.broker.topics.topics import create_automatically
 from rig.messages import render
 from rig.raw import RawClient
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from drumlin.broker.flushes import Flushes
+from drumlin.broker.parts.flushes import Flushes
 from drumlin.replication.partition import Partition
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class _Disk:

@@ -236,7 +236,7 @@ collection.look(is_serving=False)
 def test_messages_are_read_and_written_as_what_makes_many() -> None:
     _run("""
 import asyncio
-from drumlin.broker.threads import Threads
+from drumlin.broker.loop.threads import Threads
 
 async def main():
     threads = Threads()

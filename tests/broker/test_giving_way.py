@@ -17,10 +17,10 @@ from drumlin.broker import router as router_module
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_groups, list_offsets
 from drumlin.broker.router import Router
-from drumlin.coordination.groups.commit import Commit
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import Turns, Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     RequestHeader,
     encode_request,

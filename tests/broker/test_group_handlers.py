@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from broker.group_client import TOPIC_ID, Client, ms, versions, with_client
-from drumlin.broker.served import SERVED
-from drumlin.wire.errors import ErrorCode
+from drumlin.broker.apis.served import SERVED
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     request_shape,
 )

@@ -14,8 +14,8 @@ import pytest
 
 from broker.all_handlers import HANDLERS
 from drumlin.broker import handlers
-from drumlin.broker.first_use import handler_module
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.first_use import handler_module
+from drumlin.broker.apis.served import SERVED
 
 #: Groups of two versions, of which one names topics by id, the other by name.
 _ANYTHING = {"offset_fetch.py::_unlike"}

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.broker.connection import Connection
-from drumlin.storage.files import Files
-from drumlin.storage.segment import Segment
+from drumlin.broker.net.connection import Connection
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.files.files import Files
+from drumlin.storage.segment.segment import Segment
 from rig.batches import batch
 from rig.raw import RawClient
 from rig.turn_lengths import unhurried

@@ -15,15 +15,15 @@ from uuid import uuid4
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import chores
-from drumlin.broker.broker import Broker
-from drumlin.coordination.groups.commit import Commit
-from drumlin.metadata.changes import TopicDeleted
-from drumlin.metadata.database import FILE_NAME, delete_topic
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.metadata.embedded.database import FILE_NAME, delete_topic
 from drumlin.metadata.image import Resource, ResourceType, TopicState
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.storage.files import Files
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import TopicDeleted
+from drumlin.storage.files.files import Files
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from rig.waiting import eventually
 from storage.samples import prepared

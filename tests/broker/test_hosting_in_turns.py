@@ -15,8 +15,8 @@ from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.replication.waiting_room import WaitingRoom
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import TURN_S
 
 _PARTITIONS = 60

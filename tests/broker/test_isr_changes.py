@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.isr_changes import IsrChanges
+from drumlin.broker.hosting.isr_changes import IsrChanges
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionId, PartitionState
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.virtual_time import run_in_virtual_time
 from rig.waiting import eventually
 from storage.samples import TOPIC_ID, append, create, open_logs

@@ -14,8 +14,8 @@ import pytest
 
 from broker.conftest import Ask
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.storage import loader
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.recovery import loader
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient

@@ -11,15 +11,15 @@ from broker.group_client import Client, with_client
 from coordination.scenario import subscription
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_groups, join_group
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
     JoinRequest,
     LeavingMember,
     SyncRequest,
 )
-from drumlin.coordination.groups.coordinator import GroupCoordinator
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, request_shape, response_shape
 
 _MEMBERS = 600

@@ -15,8 +15,8 @@ import pytest
 
 from broker.in_process import running
 from broker.test_produce import Side, request
-from drumlin.broker import produce_appends
-from drumlin.broker.flushes import Flushes
+from drumlin.broker.parts.flushes import Flushes
+from drumlin.broker.producing import produce_appends
 from drumlin.turns import TURN_S
 from drumlin.wire.messages import parse_response
 from rig.batches import Batch, Rec, batch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import BrokerState
 from rig.batches import Batch, Rec
 from rig.messages import render

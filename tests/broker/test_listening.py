@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import startup
-from drumlin.broker.startup import StartFailed, families
+from drumlin.broker.start import startup
+from drumlin.broker.start.startup import StartFailed, families
 from drumlin.wire.messages import encode_request, parse_response
 from rig.messages import build
 

@@ -15,17 +15,17 @@ from drumlin import turns
 from drumlin.broker.handlers import share_fetch
 from drumlin.broker.share_fetch.acknowledgements import begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
-from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
-from drumlin.broker.share_fetch.room import ShareRoom
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
+from drumlin.broker.share_partitions.room import ShareRoom
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched_batches import Fetched, InclusiveRange
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
-from drumlin.metadata.changes import TopicDeleted
+from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.waiting_room import Waiter
-from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import response_shape
 from storage.samples import prepared
 

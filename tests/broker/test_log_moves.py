@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker.conftest import Ask
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.storage.log_move import LogMove
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.log_move import LogMove
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.jars import Unavailable
 from rig.messages import render

@@ -14,15 +14,15 @@ import pytest
 from broker.answers import answer_of
 from broker.group_client import Client, ms, with_client
 from drumlin.broker import router as router_module
-from drumlin.broker.committable_offsets import SortedOut
 from drumlin.broker.handlers import find_coordinator, offset_fetch
+from drumlin.broker.loop.threads import Threads
 from drumlin.broker.router import Router
-from drumlin.broker.threads import Threads
-from drumlin.coordination.groups.commit import TopicOffsets
-from drumlin.coordination.groups.offset_batches import OffsetPacker
+from drumlin.broker.several_apis.committable_offsets import SortedOut
+from drumlin.coordination.groups.offsets.commit import TopicOffsets
+from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
 from drumlin.turns import Turns, to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     ZERO,
     EncodedBody,

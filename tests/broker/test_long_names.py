@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.served import SERVED
 from drumlin.wire.messages import request_shape, schema_versions
 from rig.drumlin_server import DrumlinServer
 from rig.messages import array_item, fields_of, is_array, without_none

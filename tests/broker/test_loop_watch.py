@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.broker import loop_watch
-from drumlin.broker.loop_watch import SLOW_S, LoopWatch, place_of
+from drumlin.broker.loop import loop_watch
+from drumlin.broker.loop.loop_watch import SLOW_S, LoopWatch, place_of
 from rig.waiting import eventually, wait_until
 from rig.worked_time import WorkedTime
 

@@ -13,11 +13,11 @@ import pytest
 
 from broker.in_process import running
 from broker.test_hosting import code_of
-from drumlin.broker import chores
-from drumlin.broker.broker import Broker
-from drumlin.metadata.database import Database
-from drumlin.storage.leader_epochs import EpochEnd
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
+from drumlin.metadata.embedded.database import Database
+from drumlin.storage.log.leader_epochs import EpochEnd
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 from storage.samples import prepared
 

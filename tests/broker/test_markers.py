@@ -10,9 +10,9 @@ import pytest
 
 from broker.in_process import running
 from drumlin import turns
-from drumlin.broker.markers import write_markers
+from drumlin.broker.hosting.markers import write_markers
 from drumlin.coordination.transactions.markers import Marker
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 PARTITIONS = 40
 

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.broker.machine.moving import has_folders, move_partitions, note_placed
+from drumlin.broker.start.moves_between_brokers import has_folders, move_partitions, note_placed
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.machine_folders import folder_of
-from drumlin.metadata import database
-from drumlin.metadata.database import Database
+from drumlin.metadata.embedded import database
+from drumlin.metadata.embedded.database import Database
 from drumlin.metadata.image import NO_LEADER, PartitionState, TopicState
-from drumlin.storage.checkpoints import (
+from drumlin.storage.directory.checkpoints import (
     CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
@@ -26,10 +26,10 @@ from drumlin.storage.checkpoints import (
     UNCLEAN,
     Checkpoint,
 )
-from drumlin.storage.files import Files
-from drumlin.storage.folder_marker import mark
-from drumlin.storage.partition_metadata import FILE_NAME, encode_partition_metadata
-from drumlin.storage.partition_names import future_directory_name
+from drumlin.storage.directory.partition_metadata import FILE_NAME, encode_partition_metadata
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.folder_marker import mark
+from drumlin.storage.files.partition_names import future_directory_name
 
 _CLEAN = ".kafka_cleanshutdown"
 _NAMES = (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET)

@@ -11,16 +11,16 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.broker.fetching.partition_read import PartitionRead
-from drumlin.broker.followers import Followers
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
+from drumlin.broker.hosting.followers import Followers
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.replication.waiting_room import Waiter
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_answer import NOTHING, PreferredReplica
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.by_hand.fetch_answer import NOTHING, PreferredReplica
+from drumlin.wire.error_codes import ErrorCode
 from storage.samples import append, create, open_logs
 
 _CONSUMER, _FOLLOWER = -1, 1

@@ -16,9 +16,9 @@ import pytest
 
 from broker.conftest import Ask
 from broker.in_process import running
-from drumlin.broker import chores
-from drumlin.broker.broker import Broker
 from drumlin.broker.metrics.replication import standing_of
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient

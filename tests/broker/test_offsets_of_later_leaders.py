@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.broker.fetching.partition_read import PartitionRead
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.replica import Replica
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.error_codes import ErrorCode
 from storage.samples import append, create, open_logs
 
 _CONSUMER, _FOLLOWER = -1, 2

@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.broker.channel import PlainChannel
-from drumlin.broker.outbox import SENDFILE_MIN_BYTES, Outbox
-from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.files import Files
+from drumlin.broker.net.channel import PlainChannel
+from drumlin.broker.net.outbox import SENDFILE_MIN_BYTES, Outbox
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.files.files import Files
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.wire.messages import encode_request
 from rig.batches import batch
 from rig.messages import build
@@ -84,7 +84,7 @@ def test_very_many_small_slices_are_read_and_sent_in_turns(
     monkeypatch.setattr(
         FileSlice, "read_resident", lambda piece: (reads.append(piece), read(piece))[1]
     )
-    monkeypatch.setattr("drumlin.broker.outbox.TURN_S", 0)
+    monkeypatch.setattr("drumlin.broker.net.outbox.TURN_S", 0)
     pieces = [log.read(0, 1 << 20, 1, minimum_one_batch=True).slices[0] for _ in range(1000)]
     expected = b"head" + pieces[0].read() * len(pieces)
     with pair() as (ours, theirs):
@@ -234,7 +234,7 @@ def test_what_waited_behind_a_cold_file_goes_on_when_all_is_sent(
     """Nothing else would start those requests: the peer sent them all, and took every answer."""
     requests = 1000
     # What the thread brings last is little enough for the socket to take it at once.
-    monkeypatch.setattr("drumlin.broker.outbox._SENDFILE_STEP", _BUFFER_BYTES // 4)
+    monkeypatch.setattr("drumlin.broker.net.outbox._SENDFILE_STEP", _BUFFER_BYTES // 4)
 
     async def run() -> None:
         async with _slow_peer(tmp_path) as (broker, reader, writer):

@@ -10,9 +10,9 @@ import pytest
 
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
-from drumlin.broker import peers
-from drumlin.peer.errors import ConnectionLost, PeerError
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.peers import peers
+from drumlin.peer.peer_error import ConnectionLost, PeerError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import eventually

@@ -11,9 +11,9 @@ from typing import Any
 from broker.in_process import running
 from broker.test_connection import fetch, request
 from broker.test_turns import Pair
-from drumlin.broker.broker import Broker
-from drumlin.broker.connection import Connection
-from drumlin.broker.later import GivingUp, Later, Parts
+from drumlin.broker.loop.later import GivingUp, Later, Parts
+from drumlin.broker.net.connection import Connection
+from drumlin.broker.start.broker import Broker
 from drumlin.turns import Rounds
 
 _COUNT = 40

@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.broker.machine.placing import Logs, Placement, place
+from drumlin.broker.start.placing import Logs, Placement, place
 from drumlin.metadata.image import (
     NO_LEADER,
     LastKnown,

@@ -16,17 +16,17 @@ import pytest
 from broker import produce_twin
 from broker.answers import answer_of, content_of
 from broker.in_process import running
-from drumlin.broker.broker import Broker
 from drumlin.broker.handlers import produce as handler
 from drumlin.broker.router import Router
+from drumlin.broker.start.broker import Broker
 from drumlin.clock import ManualClock
 from drumlin.metadata.image import Resource, ResourceType
-from drumlin.records.batch import parse_header
-from drumlin.records.validation import PreparedBatch
+from drumlin.records.batch.batch import parse_header
+from drumlin.records.validation.validation import PreparedBatch
 from drumlin.replication.partition import Partition
-from drumlin.storage.producer_state import TransactionMarker
+from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.turns import TURN_S
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import encode_request
 from rig.batches import Batch, Rec, batch
 from rig.messages import build

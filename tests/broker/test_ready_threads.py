@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from drumlin.broker.threads import Threads
+from drumlin.broker.loop.threads import Threads
 
 _START = """
 import resource, sys, threading

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.storage.files import Files
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.files.files import Files
 from drumlin.wire.messages import encode_request, parse_response
 from rig.batches import batch
 from rig.messages import build

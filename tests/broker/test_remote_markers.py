@@ -12,14 +12,14 @@ import pytest
 
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
-from drumlin.broker.broker import Broker
-from drumlin.broker.markers import write_markers
+from drumlin.broker.hosting.markers import write_markers
 from drumlin.broker.remote.markers import MarkerRoutes
 from drumlin.broker.remote.markers import _request as request
+from drumlin.broker.start.broker import Broker
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
 from rig.waiting import eventually

@@ -12,13 +12,13 @@ import pytest
 
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
-from drumlin.broker.broker import Broker
 from drumlin.broker.remote.share_states import ShareStateRoutes
-from drumlin.coordination.share.members import coordinator as membership
-from drumlin.coordination.share.members.messages import ShareHeartbeat
+from drumlin.broker.start.broker import Broker
+from drumlin.coordination.groups.coordinator import share_groups as membership
+from drumlin.coordination.groups.share.messages import ShareHeartbeat
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
 from drumlin.metadata.names import SHARE_GROUP_STATE
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
 from rig.waiting import eventually

@@ -11,11 +11,11 @@ import pytest
 
 from broker.in_process import running
 from broker.second_broker import NODE_ID, join, leave
-from drumlin.broker.broker import Broker
-from drumlin.broker.transaction_checks import ask_coordinator
-from drumlin.coordination.state_batches import Producer
+from drumlin.broker.producing.transaction_checks import ask_coordinator
+from drumlin.broker.start.broker import Broker
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
 

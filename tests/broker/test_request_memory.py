@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from drumlin.broker.request_memory import RequestMemory
-from drumlin.wire.errors import ErrorCode
+from drumlin.broker.net.request_memory import RequestMemory
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.depth import so_many
 from rig.drumlin_server import DrumlinServer

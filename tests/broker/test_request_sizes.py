@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.broker.request_sizes import request_bytes_max
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.served import SERVED
+from drumlin.broker.net.request_sizes import request_bytes_max
 from drumlin.wire.frames import FrameReader
 from drumlin.wire.messages import API_KEYS
 from rig.drumlin_server import DrumlinServer

@@ -10,7 +10,7 @@ import pytest
 
 from broker.test_peers_that_take_nothing import Answering
 from broker.test_turns import Pair
-from drumlin.broker.later import Later, Parts
+from drumlin.broker.loop.later import Later, Parts
 
 _THREE = b"\0\0\0\1a\0\0\0\1b\0\0\0\1c"
 

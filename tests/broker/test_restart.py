@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from drumlin.metadata.database import FILE_NAME
+from drumlin.metadata.embedded.database import FILE_NAME
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 from rig.raw import Closed

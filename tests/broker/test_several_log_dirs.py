@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import config, running
-from drumlin.broker.broker import Broker
-from drumlin.broker.startup import StartFailed
+from drumlin.broker.start.broker import Broker
+from drumlin.broker.start.startup import StartFailed
 from drumlin.clock import SystemClock
-from drumlin.metadata.database import FILE_NAME
+from drumlin.metadata.embedded.database import FILE_NAME
 from storage.samples import prepared
 
 META = "meta.properties"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
 from rig.raw import RawClient

@@ -14,8 +14,8 @@ import pytest
 
 from broker.in_process import running
 from drumlin.broker.share_fetch import fetch
-from drumlin.storage.files import Files
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.files.files import Files
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.raw import RawClient
 

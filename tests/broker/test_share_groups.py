@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.coordination.share.members.messages import ShareHeartbeat
+from drumlin.broker.start.broker import Broker
+from drumlin.coordination.groups.share.messages import ShareHeartbeat
 from drumlin.coordination.share.state.state import ShareState, StateBatch
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import SHARE_GROUP_STATE

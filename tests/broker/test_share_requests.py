@@ -17,8 +17,8 @@ from broker.in_process import running
 from drumlin import turns
 from drumlin.broker.share_fetch.acknowledgements import acknowledgements, begin_to_acknowledge
 from drumlin.broker.share_fetch.fetch import ShareFetch
-from drumlin.broker.share_fetch.reads import read_batches
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.reads import read_batches
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import check_request
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, InclusiveRange, Limits
 from drumlin.turns import Work, to_end

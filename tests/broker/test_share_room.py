@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.broker.share_fetch.room import ShareRoom
+from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.replication.waiting_room import Waiter, WaitingRoom
 
 

@@ -10,7 +10,7 @@ import pytest
 from broker.in_process import running
 from drumlin.broker.context import context_of
 from drumlin.broker.handlers import share_fetch
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.messages import build
 from rig.waiting import wait_until

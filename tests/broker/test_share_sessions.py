@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition, ShareSessions
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition, ShareSessions
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MANY = 100
 

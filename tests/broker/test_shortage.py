@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from broker.in_process import running
-from drumlin.broker import chores
-from drumlin.broker.broker import Broker
-from drumlin.storage.files import Files
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.files.files import Files
 from rig.batches import batch
 from rig.waiting import eventually
 

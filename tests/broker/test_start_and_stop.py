@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from broker.in_process import config, running
-from drumlin.broker.broker import Broker
-from drumlin.broker.process_setup import risks
-from drumlin.broker.startup import StartFailed
+from drumlin.broker.start.broker import Broker
+from drumlin.broker.start.process_setup import risks
+from drumlin.broker.start.startup import StartFailed
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
-from drumlin.metadata.database import FILE_NAME, Database
+from drumlin.metadata.embedded.database import FILE_NAME, Database
 from rig.batches import batch
 from rig.drumlin_server import SERVER_PROPERTIES, DrumlinServer, server_command
 from rig.messages import render

@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from broker.in_process import running
-from drumlin.broker.broker import Broker
-from drumlin.storage.file_slice import FileSlice
+from drumlin.broker.start.broker import Broker
+from drumlin.storage.segment.file_slice import FileSlice
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient

@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.in_process import running
-from drumlin.broker import topic_pieces
-from drumlin.broker.cluster_view import (
+from drumlin.broker.handlers import metadata
+from drumlin.broker.parts.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     TOPIC_OPERATIONS,
     leadership,
 )
-from drumlin.broker.handlers import metadata
-from drumlin.broker.topic_pieces import TopicPieces
-from drumlin.metadata.changes import TopicDeleted
+from drumlin.broker.topics import topic_pieces
+from drumlin.broker.topics.topic_pieces import TopicPieces
 from drumlin.metadata.image import BrokerState, ClusterImage, Endpoint, PartitionState, TopicState
+from drumlin.metadata.store.changes import TopicDeleted
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response, response_shape
 
 _VERSIONS = range(14)

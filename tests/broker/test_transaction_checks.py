@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.failed_verifications import FailedVerifications
-from drumlin.broker.produce_verification import TransactionalPart, ask, begin
+from drumlin.broker.parts.failed_verifications import FailedVerifications
+from drumlin.broker.producing.produce_verification import TransactionalPart, ask, begin
 from drumlin.metadata.names import TRANSACTION_STATE
-from drumlin.records.batch import parse_header
-from drumlin.storage.producer_state import ProducerState
+from drumlin.records.batch.batch import parse_header
+from drumlin.storage.producers.producer_state import ProducerState
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.batches import batch
 from rig.sole_partition import sole_partition
 

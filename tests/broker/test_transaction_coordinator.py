@@ -15,9 +15,9 @@ from broker.raw_transactions import RawProducer
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import list_transactions
 from drumlin.clock import SystemClock
-from drumlin.metadata.database import FILE_NAME
+from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render

@@ -12,9 +12,9 @@ import pytest
 from broker.conftest import Ask
 from broker.in_process import running
 from broker.raw_transactions import CONTROL, TRANSACTIONAL, RawProducer
-from drumlin.broker.broker import Broker
-from drumlin.broker.topics import create_automatically
-from drumlin.records.record import decode_records
+from drumlin.broker.start.broker import Broker
+from drumlin.broker.topics.topics import create_automatically
+from drumlin.records.plain.record import decode_records
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer
 from rig.raw import Closed, RawClient

@@ -13,15 +13,16 @@ from typing import Any, Self
 import pytest
 
 from drumlin import turns as turns_module
-from drumlin.broker import connection, loop_watch
-from drumlin.broker.channel import PlainChannel
-from drumlin.broker.connection import Connection
-from drumlin.broker.later import GivingUp, Later
-from drumlin.broker.loop_watch import LoopWatch
-from drumlin.broker.request_memory import RequestMemory
-from drumlin.broker.wakeups import Wakeups
+from drumlin.broker.loop import loop_watch
+from drumlin.broker.loop.later import GivingUp, Later
+from drumlin.broker.loop.loop_watch import LoopWatch
+from drumlin.broker.net import connection
+from drumlin.broker.net.channel import PlainChannel
+from drumlin.broker.net.connection import Connection
+from drumlin.broker.net.request_memory import RequestMemory
+from drumlin.broker.parts.wakeups import Wakeups
 from drumlin.turns import TURN_S, Rounds, Turns, Work
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES
 from rig.waiting import eventually
 from rig.worked_time import WorkedTime

@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from drumlin import turns
-from drumlin.broker import share_state_requests
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import (
     consumer_group_heartbeat,
@@ -24,11 +23,12 @@ from drumlin.broker.handlers import (
     share_group_heartbeat,
     write_txn_markers,
 )
-from drumlin.coordination.share.members.messages import DescribedMember
+from drumlin.broker.several_apis import share_state_requests
+from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import Growing
 from drumlin.replication.partition_registry import PartitionRegistry
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
 
 _ENTRIES = 5_000

@@ -11,7 +11,7 @@ import pytest
 
 from broker.cluster_clients import PARTITIONS, commit_and_abort, deliver, join_one_by_one, read
 from broker.many_brokers import addresses, cluster, key_of, port
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from rig.messages import render

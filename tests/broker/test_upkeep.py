@@ -9,16 +9,16 @@ import pytest
 
 from broker.fetches import TOPIC, Fetches
 from broker.in_process import running
-from drumlin.broker import chores
-from drumlin.broker import cycles as cycles_module
-from drumlin.broker.broker import Broker
-from drumlin.broker.cycles import Cycles
-from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
+from drumlin.broker.loop import cycles as cycles_module
+from drumlin.broker.loop.cycles import Cycles
+from drumlin.broker.start import chores
+from drumlin.broker.start.broker import Broker
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, SyncRequest
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.replication.partition import Partition
-from drumlin.storage.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, decode_checkpoint
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.directory.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, decode_checkpoint
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.batches import batch
 from rig.waiting import eventually
 

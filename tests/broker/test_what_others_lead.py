@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.many_brokers import cluster, key_of, port
-from drumlin.broker.broker import Broker
+from drumlin.broker.start.broker import Broker
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from rig.batches import batch
 from rig.messages import render

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumlin.broker.config_changes import tell_without_effect
+from drumlin.broker.configs.config_changes import tell_without_effect
 from drumlin.metadata.image import Resource, ResourceType
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from drumlin.broker.apis.features import FEATURES, UPGRADE, check_update
+from drumlin.broker.apis.first_use import handler_module
 from drumlin.broker.context import RequestContext
-from drumlin.broker.features import FEATURES, UPGRADE, check_update
-from drumlin.broker.first_use import handler_module
 from drumlin.broker.handlers import describe_quorum
-from drumlin.broker.quotas import check_alteration
+from drumlin.broker.rights.quotas import check_alteration
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import RequestHeader, response_shape
 from rig.messages import build, render
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run
-from drumlin.cli import cluster_status, output
-from drumlin.cli.cluster_health import Found, LiveBroker, judge
-from drumlin.cli.eligible_replicas import EligibleReplicas
-from drumlin.metadata.database import FILE_NAME, Database, put_state
+from drumlin.cli.clusters import cluster_status
+from drumlin.cli.clusters.cluster_health import Found, LiveBroker, judge
+from drumlin.cli.reach.eligible_replicas import EligibleReplicas
+from drumlin.cli.terminal import output
+from drumlin.metadata.embedded.database import FILE_NAME, Database, put_state
 from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
 from drumlin.peer.cluster_view import PartitionView, TopicView
 from rig.drumlin_server import DrumlinServer

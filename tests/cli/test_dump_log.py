@@ -10,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from cli.conftest import Run
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from rig.drumlin_server import DrumlinServer
 
 NAME = "00000000000000000010"

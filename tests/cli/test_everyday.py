@@ -14,7 +14,7 @@ import pytest
 
 import drumlin
 from cli.conftest import Run
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.drumlin_server import DrumlinServer
 from rig.scripted_broker import ScriptedBroker

@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 
 from cli.conftest import Result, Run
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.drumlin_server import DrumlinServer
 from rig.raw import RawClient
 from rig.waiting import wait_until

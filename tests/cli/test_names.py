@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.cli.names import chosen
-from drumlin.cli.output import Failure
+from drumlin.cli.terminal.names import chosen
+from drumlin.cli.terminal.output import Failure
 
 EXISTING = ("_a", "a", "ab", "__consumer_offsets", "__transaction_state", "[x]")
 

@@ -10,7 +10,7 @@ import pytest
 
 from drumlin.cli.dump.findings import Problem, base_offset_of
 from drumlin.cli.dump.state_files import read_leader_epochs
-from drumlin.cli.places import Place, parse_place
+from drumlin.cli.terminal.places import Place, parse_place
 
 
 @pytest.mark.parametrize(

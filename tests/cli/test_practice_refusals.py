@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.conftest import Result, Run
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.brokers import Configuration, defaults
 from drumlin.cli.practice.record import (
     ClusterRecord,
@@ -19,7 +18,8 @@ from drumlin.cli.practice.record import (
     read_record,
     write_record,
 )
-from drumlin.storage.directory_lock import DirectoryLock
+from drumlin.cli.terminal.output import Failure
+from drumlin.storage.directory.directory_lock import DirectoryLock
 from rig.ports import free_ports
 from rig.practice_cluster import ports_in_a_row
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.broker import process
+from drumlin.broker.start import process
 from drumlin.cli import app
 from rig.drumlin_server import DrumlinServer
 from rig.ports import free_ports

@@ -10,9 +10,9 @@ import pytest
 import drumlin
 from cli.conftest import Run
 from drumlin.client.client import Client
-from drumlin.spark.writing.protocol.entry import TaskWrite, begin_task, commit_batch
-from drumlin.spark.writing.protocol.errors import NotDecided
+from drumlin.spark.writing.entry import TaskWrite, begin_task, commit_batch
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
+from drumlin.spark.writing.protocol.sink_errors import NotDecided
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 

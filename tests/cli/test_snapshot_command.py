@@ -12,7 +12,7 @@ import pytest
 
 import drumlin
 from cli.conftest import Run
-from drumlin.cli import record_files
+from drumlin.cli.terminal import record_files
 from rig.drumlin_server import DrumlinServer
 
 START_MS = 1_600_000_000_000

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from drumlin.records.batch import BatchHeader, parse_header
-from drumlin.records.record import Record, decode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.batch import BatchHeader, parse_header
+from drumlin.records.plain.record import Record, decode_batch
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from client.flaky_log import answer
-from drumlin.client.partition_sender import ProducerIdentity
+from drumlin.client.write.partition_sender import ProducerIdentity
 from drumlin.peer.cluster_view import ClusterView, TopicView
-from drumlin.peer.errors import ConnectionLost
 from drumlin.peer.options import PeerOptions
-from drumlin.records.batch import parse_header
-from drumlin.records.record import decode_batch
-from drumlin.storage.producer_state import ProducerState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import ConnectionLost
+from drumlin.records.batch.batch import parse_header
+from drumlin.records.plain.record import decode_batch
+from drumlin.storage.producers.producer_state import ProducerState
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import request_shape, response_shape
 
 _VERSION = 9

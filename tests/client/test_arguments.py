@@ -18,11 +18,11 @@ import pytest
 import drumlin
 import drumlin.client.errors
 from client.flaky_log import FlakyLog
-from drumlin.client.appender import AppendOptions
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions
-from drumlin.client.reader import ReadOptions
-from drumlin.client.writer import WriterKeywords, WriterOptions
+from drumlin.client.read.reader import ReadOptions
+from drumlin.client.write.appender import AppendOptions
+from drumlin.client.write.writer import WriterKeywords, WriterOptions
 from rig.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until
 

@@ -11,17 +11,17 @@ from typing import Any, cast
 import pytest
 
 from client.test_consumer_reading import WAIT_MS, append, committed_offset, values
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.consumer.commits import Committer
 from drumlin.client.consumer.consumer import Consumer
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
+from drumlin.client.consumer.offsets.commits import Committer
+from drumlin.client.consumer.offsets.offset_storage import Offsets, OffsetStorage
 from drumlin.client.consumer.positions import NO_OFFSET, Positions
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.errors import CommitFailed
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import so_many
 from rig.waiting import wait_until
 

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import ConsumerProtocolAssignment, ConsumerProtocol
 
 from drumlin.client.consumer.assignors import ASSIGNORS, Assignment, Member, is_cooperative
 from drumlin.client.consumer.assignors.sticky import Claim, cooperative_user_data, sticky_user_data
-from drumlin.client.consumer.subscription import (
+from drumlin.client.consumer.assignors.subscription import (
     MemberSubscription,
     decode_assignment,
     decode_subscription,

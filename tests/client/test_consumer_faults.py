@@ -19,9 +19,9 @@ from drumlin.client.errors import (
     LogTruncated,
     RequestRefused,
 )
-from drumlin.records.batch import assign_offsets
-from drumlin.records.record import Record, encode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.batch import assign_offsets
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
 from rig.waiting import wait_until

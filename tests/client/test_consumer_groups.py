@@ -26,7 +26,7 @@ from client.group_members import (
     shared,
 )
 from drumlin.client.client import Client
-from drumlin.client.consumer.membership import Duty
+from drumlin.client.consumer.membership.membership import Duty
 from drumlin.client.errors import ClientError, CommitFailed, MembershipEnded
 from rig.apache_kafka import kafka_classpath
 from rig.drumlin_server import DrumlinServer

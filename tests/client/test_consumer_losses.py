@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import drumlin
-from drumlin.client.consumer.subscription import encode_assignment
+from drumlin.client.consumer.assignors.subscription import encode_assignment
 from drumlin.client.errors import CommitFailed
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import ScriptedBroker, Silence
 

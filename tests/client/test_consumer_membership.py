@@ -13,17 +13,17 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.client.consumer import classic_membership as classic
-from drumlin.client.consumer import consumer_membership as modern
 from drumlin.client.consumer.assignors import ASSIGNORS, Member
-from drumlin.client.consumer.classic_membership import ClassicMembership, ClassicOptions
-from drumlin.client.consumer.consumer_membership import (
+from drumlin.client.consumer.assignors.subscription import decode_subscription, encode_subscription
+from drumlin.client.consumer.membership import classic_membership as classic
+from drumlin.client.consumer.membership import consumer_membership as modern
+from drumlin.client.consumer.membership.classic_membership import ClassicMembership, ClassicOptions
+from drumlin.client.consumer.membership.consumer_membership import (
     ConsumerMembership,
     ConsumerProtocolOptions,
 )
-from drumlin.client.consumer.membership import Duty, DutyKind, Leave, Partitions, Wait
-from drumlin.client.consumer.subscription import decode_subscription, encode_subscription
-from drumlin.wire.errors import ErrorCode
+from drumlin.client.consumer.membership.membership import Duty, DutyKind, Leave, Partitions, Wait
+from drumlin.wire.error_codes import ErrorCode
 
 TOPIC = "t"
 BEAT_S = 3.0

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.consumer import Consumer, topic_of
 from drumlin.client.errors import ClientError, NoCommittedOffset, OffsetOutOfRange
 from rig.drumlin_server import DrumlinServer

@@ -10,9 +10,9 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.consumer import Consumer
-from drumlin.client.consumer.commits import Committer
 from drumlin.client.consumer.engine import ConsumerEngine
-from drumlin.client.consumer.fetcher import Fetcher
+from drumlin.client.consumer.fetching.fetcher import Fetcher
+from drumlin.client.consumer.offsets.commits import Committer
 from drumlin.client.errors import ClientError
 from rig.waiting import wait_until
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.client.deliveries import Deliveries, DeliveryRules
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.partition_sender import Batch
-from drumlin.client.producer import Manner
+from drumlin.client.write.deliveries import Deliveries, DeliveryRules
+from drumlin.client.write.partition_sender import Batch
+from drumlin.client.write.producer import Manner
 from drumlin.peer.produce import Produced
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from rig.waiting import wait_until
 
 

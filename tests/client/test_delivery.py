@@ -14,7 +14,7 @@ import drumlin
 from client.flaky_log import Fault, FlakyLog, answer, values
 from drumlin.client.client import Client
 from drumlin.client.errors import DeliveryFailed
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.drumlin_server import DrumlinServer
 from rig.scripted_broker import CloseConnection, ScriptedBroker

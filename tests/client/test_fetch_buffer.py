@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumlin.client.consumer.fetch_buffer import FetchBuffer, Frame, Piece
+from drumlin.client.consumer.fetching.fetch_buffer import FetchBuffer, Frame, Piece
 from drumlin.client.consumer.positions import Positions
 from drumlin.peer.frame_memory import FrameMemory
 

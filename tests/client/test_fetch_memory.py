@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from drumlin.client.fetch_memory import FetchMemory, Share
+from drumlin.client.read.fetch_memory import FetchMemory, Share
 
 MIB = 1 << 20
 FETCH_BYTES = 8 * MIB

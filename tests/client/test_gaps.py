@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 
 import drumlin
-from drumlin.client import range_stream
 from drumlin.client.client import Client
 from drumlin.client.errors import BrokerUnreachable, CorruptData, LogEndsEarly, OffsetOutOfRange
-from drumlin.client.fetch_memory import FetchMemory
-from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.client.read import range_stream
+from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import Deadline
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     CONTROL_MASK,
     TRANSACTIONAL_MASK,
     parse_header,
     seal,
     write_header,
 )
-from drumlin.records.record import Record, encode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
 from rig.worked_time import WorkedTime

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.group_admin import fetch_committed
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.group_admin import fetch_committed
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import Answer, ScriptedBroker
 

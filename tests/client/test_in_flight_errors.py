@@ -18,7 +18,7 @@ from client.scripted_transactions import ID, script_transactions
 from drumlin.client.client import Client
 from drumlin.client.errors import DeliveryFailed
 from drumlin.client.transactions.errors import TransactionFailed
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import ScriptedBroker
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import drumlin
-from drumlin.client.nearest_replica import NearestReplica
-from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import read_ranges
-from drumlin.records.batch import assign_offsets
-from drumlin.records.record import Record, encode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.client.read.nearest_replica import NearestReplica
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.read.reader import read_ranges
+from drumlin.records.batch.batch import assign_offsets
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence
 

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drumlin
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.consumer.options import ConsumerOptions
-from drumlin.client.consumer.zookeeper_nodes import ZooKeeperNodes
-from drumlin.client.consumer.zookeeper_storage import (
+from drumlin.client.consumer.old_offsets.zookeeper_nodes import ZooKeeperNodes
+from drumlin.client.consumer.old_offsets.zookeeper_storage import (
     DualStorage,
     ZooKeeperStorage,
     greater_of_both,
 )
+from drumlin.client.consumer.options import ConsumerOptions
 from drumlin.client.errors import CommitFailed, OffsetStoreFailed, OffsetStoreUnreachable
-from drumlin.metadata.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
 from migration.old_consumers import OldStore
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until

@@ -24,11 +24,11 @@ from client.simulated_partition import (
     SimulatedPartition,
 )
 from drumlin.client.errors import DeliveryFailed
-from drumlin.client.partition_sender import Batch, PartitionSender
+from drumlin.client.write.partition_sender import Batch, PartitionSender
 from drumlin.peer.retry import Deadline
-from drumlin.records.batch import SEQUENCE_MODULO
-from drumlin.records.record import Record, encode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.batch import SEQUENCE_MODULO
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.wire.error_codes import ErrorCode
 from rig.virtual_time import run_in_virtual_time
 
 SLOW = Fate(answer_delay_s=0.2)  # written at once, and answered later

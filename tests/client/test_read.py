@@ -10,10 +10,10 @@ import pytest
 
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange, UnknownTopic
-from drumlin.client.log_samples import LogPlace
-from drumlin.client.range_stream import OffsetRange, RangeStream
+from drumlin.client.read.log_samples import LogPlace
+from drumlin.client.read.range_stream import OffsetRange, RangeStream
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.records.columns import HEADERS_TYPE, RECORD_SCHEMA
+from drumlin.records.columns.columns import HEADERS_TYPE, RECORD_SCHEMA
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

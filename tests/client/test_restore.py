@@ -15,7 +15,7 @@ from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored, OffsetOutOfRange, UnknownTopic
 from drumlin.client.places import Milliseconds
 from drumlin.client.transactions.errors import ProducerFenced, TransactionTimedOut
-from drumlin.records.columns import HEADERS_TYPE
+from drumlin.records.columns.columns import HEADERS_TYPE
 from rig.waiting import wait_until
 
 START_MS = 1_600_000_000_000

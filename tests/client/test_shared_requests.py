@@ -21,10 +21,10 @@ from client.simulated_leaders import (
     SimulatedLeaders,
 )
 from drumlin.client.errors import DeliveryFailed
-from drumlin.client.partition_sender import Batch, PartitionSender
+from drumlin.client.write.partition_sender import Batch, PartitionSender
 from drumlin.peer.retry import Deadline
-from drumlin.records.record import Record, encode_batch
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.wire.error_codes import ErrorCode
 from rig.virtual_time import run_in_virtual_time
 
 PARTITIONS = 3

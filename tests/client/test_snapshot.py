@@ -13,7 +13,7 @@ import pytest
 from drumlin.client.client import Client
 from drumlin.client.errors import OffsetOutOfRange, UnknownTopic
 from drumlin.client.places import Milliseconds, first_ms, last_ms
-from drumlin.records.columns import HEADERS_TYPE
+from drumlin.records.columns.columns import HEADERS_TYPE
 from rig.waiting import wait_until
 
 START_MS = 1_600_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.client.errors import RecordsMissing, StateNotExact
-from drumlin.client.state_claims import LogFacts, check, claim, incomplete
+from drumlin.client.state.state_claims import LogFacts, check, claim, incomplete
 
 PLACE = ("t", 0)
 TOLD = LogFacts(log_start_offset=0, high_watermark=20, exact_from=10, leader_epoch=3)

@@ -12,11 +12,11 @@ import pytest
 import drumlin
 from drumlin.client.arguments import Acks
 from drumlin.client.client import Client
-from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.errors import ClientError, DeliveryFailed
-from drumlin.client.row_sum import RowsRefused
-from drumlin.client.stream_appender import EncodingRules, StreamAppender
 from drumlin.client.transactions.errors import TransactionFailed
+from drumlin.client.write.deliveries import DeliveryRules
+from drumlin.client.write.row_sum import RowsRefused
+from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
 from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)

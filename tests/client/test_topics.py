@@ -13,7 +13,7 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
 from drumlin.client.places import Milliseconds
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from rig.scripted_broker import ScriptedBroker
 from rig.waiting import wait_until

@@ -15,7 +15,7 @@ from client.scripted_transactions import ID, ended, ended_with, script_transacti
 from drumlin.client.client import Client
 from drumlin.client.transactions.errors import OutcomeUnknown, TransactionError, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import wait_until

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import drumlin
-from drumlin.client import group_admin
+from drumlin.client.admin import group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.transactions.errors import OutcomeUnknown
 from drumlin.wire.messages import API_KEYS
 from rig.cutting_proxy import Cut, CuttingProxy

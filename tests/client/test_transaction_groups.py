@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from drumlin.client import group_admin
+from drumlin.client.admin import group_admin
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.errors import CommitFailed
 from drumlin.client.transactions.errors import TransactionFailed
 from rig.waiting import wait_until

@@ -26,7 +26,6 @@ from client.scripted_transactions import (
 )
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed, NotAuthorized, RequestRefused
-from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     ProducerFenced,
@@ -39,7 +38,8 @@ from drumlin.client.transactions.errors import (
 )
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.wire.errors import ErrorCode
+from drumlin.client.write.stream_appender import EncodingRules
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
 from rig.waiting import wait_until

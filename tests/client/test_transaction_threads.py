@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError
-from drumlin.client.row_sum import RowsRefused
-from drumlin.client.stream_appender import EncodingRules
 from drumlin.client.transactions.errors import TransactionFailed, TransactionOver
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.client.write.row_sum import RowsRefused
+from drumlin.client.write.stream_appender import EncodingRules
 from rig.waiting import wait_until
 
 

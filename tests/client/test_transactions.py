@@ -13,7 +13,6 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.client.deliveries import DeliveryRules
 from drumlin.client.transactions.errors import (
     ProducerFenced,
     TransactionAborted,
@@ -24,7 +23,8 @@ from drumlin.client.transactions.errors import (
     UnknownTransaction,
 )
 from drumlin.client.transactions.requests import OpenTransaction
-from drumlin.records.batch import SEQUENCE_MODULO
+from drumlin.client.write.deliveries import DeliveryRules
+from drumlin.records.batch.batch import SEQUENCE_MODULO
 from rig.waiting import wait_until
 
 

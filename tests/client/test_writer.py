@@ -12,10 +12,10 @@ import pytest
 
 import drumlin
 from client.flaky_log import FlakyLog, answer, values
-from drumlin.client import partition_sender
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed, RequestTimedOut
-from drumlin.wire.errors import ErrorCode
+from drumlin.client.write import partition_sender
+from drumlin.wire.error_codes import ErrorCode
 from rig.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import wait_until
 

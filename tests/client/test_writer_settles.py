@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 import drumlin
 from client.flaky_log import Fault, FlakyLog, values
-from drumlin.client import open_batch
 from drumlin.client.client import Client
 from drumlin.client.errors import BufferFull, ClientError, DeliveryFailed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.partition_sender import PartitionSender
-from drumlin.client.writer import Writer
-from drumlin.wire.errors import ErrorCode
+from drumlin.client.write import open_batch
+from drumlin.client.write.partition_sender import PartitionSender
+from drumlin.client.write.writer import Writer
+from drumlin.wire.error_codes import ErrorCode
 from rig.scripted_broker import ScriptedBroker, Silence
 from rig.waiting import wait_until
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import iterate_headers
+from drumlin.records.batch.batch import iterate_headers
 from rig.apache_kafka import kafka_classpath, run_alone, run_tool
 from rig.compacted_topic import await_clean, create, read
 from rig.depth import so_many

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from records.test_odd_bodies import READ_BY_ALL, VALUES, batch_of
 from rig.scripted_broker import ScriptedBroker, Silence

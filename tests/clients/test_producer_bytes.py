@@ -14,9 +14,15 @@ import pytest
 import drumlin
 from crash.requests import fetch
 from drumlin.client.client import Client
-from drumlin.client.writer import Writer
-from drumlin.records.batch import BatchHeader, iterate_headers, parse_header, seal, write_header
-from drumlin.records.record import Record, decode_batch
+from drumlin.client.write.writer import Writer
+from drumlin.records.batch.batch import (
+    BatchHeader,
+    iterate_headers,
+    parse_header,
+    seal,
+    write_header,
+)
+from drumlin.records.plain.record import Record, decode_batch
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.drumlin_server import DrumlinServer
 from rig.jars import Unavailable

@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.apache_kafka import kafka_classpath, run_tool
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer

@@ -19,9 +19,9 @@ from broker.raw_transactions import RawProducer
 from cluster.conftest import MakeBroker
 from cluster.test_on_zookeeper import admin, brokers_of, create, produce, read, setting
 from drumlin.cli import app
-from drumlin.metadata.database import FILE_NAME
-from drumlin.metadata.embedded import SET_ASIDE
+from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.opening import IN_ZOOKEEPER
+from drumlin.metadata.to_zookeeper.stopped_broker import SET_ASIDE
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 from rig.waiting import wait_until

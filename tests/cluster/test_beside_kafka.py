@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from cluster.conftest import MakeBroker
 from cluster.test_on_zookeeper import create, produce, read, refusal, setting
 from drumlin.metadata.image import BrokerState, Endpoint, Resource, ResourceType
-from drumlin.metadata.store import ProducerIdBlock
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.store.store import ProducerIdBlock
+from drumlin.metadata.zookeeper.znodes import layout
 from rig.jars import Unavailable
 from rig.waiting import wait_until
 from rig.zookeeper_kafka import ZooKeeperKafka

@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from cluster.conftest import MakeBroker
-from drumlin.metadata.zookeeper.access import access_in
-from drumlin.metadata.zookeeper.connection import close_client, connect
+from drumlin.zookeeper.access import access_in
+from drumlin.zookeeper.connection import close_client, connect
 from rig.certificates import KEY_PASSWORD, Certificates
 from rig.zookeeper import ZooKeeper, running_zookeeper
 

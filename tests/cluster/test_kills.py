@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.znodes import layout
 from rig.waiting import wait_until
 from rig.zookeeper import ZooKeeper
 from rig.zookeeper_operator import Operator

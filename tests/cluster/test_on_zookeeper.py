@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from cluster.conftest import SESSION_TIMEOUT_MS, MakeBroker
 from drumlin.metadata.image import Resource, ResourceType
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.znodes import layout
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.ports import free_ports
 from rig.waiting import wait_until

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cluster.conftest import MakeBroker
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.znodes import layout
 from rig.drumlin_server import DrumlinServer
 from rig.messages import render
 from rig.waiting import wait_until

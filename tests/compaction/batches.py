@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import strategies as st
 
-from drumlin.compaction.kernel_passes import KernelFilterPass, KernelMapPass
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import FilterPass, FilterRules, MapPass
-from drumlin.compaction.plain_passes import PlainFilterPass, PlainMapPass
-from drumlin.records.batch import (
+from drumlin.compaction.passes.kernel_passes import KernelFilterPass, KernelMapPass
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.passes import FilterPass, FilterRules, MapPass
+from drumlin.compaction.passes.plain_passes import PlainFilterPass, PlainMapPass
+from drumlin.records.batch.batch import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -22,7 +22,7 @@ from drumlin.records.batch import (
     write_header,
 )
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.record import Record, encode_record
+from drumlin.records.plain.record import Record, encode_record
 
 SEED = bytes(range(16))
 MAKES = ("kernel", "plain")

@@ -10,16 +10,16 @@ from typing import TypeVar
 
 from compaction.random_logs import Appended, RandomLog
 from compaction.readers import batches, read_committed, read_uncommitted
-from drumlin.compaction.cleaner import Cleaner
+from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.statistics import CleaningStatistics
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, crc_matches
-from drumlin.records.record import Record, decode_batch
-from drumlin.storage.control_records import parse_marker
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import BatchHeader, crc_matches
+from drumlin.records.plain.record import Record, decode_batch
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.control_records import parse_marker
 from storage.samples import open_sole_logs
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ import random
 from dataclasses import dataclass
 
 from drumlin.clock import ManualClock
-from drumlin.records.batch import BatchHeader, parse_header
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.validation import PreparedBatch
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import BatchHeader, parse_header
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.validation import PreparedBatch
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
 from storage.samples import marker
 

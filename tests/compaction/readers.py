@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from drumlin.records.batch import BatchHeader, iterate_headers
-from drumlin.records.record import Record, decode_batch
-from drumlin.storage.control_records import parse_marker
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import BatchHeader, iterate_headers
+from drumlin.records.plain.record import Record, decode_batch
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.control_records import parse_marker
 from storage.samples import read_bytes
 
 

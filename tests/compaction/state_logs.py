@@ -11,7 +11,7 @@ from typing import Any
 from compaction.promises import CONFIG, RETENTION_MS, clean
 from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.log.partition_log import PartitionLog
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 

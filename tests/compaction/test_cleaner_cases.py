@@ -23,10 +23,10 @@ from compaction.promises import (
 from compaction.random_logs import RandomLog
 from compaction.readers import read_committed, read_uncommitted
 from drumlin.config.topic import LogConfig
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment_swap import SegmentsChanged
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.segment_swap import SegmentsChanged
 from drumlin.turns import to_end
 from rig.clocks import JumpingClock
 from storage.samples import IN_MEMORY, NOW_MS, append, create, from_producer, marker, open_sole_logs
@@ -107,7 +107,7 @@ def test_an_aborted_transaction_that_began_before_the_log(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With a bitmap of survivors what is in no map would be dropped in any case.
-    monkeypatch.setattr("drumlin.compaction.offset_map._BITMAP_BYTES_MAX", 0)
+    monkeypatch.setattr("drumlin.compaction.passes.offset_map._BITMAP_BYTES_MAX", 0)
     world = new_world(folder)
     log = world.log
     for sequence in (0, 1):

@@ -17,13 +17,13 @@ import pytest
 from compaction.promises import CONFIG, check, check_is_minimal, clean_wholly, reopen
 from compaction.random_logs import RandomLog
 from drumlin.clock import ManualClock
-from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.records.batch import iterate_headers
-from drumlin.records.record import Record, decode_batch
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.records.plain.record import Record, decode_batch
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 

@@ -21,10 +21,10 @@ from compaction.promises import CONFIG, RETENTION_MS, call, check, clean, reload
 from compaction.random_logs import RandomLog
 from compaction.readers import read_uncommitted
 from drumlin.clock import ManualClock
-from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.storage.files import Files
-from drumlin.storage.log_state import LogState
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.log_state import LogState
 from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs, revive

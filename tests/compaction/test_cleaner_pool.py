@@ -17,12 +17,12 @@ from compaction.promises import CONFIG, call
 from compaction.random_logs import RandomLog
 from compaction.test_cleaner_cases import new_world, offsets, six_segments
 from drumlin.clock import ManualClock, SystemClock
-from drumlin.compaction import pool as pool_module
-from drumlin.compaction.cleaner import Cleaner
-from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.pool import pool as pool_module
+from drumlin.compaction.pool.pool import CleanerPool
+from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
 from rig.waiting import wait_until
 from storage.doors import FailingFiles
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs

@@ -79,14 +79,14 @@ def test_after_any_cleanings_every_reader_sees_what_it_may(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if seed % 3 == 0:  # as if more were dirty than a bitmap of survivors may tell
-        monkeypatch.setattr("drumlin.compaction.offset_map._BITMAP_BYTES_MAX", 0)
+        monkeypatch.setattr("drumlin.compaction.passes.offset_map._BITMAP_BYTES_MAX", 0)
     if seed % 5 == 0:  # as where kernels can't be had
         monkeypatch.setattr(compaction_kernels, "loaded", None)
     else:
         assert compaction_kernels.loaded is not None
     if seed % 2 == 0:  # with threads that help, and many stretches for them
-        monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
-        monkeypatch.setattr("drumlin.compaction.stretches._BATCHES_MAX", 2)
+        monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
+        monkeypatch.setattr("drumlin.compaction.passes.stretches._BATCHES_MAX", 2)
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         path = Path(folder)
         logs = open_sole_logs(path, config=CONFIG, clock=ManualClock(NOW_MS))

@@ -7,11 +7,15 @@ import random
 import pytest
 
 from compaction.state_logs import check_cleanings
-from drumlin.coordination.groups.log import LoadedPartition, encode_batches, load
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.coordination.state_batches import Producer
-from drumlin.storage.log_batches import batches_of
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
+)
+from drumlin.coordination.groups.shard.log import LoadedPartition, encode_batches, load
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.storage.log.log_batches import batches_of
+from drumlin.storage.log.partition_log import PartitionLog
 from rig.committed_offsets import loaded_offsets
 from storage.samples import NOW_MS, marker
 

@@ -17,15 +17,16 @@ from compaction.promises import CONFIG, clean, cleaner_of
 from compaction.random_logs import RandomLog
 from compaction.readers import read_uncommitted
 from drumlin.clock import ManualClock
-from drumlin.compaction import map_builder, stretches
-from drumlin.compaction.errors import CleaningFailed, CleaningStopped
-from drumlin.compaction.stretches import Taken, Unfolded
-from drumlin.compaction.survivor_bitmap import SurvivorBitmap
-from drumlin.records.batch import HEADER_SIZE, parse_header, seal, write_header
-from drumlin.records.compression import CODECS, compress
+from drumlin.compaction.failures import CleaningFailed, CleaningStopped
+from drumlin.compaction.passes import stretches
+from drumlin.compaction.passes.stretches import Taken, Unfolded
+from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
+from drumlin.compaction.round import map_builder
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header, seal, write_header
+from drumlin.records.compression.compression import CODECS, compress
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.log.partition_log import PartitionLog
 from records.strategies import QUICK
 from records.test_odd_bodies import READ_BY_ALL, READ_BY_KAFKA, batch_of
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
@@ -89,7 +90,8 @@ def test_any_number_of_threads_leaves_the_same_files(
     found = []
     for helpers in (0, 1, 3):
         monkeypatch.setattr(
-            "drumlin.compaction.cleaning_round.helpers_for", lambda _, helpers=helpers: helpers
+            "drumlin.compaction.round.cleaning_round.helpers_for",
+            lambda _, helpers=helpers: helpers,
         )
         folder = tmp_path / str(helpers)
         world = filled(folder, codecs)
@@ -116,7 +118,7 @@ def test_memory_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             made.append(self)
 
     monkeypatch.setattr(map_builder, "Unfolded", Counted)
-    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
     monkeypatch.setattr(stretches, "_BATCHES_MAX", 2)
     world = filled(folder, ["lz4"], 600)
     assert clean(world) is not None
@@ -167,7 +169,7 @@ def damage(log: PartitionLog, offset: int) -> int:
 def test_what_cannot_be_decompressed_is_told_with_its_place(
     codec: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
     world = filled(folder, [codec])
     position = damage(world.log, 1230)
     with pytest.raises(CleaningFailed) as caught:
@@ -186,8 +188,8 @@ def assert_nothing_is_left(folder: Path) -> None:
 def test_a_cleaning_that_is_stopped_leaves_nothing(
     asked: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("drumlin.compaction.cleaning_round.helpers_for", lambda _: 2)
-    monkeypatch.setattr("drumlin.compaction.pieces._PIECE_BYTES", 8 << 10)
+    monkeypatch.setattr("drumlin.compaction.round.cleaning_round.helpers_for", lambda _: 2)
+    monkeypatch.setattr("drumlin.compaction.round.pieces._PIECE_BYTES", 8 << 10)
     world = filled(folder, ["zstd"])
     before = [record.offset for record in read_uncommitted(world.log)]
     cleaner = cleaner_of(world)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.compaction.crew import Crew, InOrder, helpers_for
+from drumlin.compaction.round.crew import Crew, InOrder, helpers_for
 from records.strategies import QUICK
 
 _PATIENCE_S = 30

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from drumlin.clock import ManualClock
-from drumlin.compaction.cleaner import Cleaner
-from drumlin.compaction.errors import CleaningFailed
+from drumlin.compaction.failures import CleaningFailed
+from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import iterate_headers, parse_header
-from drumlin.records.record import Record, decode_batch, encode_batch
-from drumlin.records.validation import PreparedBatch
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import iterate_headers, parse_header
+from drumlin.records.plain.record import Record, decode_batch, encode_batch
+from drumlin.records.validation.validation import PreparedBatch
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from rig.depth import so_many
 from storage.samples import NOW_MS, create, open_sole_logs
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.clock import ManualClock
-from drumlin.compaction.choice import Candidate, in_order
-from drumlin.compaction.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
-from drumlin.compaction.segment_groups import RELATIVE_OFFSET_MAX, Size, group_segments
+from drumlin.compaction.dirty.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
+from drumlin.compaction.passes.transactions import TransactionFilter
+from drumlin.compaction.pool.choice import Candidate, in_order
+from drumlin.compaction.round.segment_groups import RELATIVE_OFFSET_MAX, Size, group_segments
 from drumlin.compaction.throttle import Throttle
-from drumlin.compaction.transactions import TransactionFilter
-from drumlin.records.batch import BatchHeader, parse_header
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.producer_state import TransactionMarker
-from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.records.batch.batch import BatchHeader, parse_header
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.producers.producer_state import TransactionMarker
+from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 _NOW_MS = 1_000_000
 _COMMIT, _ABORT = TransactionMarker(True, 0), TransactionMarker(False, 0)

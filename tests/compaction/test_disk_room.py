@@ -15,14 +15,14 @@ from compaction.promises import CONFIG, call, cleaner_of
 from compaction.random_logs import RandomLog
 from compaction.test_cleaner_cases import new_world, offsets
 from drumlin.clock import ManualClock
-from drumlin.compaction import cleaner as cleaner_module
-from drumlin.compaction.pool import CleanerPool, _Worker
+from drumlin.compaction.pool.pool import CleanerPool, _Worker
+from drumlin.compaction.round import cleaner as cleaner_module
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.cleaned_segment import NoRoom
-from drumlin.storage.file_slice import FileSlice
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import NoRoom
+from drumlin.storage.segment.file_slice import FileSlice
 from rig.small_disk import NotPermitted, small_disk
 from storage.samples import IN_MEMORY, NOW_MS, append, create, open_sole_logs
 

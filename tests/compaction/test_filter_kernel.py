@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from compaction.batches import KEYS, MAKES, NOW_MS, SEED, batch, cuts, filter_pass, logs, spoilt
 from compaction.guarded import Fenced, at_the_edge
 from compaction.rule_twin import survives
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import FilterRules, FilterStop, IndexEntry, Reason
-from drumlin.records.batch import (
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.passes import FilterRules, FilterStop, IndexEntry, Reason
+from drumlin.records.batch.batch import (
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
     TIMESTAMP_TYPE_MASK,
@@ -26,8 +26,8 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, decode_batch
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.plain.record import Record, decode_batch
 from records.strategies import QUICK
 from rig.depth import so_many
 

@@ -12,13 +12,13 @@ from compaction.promises import CONFIG, RETENTION_MS, call, clean, cleaner_of, r
 from compaction.random_logs import RandomLog
 from compaction.readers import batches, read_uncommitted
 from compaction.test_cleaner_cases import new_world, offsets
-from drumlin.compaction.passes import NO_HORIZON
-from drumlin.compaction.pool import CleanerPool
+from drumlin.compaction.passes.passes import NO_HORIZON
+from drumlin.compaction.pool.pool import CleanerPool
+from drumlin.compaction.pool.waits import why_nothing
 from drumlin.compaction.settings import CleanerSettings
-from drumlin.compaction.waits import why_nothing
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.files import Files
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.files.files import Files
 from drumlin.turns import to_end
 from storage.samples import IN_MEMORY, NOW_MS, append, from_producer, marker
 

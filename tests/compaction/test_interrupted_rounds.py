@@ -24,9 +24,9 @@ from compaction.random_logs import RandomLog
 from compaction.readers import batches
 from compaction.test_cleaner_cases import new_world, offsets, put
 from drumlin.clock import ManualClock
-from drumlin.compaction.round_progress import RoundProgress
-from drumlin.storage.cleaned_segment import NoRoom
-from drumlin.storage.files import Files
+from drumlin.compaction.dirty.round_progress import RoundProgress
+from drumlin.storage.files.files import Files
+from drumlin.storage.replacement.cleaned_segment import NoRoom
 from rig.depth import so_many
 from storage.samples import IN_MEMORY, NOW_MS, create, from_producer, marker, open_sole_logs
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from compaction.batches import KEYS, MAKES, SEED, batch, logs, map_pass, spoilt
 from compaction.guarded import at_the_edge
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import MapFacts, Reason, Stop
-from drumlin.records.batch import (
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.passes import MapFacts, Reason, Stop
+from drumlin.records.batch.batch import (
     CONTROL_MASK,
     HEADER_SIZE,
     TRANSACTIONAL_MASK,
@@ -21,8 +21,8 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.plain.record import Record
 from records.strategies import QUICK
 from rig.depth import so_many
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compaction.batches import SEED, map_pass
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.compaction.passes import Reason
-from drumlin.records.batch import seal
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.passes import Reason
+from drumlin.records.batch.batch import seal
 from drumlin.records.kernels import compaction_kernels
 from records.conftest import without_kernels
 from records.strategies import QUICK

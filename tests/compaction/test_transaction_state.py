@@ -7,13 +7,13 @@ import random
 import pytest
 
 from compaction.state_logs import check_cleanings
-from drumlin.coordination.state_batches import pack
+from drumlin.coordination.shards.state_batches import pack
 from drumlin.coordination.transactions.log import load
 from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import TransactionMetadata, encode_record
 from drumlin.coordination.transactions.states import TransactionState
-from drumlin.storage.log_batches import batches_of
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.log.log_batches import batches_of
+from drumlin.storage.log.partition_log import PartitionLog
 from storage.samples import NOW_MS
 
 IDS = [f"id-{number}" for number in range(5)]

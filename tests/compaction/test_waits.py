@@ -11,7 +11,7 @@ import pytest
 
 from compaction.promises import CONFIG, clean
 from compaction.test_cleaner_cases import new_world, put
-from drumlin.compaction.waits import why_nothing
+from drumlin.compaction.pool.waits import why_nothing
 from storage.samples import IN_MEMORY, NOW_MS, append, from_producer, marker
 
 

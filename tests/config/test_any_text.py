@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.keys import broker_keys, group_keys, topic_keys
 from drumlin.config.properties import parse_properties
 from drumlin.config.values import format_value

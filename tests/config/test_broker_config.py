@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.errors import ConfigError, UnknownKey
+from drumlin.config.config_error import ConfigError, UnknownKey
 from drumlin.config.keys import broker_keys
 from drumlin.config.listeners import Listener
 from drumlin.config.sources import read_environment, read_properties_file

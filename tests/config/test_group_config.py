@@ -7,7 +7,7 @@ import pytest
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.durations import duration_ms
 from drumlin.config.group import validate_group_overrides
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.hints import (
     REMOVED_BROKER_KEYS,
     REMOVED_TOPIC_KEYS,
@@ -17,7 +17,7 @@ from drumlin.config.keys import broker_keys, topic_keys
 from drumlin.config.sources import nearest_variable
 from drumlin.config.synonyms import BROKER_SYNONYMS
 from drumlin.config.topic import validate_overrides
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 
 def broker_says(key: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.keys import broker_keys, group_keys, topic_keys
 from drumlin.config.values import Value, format_value
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.machine import check_machine, properties_of
 from drumlin.config.machine_folders import folder_of, log_dir_of
 

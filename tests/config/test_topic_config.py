@@ -6,7 +6,7 @@ import pytest
 
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import LogConfig, log_config, validate_overrides
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def test_without_anything_the_defaults_are_kafkas() -> None:

@@ -14,18 +14,18 @@ from coordination.scenario import subscription
 from coordination.test_group_coordinator import loaded
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import answer_queue, classic_store
 from drumlin.coordination.groups.classic import membership
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
+from drumlin.coordination.groups.coordinator import answer_queue, classic_store
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.record_registry import decode_key
-from drumlin.wire.errors import ErrorCode
+from drumlin.coordination.groups.shard.record_registry import decode_key
+from drumlin.wire.error_codes import ErrorCode
 
 MEMBERS = 8
 REBALANCE_MS = 3_000

@@ -38,20 +38,20 @@ from coordination.memory_log import (
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
-from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, LeavingMember, SyncRequest
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
 from drumlin.turns import Turns
 from drumlin.wire.embedded_protocol import (
     read_assignment,
     write_assignment,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from rig.waiting import eventually
 

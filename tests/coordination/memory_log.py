@@ -13,17 +13,17 @@ from uuid import UUID
 from coordination.settings import Settings
 from drumlin.clock import Clock, ManualClock
 from drumlin.config.keys import group_keys
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.group_context import Topic
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.state_topic import Confirmation, StateTopic
+from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
 from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
-from drumlin.metadata.store import ProducerIdBlock
-from drumlin.records.batch import parse_header
-from drumlin.records.record import Record, decode_records
-from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.metadata.store.store import ProducerIdBlock
+from drumlin.records.batch.batch import parse_header
+from drumlin.records.plain.record import Record, decode_records
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Turns
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
 MESSAGE_BYTES_MAX = 1_048_588

@@ -30,7 +30,12 @@ from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.records import (
+    GROUP_METADATA,
+    GroupMetadata,
+)
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.messages import (
     Answer,
     Answers,
     Effect,
@@ -41,14 +46,9 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import (
-    GROUP_METADATA,
-    GroupMetadata,
-)
-from drumlin.coordination.groups.classic.states import Deadline
-from drumlin.coordination.groups.committer import Committer
+from drumlin.coordination.groups.every_kind.states import Deadline
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def subscription(topics: str) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.share.members.records import Assignment
+from drumlin.coordination.groups.share.records import Assignment
 
 
 class _Place(NamedTuple):

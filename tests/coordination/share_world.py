@@ -11,17 +11,17 @@ from uuid import UUID
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator, wake
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.group_context import Topic
-from drumlin.coordination.share.members.coordinator import ShareGroupMembership
-from drumlin.coordination.share.members.messages import ShareHeartbeat, ShareHeartbeatAnswer
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.share_groups import ShareGroupMembership
+from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.share.messages import ShareHeartbeat, ShareHeartbeatAnswer
+from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.state import SharePartitionKey
-from drumlin.coordination.state_topic import StateTopic
 from drumlin.metadata.names import SHARE_GROUP_STATE
-from drumlin.records.batch import assign_offsets, parse_header
-from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.records.batch.batch import assign_offsets, parse_header
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Turns
 from rig.waiting import eventually
 

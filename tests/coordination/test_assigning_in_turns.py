@@ -18,12 +18,12 @@ from coordination.settings import Settings
 from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest
+from drumlin.coordination.groups.shard.log import load
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
 
 GROUP = "g"

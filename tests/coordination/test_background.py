@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from drumlin.coordination.background import Background
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def test_work_that_fails_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:

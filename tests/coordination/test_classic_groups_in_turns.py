@@ -33,16 +33,16 @@ from coordination.classic_members import (
 from coordination.memory_log import MemoryLog, wake
 from coordination.test_group_coordinator import loaded, position, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     LeavingMember,
     SyncAnswer,
 )
-from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets
 
 

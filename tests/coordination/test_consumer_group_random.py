@@ -24,15 +24,15 @@ from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import JoinRequest, LeavingMember, SyncRequest
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, LeavingMember, SyncRequest
+from drumlin.coordination.groups.shard.log import load
 from drumlin.turns import to_end
 from drumlin.wire.embedded_protocol import read_assignment, read_subscription, write_assignment
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
 
 TOPICS = ("a", "b", "c")

@@ -16,10 +16,10 @@ from coordination.scenario import subscription
 from coordination.test_group_coordinator import until, with_coordinator
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import JoinAnswer, JoinRequest, SyncRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest, SyncRequest
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 MEMBERS = 60
 REBALANCE_MS = 3_000

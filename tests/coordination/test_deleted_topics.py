@@ -5,9 +5,9 @@ from __future__ import annotations
 from coordination.memory_log import TOPIC_ID, MemoryLog
 from coordination.test_group_coordinator import until, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.records.batch import parse_header
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.records.batch.batch import parse_header
 from rig.committed_offsets import commit_offsets, position
 
 

@@ -26,16 +26,16 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.test_group_coordinator import loaded, with_coordinator
 from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import downgrades, upgrades
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import LeavingMember
-from drumlin.coordination.groups.classic.states import DeadlineKind
-from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer import conversion
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.coordinator import downgrades, upgrades
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import LeavingMember
+from drumlin.coordination.groups.every_kind.states import DeadlineKind
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, position
 from rig.waiting import eventually
 

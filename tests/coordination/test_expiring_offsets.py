@@ -12,11 +12,11 @@ from coordination.test_group_coordinator import (
     with_coordinator,
 )
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import JoinRequest
-from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest
+from drumlin.coordination.groups.every_kind.states import GroupState
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.wire.error_codes import ErrorCode
 from rig.committed_offsets import commit_offsets
 
 

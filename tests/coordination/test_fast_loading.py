@@ -10,19 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.coordination import latest_records
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
-from drumlin.coordination.groups.log import encode_batches, load
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
-from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.state_batches import Producer
-from drumlin.records.batch import iterate_headers
-from drumlin.records.errors import CorruptRecord
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
+)
+from drumlin.coordination.groups.shard.log import encode_batches, load
+from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record, type_of
+from drumlin.coordination.internal_records import latest_records
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.record import Record, decode_batch, encode_batch
-from drumlin.storage.control_records import encode_marker, parse_marker
-from drumlin.storage.producer_state import TransactionMarker
+from drumlin.records.plain.record import Record, decode_batch, encode_batch
+from drumlin.storage.producers.control_records import encode_marker, parse_marker
+from drumlin.storage.producers.producer_state import TransactionMarker
 from rig.committed_offsets import loaded_offsets
 from rig.depth import so_many
 

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.groups import fetched_offsets
-from drumlin.coordination.groups.fetched_offsets import FetchedOffsets, Fetching
-from drumlin.coordination.groups.group_context import Topic
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, encode_offset
-from drumlin.coordination.groups.offsets import CommittedOffsets
-from drumlin.wire.errors import ErrorCode
+from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.offsets import fetched_offsets
+from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets, Fetching
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    encode_offset,
+)
+from drumlin.coordination.groups.offsets.offsets import CommittedOffsets
+from drumlin.wire.error_codes import ErrorCode
 
 _THERE, _GONE = UUID(int=7), UUID(int=8)
 _values = st.builds(

@@ -19,22 +19,22 @@ from coordination.memory_log import (
 from coordination.scenario import subscription
 from coordination.settings import Settings
 from drumlin.clock import ManualClock, SystemClock
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.records import GroupKey
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
     JoinRequest,
     LeavingMember,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupKey
-from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.offset_records import OffsetKey
-from drumlin.coordination.groups.record_registry import decode_key
-from drumlin.coordination.state_partitions import partition_for
-from drumlin.records.batch import parse_header
+from drumlin.coordination.groups.every_kind.states import GroupState
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.offset_records import OffsetKey
+from drumlin.coordination.groups.shard.record_registry import decode_key
+from drumlin.coordination.shards.state_partitions import partition_for
+from drumlin.records.batch.batch import parse_header
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets
 from rig.committed_offsets import position as a_position
 from rig.waiting import eventually

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
-from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.log import encode_batches, load
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey
-from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.records.record import Record, encode_batch
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.offsets.offset_records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.shard.log import encode_batches, load
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.records.plain.record import Record, encode_batch
 from rig.committed_offsets import loaded_offsets
 
 

@@ -23,7 +23,9 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.group import Group
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.messages import (
     Answer,
     Answers,
     Assigned,
@@ -37,11 +39,9 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
-from drumlin.coordination.groups.classic.states import Deadline, GroupState
-from drumlin.coordination.groups.committer import Committer
+from drumlin.coordination.groups.every_kind.states import Deadline, GroupState
 from drumlin.turns import Finished, Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
 
 PROTOCOLS = ("range", "sticky", "cooperative")

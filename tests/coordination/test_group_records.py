@@ -19,14 +19,14 @@ from drumlin.coordination.groups.classic.records import (
     GroupMetadata,
     MemberMetadata,
 )
-from drumlin.coordination.groups.offset_records import (
+from drumlin.coordination.groups.offsets.offset_records import (
     CommittedOffset,
     OffsetKey,
     decode_offset,
     encode_offset,
 )
-from drumlin.coordination.groups.record_registry import decode_key, encode_record
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
 from rig.depth import so_many
 
 TOPIC_ID = UUID("13288ed9-1342-4446-8138-4d4596cd846f")

@@ -9,7 +9,7 @@ import pytest
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Membership
-from drumlin.coordination.groups.classic.states import (
+from drumlin.coordination.groups.every_kind.states import (
     LEGAL_TRANSITIONS,
     GroupState,
     IllegalTransition,

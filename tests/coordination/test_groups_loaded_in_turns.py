@@ -15,10 +15,10 @@ from coordination.test_assigning_in_turns import GROUP, World
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.by_kind import new_group
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.group_context import GroupContext
-from drumlin.coordination.groups.log import load
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.group_context import GroupContext
+from drumlin.coordination.groups.shard.by_kind import new_group
+from drumlin.coordination.groups.shard.log import load
 
 
 def test_a_consumer_group_gives_way_at_each_record() -> None:

@@ -10,17 +10,17 @@ import pytest
 from coordination.memory_log import TOPIC_ID, MemoryLog
 from coordination.test_group_coordinator import committed, join, loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import LeavingMember
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.groups.committer import Committer
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.pending_answer import Written
-from drumlin.coordination.state_batches import Producer
-from drumlin.coordination.state_partitions import partition_for
-from drumlin.storage.verification import NOT_REQUIRED
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.messages import LeavingMember
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.coordination.shards.state_partitions import partition_for
+from drumlin.storage.producers.verification import NOT_REQUIRED
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MANY = 17_000  # more than a batch
 

@@ -33,15 +33,15 @@ from coordination.memory_log import (
 from coordination.test_group_coordinator import loaded, until, with_coordinator
 from coordination.test_upgrades_in_turns import NOTHING, SETTINGS, stable, upgrade
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import atomic_writer, upgrades
-from drumlin.coordination.groups.classic.messages import SyncRequest
 from drumlin.coordination.groups.consumer import conversion
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.downgrades import Downgrades
-from drumlin.coordination.groups.log import load
-from drumlin.coordination.groups.upgrades import Upgrades
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.coordinator import atomic_writer, upgrades
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.downgrades import Downgrades
+from drumlin.coordination.groups.coordinator.upgrades import Upgrades
+from drumlin.coordination.groups.every_kind.messages import SyncRequest
+from drumlin.coordination.groups.shard.log import load
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
 #: So that a conversion is several batches; all members of a classic group are one record.

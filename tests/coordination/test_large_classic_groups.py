@@ -29,14 +29,14 @@ from coordination.settings import Settings
 from coordination.test_group_coordinator import commit, loaded, with_coordinator
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import answer_queue
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.coordinator import answer_queue
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
     JoinRequest,
     SyncRequest,
 )
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 
 @pytest.fixture(autouse=True)

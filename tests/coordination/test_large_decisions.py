@@ -20,10 +20,10 @@ from coordination.test_group_coordinator import (
     with_coordinator,
 )
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets
 
 LARGE = Settings(offset_metadata_max_bytes=2 * MESSAGE_BYTES_MAX)

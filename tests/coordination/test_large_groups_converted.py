@@ -23,12 +23,12 @@ from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrades
-from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator import upgrades
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer, SyncAnswer, SyncRequest
 from drumlin.wire.embedded_protocol import write_assignment
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 NOTHING = write_assignment(0, {})
 SETTINGS = Settings(

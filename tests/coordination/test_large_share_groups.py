@@ -12,15 +12,15 @@ import pytest
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
 from drumlin.coordination.deadlines import DeadlineQueue
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.group_context import Topic
-from drumlin.coordination.groups.log import load
-from drumlin.coordination.share.members import coordinator as share_coordinator
-from drumlin.coordination.share.members import group as group_module
-from drumlin.coordination.share.members.group import ShareGroup
+from drumlin.coordination.groups.coordinator import share_groups as share_coordinator
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.shard.log import load
+from drumlin.coordination.groups.share import group as group_module
+from drumlin.coordination.groups.share.group import ShareGroup
 from drumlin.coordination.share.state.coordinator import ShareCoordinator
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def test_thousands_of_partitions_are_initialised_some_at_a_time(

@@ -8,8 +8,8 @@ from coordination.memory_log import MemoryLog
 from coordination.settings import Settings
 from coordination.test_group_coordinator import commit, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets
 
 

@@ -10,8 +10,8 @@ from coordination.memory_log import MemoryLog, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, SyncRequest
 
 _MEMBERS = 400
 _PER_TURN = 32

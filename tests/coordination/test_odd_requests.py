@@ -12,15 +12,15 @@ import pytest
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.share_world import ShareWorld, run
 from coordination.test_group_coordinator import loaded
-from drumlin.coordination.groups.classic.messages import JoinRequest
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest
 from drumlin.coordination.regexes import compile_regex
+from drumlin.coordination.shards.state_partitions import StatePartitions
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.state import StateBatch
-from drumlin.coordination.state_partitions import StatePartitions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 async def _beat(

@@ -8,14 +8,18 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.coordination.groups.commit import TopicOffsets
-from drumlin.coordination.groups.log import encode_batches
-from drumlin.coordination.groups.offset_batches import OffsetPacker
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.coordination.state_batches import Producer
-from drumlin.records.batch import HEADER_SIZE, parse_header
+from drumlin.coordination.groups.offsets.commit import TopicOffsets
+from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
+)
+from drumlin.coordination.groups.shard.log import encode_batches
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000
 TOPICS = {"t": UUID(int=7), "topic-without-an-id": None, "höher": UUID(int=2**127)}

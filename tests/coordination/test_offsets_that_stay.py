@@ -10,12 +10,12 @@ from coordination.memory_log import MemoryLog, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import committed, join, position, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import JoinRequest, SyncRequest
-from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, SyncRequest
+from drumlin.coordination.groups.every_kind.states import GroupState
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets
 
 

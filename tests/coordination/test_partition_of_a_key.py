@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.shards.state_partitions import partition_for
 
 
 def in_java(key: str, partition_count: int) -> int:

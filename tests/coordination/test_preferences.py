@@ -9,14 +9,14 @@ from coordination.memory_log import MemoryLog
 from coordination.test_group_coordinator import with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import preferences
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.preferences import Preferences
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import (
     JoinRequest,
     LeavingMember,
     Protocols,
 )
-from drumlin.coordination.groups.classic.preferences import Preferences
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 
 def _named(names: str) -> Protocols:

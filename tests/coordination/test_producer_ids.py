@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.metadata.store import ProducerIdBlock
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.store import ProducerIdBlock
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class Store:

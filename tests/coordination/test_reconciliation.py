@@ -13,7 +13,7 @@ import pytest
 
 from drumlin.coordination.groups.consumer.member import Member, MemberState, Progress
 from drumlin.coordination.groups.consumer.reconciliation import Goal, next_progress
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
 STABLE = MemberState.STABLE

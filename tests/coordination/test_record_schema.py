@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.record_fields import FieldReader, UnreadableRecord
-from drumlin.coordination.record_schema import (
+from drumlin.coordination.internal_records.record_fields import FieldReader, UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import (
     BYTES,
     INT8,
     INT16,
@@ -29,7 +29,7 @@ from drumlin.coordination.record_schema import (
     Struct,
     ValueSchema,
 )
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 ID = uuid5(NAMESPACE_DNS, "a topic")
 

@@ -22,9 +22,9 @@ from coordination.classic_members import (
 from coordination.memory_log import FullLog, MemoryLog, lead_all, new_coordinator, wake
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.classic.messages import JoinAnswer, SyncRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer, SyncRequest
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.turn_lengths import unhurried
 
 _STATIC = ("s1", "s2", "s3")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coordination.consumer_scenario import GROUP, ConsumerScenario
 from drumlin.coordination.groups.consumer.records import REGEX, RegexKey
-from drumlin.coordination.groups.record_registry import decode_key
+from drumlin.coordination.groups.shard.record_registry import decode_key
 
 Written = list[tuple[str, set[str] | None]]
 

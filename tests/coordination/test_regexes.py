@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drumlin.coordination.regexes import compile_regex, matches, takes_long
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.unlocked import turns_beside
 
 

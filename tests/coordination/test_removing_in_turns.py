@@ -12,8 +12,8 @@ import pytest
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit
-from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.turns import TURN_S
 from rig.committed_offsets import commit_offsets, position
 

@@ -10,13 +10,13 @@ import pytest
 
 from coordination.memory_log import MESSAGE_BYTES_MAX, FullLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import committed, loaded
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey
-from drumlin.coordination.groups.record_registry import encode_record
-from drumlin.coordination.groups.shard import GroupShard
-from drumlin.coordination.state_batches import pack
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.offsets.offset_records import CommittedOffset, OffsetKey
+from drumlin.coordination.groups.shard.record_registry import encode_record
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.state_batches import pack
 from drumlin.turns import one_turn, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 Batches = list[tuple[bytearray, str]]
 Body = Callable[[GroupCoordinator, GroupShard, FullLog], Coroutine[Any, Any, None]]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordination.share_assignor_twin import slowly_assigned
-from drumlin.coordination.share.members import assignor
-from drumlin.coordination.share.members.records import Assignment
+from drumlin.coordination.groups.share import assignor
+from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import to_end
 from rig.depth import so_many
 

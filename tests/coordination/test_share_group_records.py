@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.groups.group_record import RecordKey
-from drumlin.coordination.groups.record_registry import decode_key, encode_record, type_of
-from drumlin.coordination.groups.target_epoch import TargetEpoch
-from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.share.members.records import (
+from drumlin.coordination.groups.every_kind.group_record import RecordKey
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
+from drumlin.coordination.groups.shard.record_registry import decode_key, encode_record, type_of
+from drumlin.coordination.groups.share.records import (
     RECORD_TYPES,
     ShareCurrent,
     ShareCurrentKey,
@@ -28,6 +27,7 @@ from drumlin.coordination.share.members.records import (
     StatePartitionMetadataKey,
     TopicPartitions,
 )
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
 
 TOPIC_ID = UUID("4afa97c8-503e-4901-9544-0d5dfa6aaa08")
 _ID = TOPIC_ID.hex

@@ -11,9 +11,9 @@ import pytest
 
 from coordination.share_world import ShareWorld, run
 from drumlin import turns
-from drumlin.coordination.share.members.records import StatePartitionMetadataKey
+from drumlin.coordination.groups.share.records import StatePartitionMetadataKey
 from drumlin.coordination.share.state.state import ShareState, StateBatch
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MINUTE_MS = 60_000
 _STEPS = 120

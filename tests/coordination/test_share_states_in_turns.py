@@ -12,8 +12,8 @@ from coordination.share_world import ShareWorld, run
 from drumlin import turns
 from drumlin.coordination.share.state.shard import ShareShard
 from drumlin.coordination.share.state.state import ShareState, StateBatch
-from drumlin.records.batch import parse_header
-from drumlin.wire.errors import KafkaError
+from drumlin.records.batch.batch import parse_header
+from drumlin.wire.error_codes import KafkaError
 
 _COUNT = 1_000
 _CALM_MS = 300_000

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from drumlin.coordination import state_partitions
-from drumlin.coordination.state_partitions import IsCancelled, StatePartitions
-from drumlin.records.errors import CorruptRecord
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.shards import state_partitions
+from drumlin.coordination.shards.state_partitions import IsCancelled, StatePartitions
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
 _COUNT = 20

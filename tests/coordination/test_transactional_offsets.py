@@ -13,18 +13,18 @@ import pytest
 from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinator
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.pending_answer import Written
-from drumlin.coordination.state_batches import Producer
-from drumlin.coordination.state_partitions import partition_for
-from drumlin.records.batch import parse_header
-from drumlin.records.record import decode_batch
-from drumlin.storage.control_records import encode_marker
-from drumlin.storage.producer_state import TransactionMarker
-from drumlin.storage.verification import NOT_REQUIRED
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.coordination.shards.state_partitions import partition_for
+from drumlin.records.batch.batch import parse_header
+from drumlin.records.plain.record import decode_batch
+from drumlin.storage.producers.control_records import encode_marker
+from drumlin.storage.producers.producer_state import TransactionMarker
+from drumlin.storage.producers.verification import NOT_REQUIRED
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from rig.depth import seeds
 

@@ -17,11 +17,11 @@ from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluste
 from coordination.transactions.test_coordinator import run as run_with_transactions
 from drumlin import turns
 from drumlin.clock import ManualClock
-from drumlin.coordination.dropped_state import DroppedState, forget
-from drumlin.coordination.groups.classic.messages import JoinAnswer
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import JoinAnswer
+from drumlin.coordination.shards.dropped_state import DroppedState, forget
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.committed_offsets import commit_offsets
 
 _GROUPS = 100

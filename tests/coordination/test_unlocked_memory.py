@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from drumlin.coordination import unlocked_memory
-from drumlin.coordination.unlocked_memory import Memory
+from drumlin.coordination.internal_records import unlocked_memory
+from drumlin.coordination.internal_records.unlocked_memory import Memory
 
 _MIB = 1 << 20
 _CALLS_MAX = 300_000

@@ -24,14 +24,14 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.settings import Settings
 from coordination.test_group_coordinator import loaded, until, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups import upgrades
-from drumlin.coordination.groups.classic.messages import LeavingMember, SyncRequest
-from drumlin.coordination.groups.commit import Commit
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator import upgrades
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.every_kind.messages import LeavingMember, SyncRequest
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.wire.embedded_protocol import write_assignment
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, position
 
 NOTHING = write_assignment(0, {})

@@ -12,9 +12,9 @@ import pytest
 from coordination.memory_log import MemoryLog, lead_all, new_coordinator
 from coordination.share_world import ShareWorld, run
 from coordination.test_group_coordinator import loaded
-from drumlin.coordination.groups.shard import GroupShard
+from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MANY = 3_000
 
@@ -71,7 +71,7 @@ def test_very_many_that_are_removed_are_told_of_in_turns(
         counting.cancel()
         await coordinator.close()
 
-    with caplog.at_level(logging.INFO, "drumlin.coordination.sharded_coordinator"):
+    with caplog.at_level(logging.INFO, "drumlin.coordination.shards.sharded_coordinator"):
         asyncio.run(main())
     assert len(caplog.records) == _MANY
     assert most <= 50
@@ -97,7 +97,7 @@ def test_what_cannot_be_written_holds_up_nothing_else(
         await coordinator._write_found(0, lambda _: found, Pace())
         await coordinator.close()
 
-    with caplog.at_level(logging.INFO, "drumlin.coordination.sharded_coordinator"):
+    with caplog.at_level(logging.INFO, "drumlin.coordination.shards.sharded_coordinator"):
         asyncio.run(main())
     assert written == [1, 4, 5, 6]
     assert [each.levelname for each in caplog.records] == ["WARNING", "INFO", "INFO"]

@@ -6,7 +6,7 @@ import threading
 from typing import NamedTuple
 
 from crash.requests import produce
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import Batch, Rec
 from rig.raw import Closed, NoAnswer, RawClient
 

@@ -11,7 +11,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import Batch, Rec, batch
 from rig.compacted_topic import alter, await_clean, read
 from rig.raw import RawClient

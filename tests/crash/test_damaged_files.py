@@ -24,8 +24,8 @@ from broker.test_hosting import commit
 from crash.conftest import MakeServer
 from crash.requests import await_coordinator, committed, fetch, produce
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import crc_matches, iterate_headers
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.batch import crc_matches, iterate_headers
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.raw import RawClient

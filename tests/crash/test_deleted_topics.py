@@ -11,9 +11,9 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import await_coordinator, commit, committed, create_topic
-from drumlin.metadata.database import FILE_NAME
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.wire.errors import ErrorCode
+from drumlin.metadata.embedded.database import FILE_NAME
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
+from drumlin.wire.error_codes import ErrorCode
 from rig.raw import RawClient
 from rig.small_disk import NotPermitted
 from rig.small_disk import small_disk as mounted_disk

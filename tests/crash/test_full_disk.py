@@ -9,7 +9,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.small_disk import NotPermitted
 from rig.small_disk import small_disk as mounted_disk

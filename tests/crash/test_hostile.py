@@ -14,7 +14,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, fetch, produce, read_all
-from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import API_KEYS, encode_request
 from rig.batches import CODECS, Batch, batch, compress
 from rig.drumlin_server import DrumlinServer

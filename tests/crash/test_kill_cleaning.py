@@ -10,7 +10,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import Batch, Rec
 from rig.compacted_topic import CLEANED_S, read, status
 from rig.depth import seeds, so_many

@@ -17,7 +17,7 @@ import pytest
 
 from crash.conftest import MakeServer
 from crash.requests import create_topic, produce
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.depth import seeds
 from rig.drumlin_server import DrumlinServer

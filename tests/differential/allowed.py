@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from differential.compare import Difference
-from drumlin.broker.served import SERVED
+from drumlin.broker.apis.served import SERVED
 from drumlin.wire.messages import API_KEYS
 
 

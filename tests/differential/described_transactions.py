@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 
 class _Reader:

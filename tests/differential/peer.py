@@ -12,7 +12,7 @@ from typing import Any
 
 from differential.compare import Step
 from differential.normalise import Normaliser
-from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import Closed, NoAnswer, RawClient

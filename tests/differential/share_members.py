@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from differential.peer import Peer
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.messages import render
 from rig.raw import RawClient

@@ -10,8 +10,8 @@ import pytest
 from differential.compare import Step
 from differential.peer import Peer
 from differential.scripts import Broker, Brokers, all_versions, differential
-from drumlin.broker.served import SERVED
-from drumlin.wire.errors import MalformedMessage
+from drumlin.broker.apis.served import SERVED
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import API_KEYS
 from rig.doc_tables import doc_tables
 from rig.raw import Closed, NoAnswer, RawClient

@@ -8,7 +8,7 @@ from typing import Any
 
 from differential.peer import Connection, Peer
 from differential.scripts import differential, newest
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.waiting import wait_until
 
 _JOIN: dict[str, Any] = {

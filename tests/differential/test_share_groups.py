@@ -11,8 +11,8 @@ from typing import Any
 
 from differential.peer import Peer
 from differential.scripts import differential
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.wire.error_codes import ErrorCode
 from rig.waiting import wait_until
 
 _NOBODY = "no-such-group"

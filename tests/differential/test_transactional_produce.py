@@ -10,7 +10,7 @@ from differential.now import NOW
 from differential.peer import Peer
 from differential.scripts import differential
 from differential.test_transactions import Producer, Transactions
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.batches import batch
 from rig.messages import render
 from rig.waiting import wait_until

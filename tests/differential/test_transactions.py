@@ -16,11 +16,11 @@ from differential import described_transactions
 from differential.compare import Step
 from differential.peer import Peer
 from differential.scripts import Broker, Brokers, all_versions, differential
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.transactions.records import decode_key, decode_value, encode_value
 from drumlin.metadata.names import TRANSACTION_STATE
-from drumlin.records.record import Record, decode_records
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.plain.record import Record, decode_records
+from drumlin.wire.error_codes import ErrorCode
 from rig.messages import render
 from rig.raw import RawClient
 from rig.waiting import wait_until

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crash.requests import create_topic, produce, read_all
-from drumlin.broker.served import SERVED
-from drumlin.wire.errors import ErrorCode
+from drumlin.broker.apis.served import SERVED
+from drumlin.wire.error_codes import ErrorCode
 from fuzz.frames import damaged, request_frame
 from fuzz.limits import limit_memory, resident_bytes
 from rig.batches import batch

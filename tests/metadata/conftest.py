@@ -12,10 +12,10 @@ import pytest
 
 from cli.conftest import Result
 from drumlin.cli import app
-from drumlin.metadata.changes import Change
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.metadata.store import MetadataStore
-from drumlin.metadata.zookeeper import registering
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
+from drumlin.metadata.store.changes import Change
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.metadata.zookeeper.brokers import registration_nodes
 from metadata.several_brokers import Brokers, RunBrokers
 from metadata.several_brokers import Scenario as BrokersScenario
 from metadata.stores import Stores, shared_stores, stores_at
@@ -100,7 +100,7 @@ def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
     So sessions can be long enough not to end by themselves meanwhile.
     """
-    monkeypatch.setattr(registering, "_LATE_S", float("-inf"))
+    monkeypatch.setattr(registration_nodes, "_LATE_S", float("-inf"))
 
 
 class HasOption(Protocol):

@@ -12,10 +12,10 @@ from drumlin.metadata.kraft import messages
 from drumlin.metadata.kraft.log import FOLDER
 from drumlin.metadata.kraft.messages import Message
 from drumlin.metadata.kraft.state import KafkaMetadata
-from drumlin.records.record import Record, encode_batch
-from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.wire.encoder import encoded
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.storage.directory.meta_properties import MetaProperties, encode_meta_properties
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.wire.compiled.encoder import encoded
 from drumlin.wire.uvarint import uvarint
 
 #: What Kafka 4.3 has written. In `snapshot` most is in a checkpoint; `version-3.3` has the records

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from drumlin.clock import Clock
-from drumlin.metadata.changes import Change, PartitionsChanged
 from drumlin.metadata.image import BrokerState, Endpoint, LogEnd, PartitionId, PartitionState
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.store import IsrWish
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.store.changes import Change, PartitionsChanged
+from drumlin.metadata.store.store import IsrWish
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.stores import SharedOwner, stores_at
 from rig.waiting import eventually
 

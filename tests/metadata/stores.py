@@ -11,13 +11,13 @@ from typing import Any
 from drumlin.clock import Clock, SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import log_config
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import BrokerState
-from drumlin.metadata.mutations import ImmediateListeners
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.channel import Channel
 from drumlin.metadata.shared.metadata import SharedMetadata
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.metadata.store import MetadataStore
+from drumlin.metadata.store.mutations import ImmediateListeners
+from drumlin.metadata.store.store import MetadataStore
 from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 
 Scenario = Callable[[MetadataStore], Coroutine[Any, Any, None]]

@@ -15,17 +15,17 @@ from drumlin.cli import app
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.metadata import opening
-from drumlin.metadata.database import FILE_NAME
-from drumlin.metadata.embedded import SET_ASIDE, EmbeddedData
+from drumlin.metadata.embedded.database import FILE_NAME
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import BrokerState, Resource, ResourceType, TopicState
 from drumlin.metadata.opening import IN_ZOOKEEPER, open_metadata
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.metadata.store import MetadataStore, UnusableMetadata
-from drumlin.metadata.zookeeper import layout, operations, own_layout
-from drumlin.metadata.zookeeper.connection import ZooKeeperAway
-from drumlin.metadata.zookeeper.session import Session
-from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
+from drumlin.metadata.to_zookeeper.stopped_broker import SET_ASIDE, EmbeddedData
+from drumlin.metadata.zookeeper.session.session import Session
+from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
+from drumlin.storage.directory.directory_lock import DirectoryLock
+from drumlin.storage.directory.meta_properties import MetaProperties, encode_meta_properties
+from drumlin.zookeeper.connection import ZooKeeperAway
 from metadata.conftest import Adopt
 from metadata.stores import stores_at
 from rig.zookeeper_operator import Operator
@@ -194,7 +194,7 @@ class Killer:
 
 def run_killed(data: Data, hosts: str) -> bool:
     """Adopt; whether it came to an end."""
-    from drumlin.cli.cluster_adopt import adopt
+    from drumlin.cli.clusters.cluster_adopt import adopt
 
     try:
         adopt(data.option, hosts, yes=True)
@@ -380,7 +380,7 @@ def test_a_garbled_node(data: Data, adopt: Adopt, operator: Operator) -> None:
 
 
 def test_no_zookeeper_answers(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drumlin.cli.cluster_adopt._TIMEOUT_MS", 300)
+    monkeypatch.setattr("drumlin.cli.clusters.cluster_adopt._TIMEOUT_MS", 300)
     arguments = ["--data", data.option, "--zookeeper", "127.0.0.1:1", "--yes"]
     assert app.main(["cluster", "adopt", *arguments]) == 1
     assert (data.first / FILE_NAME).exists()

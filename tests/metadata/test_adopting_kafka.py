@@ -15,9 +15,9 @@ from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.kraft import messages
 from drumlin.metadata.kraft.log import FOLDER
 from drumlin.metadata.opening import IN_ZOOKEEPER
-from drumlin.metadata.store import MetadataStore
-from drumlin.metadata.zookeeper import operations
-from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.metadata.zookeeper.znodes import operations
+from drumlin.storage.directory.meta_properties import MetaProperties, encode_meta_properties
 from metadata.conftest import Adopt
 from metadata.kafka_log import CLUSTER_ID, config, partition, topic, value, write_segment
 from metadata.stores import stores_at

@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.metadata.assignments import check_assignments, in_turns, spread_replicas, start_after
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.rules.assignments import (
+    check_assignments,
+    in_turns,
+    spread_replicas,
+    start_after,
+)
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 RACKS = st.dictionaries(
     st.integers(0, 1000), st.sampled_from((None, "a", "b", "c")), min_size=1, max_size=7

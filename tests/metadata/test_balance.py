@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.rules.balance import to_be_led_as_preferred
 from drumlin.turns import to_end
 
 

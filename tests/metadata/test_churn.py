@@ -11,9 +11,9 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from drumlin.metadata.image import NO_LEADER, PartitionId
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper import layout
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.wire.error_codes import KafkaError
 from metadata.several_brokers import Brokers
 from metadata.test_zookeeper_sessions import expire
 from rig.depth import seeds, so_many

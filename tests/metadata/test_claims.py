@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from drumlin.metadata.claims import is_process, may_coordinate, may_lead
 from drumlin.metadata.image import BrokerState, ClusterImage, PartitionState, TopicState
 from drumlin.metadata.names import TRANSACTION_STATE
+from drumlin.metadata.rules.claims import is_process, may_coordinate, may_lead
 
 _TOPIC_ID = uuid4()
 

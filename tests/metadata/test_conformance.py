@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.changes import (
+from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
+from drumlin.metadata.store.changes import (
     Change,
     ConfigsChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
-from drumlin.metadata.store import IsrWish, MetadataStore
+from drumlin.metadata.store.store import IsrWish, MetadataStore
 from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.stores import Stores
 
 ONE_REPLICA = [1]

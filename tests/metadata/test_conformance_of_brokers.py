@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.metadata.balance import to_be_led_as_preferred
 from drumlin.metadata.image import (
     NO_LEADER,
     NO_LOG,
@@ -17,10 +16,11 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.rules.balance import to_be_led_as_preferred
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.store.store import IsrWish
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import (
     Brokers,
     BrokersOfOneMachine,

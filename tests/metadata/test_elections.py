@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from drumlin.metadata.elections import elected
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.rules.elections import elected
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def state(leader: int, isr: tuple[int, ...]) -> PartitionState:

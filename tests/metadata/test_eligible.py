@@ -7,20 +7,20 @@ from random import Random
 
 import pytest
 
-from drumlin.metadata.elections import elected
-from drumlin.metadata.eligible import Election, complete, election, needed_replicas
 from drumlin.metadata.image import NO_LEADER, NO_LOG, LastKnown, LogEnd, PartitionState
-from drumlin.metadata.isr_wishes import granted
-from drumlin.metadata.leadership import (
+from drumlin.metadata.rules.elections import elected
+from drumlin.metadata.rules.eligible import Election, complete, election, needed_replicas
+from drumlin.metadata.rules.leadership import (
     Returned,
     handed_over,
     in_next_epoch,
     returned,
     settled,
 )
-from drumlin.metadata.reassignment import cancelled, completed, reassigned
-from drumlin.metadata.store import IsrWish
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.rules.reassignment import cancelled, completed, reassigned
+from drumlin.metadata.store.isr_wishes import granted
+from drumlin.metadata.store.store import IsrWish
+from drumlin.wire.error_codes import KafkaError
 from rig.depth import so_many
 
 REPLICAS = (1, 2, 3)

@@ -10,8 +10,10 @@ import pytest
 
 from drumlin.clock import ManualClock, SystemClock
 from drumlin.metadata.image import TopicState
-from drumlin.metadata.zookeeper import following, forgetting, layout
-from drumlin.storage.partition_metadata import decode_uuid
+from drumlin.metadata.zookeeper.deletion import forgotten_topics
+from drumlin.metadata.zookeeper.following import following
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.storage.directory.partition_metadata import decode_uuid
 from metadata.several_brokers import Brokers, RunBrokers
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator
@@ -116,7 +118,7 @@ def test_not_more_are_remembered_than_can_be_listed(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(forgetting, "_REMEMBERED_MAX", 3)
+    monkeypatch.setattr(forgotten_topics, "_REMEMBERED_MAX", 3)
     monkeypatch.setattr(following, "_FORGET_S", 0.02)
     ids = [uuid4() for _ in range(5)]
 

@@ -12,10 +12,10 @@ from drumlin.clock import ManualClock, SystemClock
 from drumlin.metadata.image import (
     PartitionState,
 )
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper import layout, own_layout
-from drumlin.metadata.zookeeper.connection import ZooKeeperAway
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.zookeeper.connection import ZooKeeperAway
 from metadata.several_brokers import Brokers, RunBrokers, id_of, partition, wish
 from metadata.test_zookeeper_sessions import expire
 from rig.waiting import eventually

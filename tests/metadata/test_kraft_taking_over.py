@@ -12,16 +12,16 @@ from uuid import UUID
 import pytest
 
 from drumlin.config.broker import BrokerConfig
-from drumlin.metadata import database
-from drumlin.metadata.database import FILE_NAME, Database
+from drumlin.metadata.embedded import database
+from drumlin.metadata.embedded.database import FILE_NAME, Database
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.kraft import messages
 from drumlin.metadata.kraft.log import FOLDER
 from drumlin.metadata.opening import open_embedded
-from drumlin.metadata.store import UnusableMetadata
-from drumlin.records.varint import INT64_MAX
-from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.meta_properties import MetaProperties, encode_meta_properties
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.records.batch.varint import INT64_MAX
+from drumlin.storage.directory.directory_lock import DirectoryLock
+from drumlin.storage.directory.meta_properties import MetaProperties, encode_meta_properties
 from metadata.kafka_log import (
     CLUSTER_ID,
     config,

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
-from drumlin.metadata.isr_wishes import check_wish, is_granted
-from drumlin.metadata.leadership import (
+from drumlin.metadata.rules.leadership import (
     handed_over,
     in_next_epoch,
     never_led,
     preferred,
     settled,
 )
-from drumlin.metadata.store import IsrWish
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.isr_wishes import check_wish, is_granted
+from drumlin.metadata.store.store import IsrWish
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 REPLICAS = (1, 2, 3)
 

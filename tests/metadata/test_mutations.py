@@ -7,8 +7,8 @@ import gc
 
 import pytest
 
-from drumlin.metadata.changes import BrokersChanged, Change
-from drumlin.metadata.mutations import Listeners, uncancelled
+from drumlin.metadata.store.changes import BrokersChanged, Change
+from drumlin.metadata.store.mutations import Listeners, uncancelled
 
 
 def test_a_mutation_that_nobody_awaits_any_more_ends_and_tells_its_failure(

@@ -8,7 +8,7 @@ import pytest
 
 from drumlin.metadata.image import ClusterImage, TopicState
 from drumlin.metadata.names import check_no_collision, check_topic_name
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LETTERS = "has characters other than ASCII letters, digits, '.', '_' and '-'"
 

@@ -9,9 +9,9 @@ import pytest
 
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
-from drumlin.metadata.database import FILE_NAME
+from drumlin.metadata.embedded.database import FILE_NAME
 from drumlin.metadata.opening import IN_ZOOKEEPER, open_metadata
-from drumlin.metadata.store import MetadataStore, UnusableMetadata
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
 
 #: Nobody listens there.
 _NOWHERE = "127.0.0.1:1"

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from drumlin.metadata.changes import Change
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store import MetadataStore
-from drumlin.metadata.zookeeper import layout
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import Change
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import Brokers, RunBrokers, grow, id_of, partition, wish
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator

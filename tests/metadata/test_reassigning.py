@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store import MetadataStore
-from drumlin.metadata.zookeeper import layout
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import Brokers, RunBrokers, grow, id_of, partition, reassign, wish
 from metadata.stores import Stores
 from rig.waiting import eventually

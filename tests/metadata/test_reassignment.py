@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from drumlin.metadata.image import NO_LEADER, PartitionState
-from drumlin.metadata.leadership import settled
-from drumlin.metadata.reassignment import (
+from drumlin.metadata.rules.leadership import settled
+from drumlin.metadata.rules.reassignment import (
     cancelled,
     completed,
     moved,
@@ -19,7 +19,7 @@ from drumlin.metadata.reassignment import (
     reassigned,
     target_of,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 ALIVE = range(1, 7)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.changes import BrokersChanged
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -15,10 +14,12 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.store import UnusableMetadata
-from drumlin.metadata.zookeeper import layout, operations, topic_news
-from drumlin.metadata.zookeeper.reading import read_topics
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import BrokersChanged
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.following import others_topics
+from drumlin.metadata.zookeeper.states.reading import read_topics
+from drumlin.metadata.zookeeper.znodes import layout, operations
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import ADDRESS, Brokers, RunBrokers, id_of, partition, wish
 from metadata.stores import stores_at
 from rig.waiting import eventually
@@ -227,7 +228,7 @@ def test_the_controller_dies_with_what_it_leads(run_brokers: RunBrokers) -> None
 def test_a_leader_is_given_while_everything_is_read_again(
     run_brokers: RunBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_news, "_TOGETHER", 1)
+    monkeypatch.setattr(others_topics, "_TOGETHER", 1)
 
     async def scenario(brokers: Brokers) -> None:
         first, _ = await brokers.start_all(1, 2)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.metadata.changes import BrokersChanged, Change, PartitionsChanged, TopicCreated
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -24,11 +23,12 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.leadership import Returned
+from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.shared.metadata import SharedMetadata
-from drumlin.metadata.store import IsrWish, MetadataStore
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import BrokersChanged, Change, PartitionsChanged, TopicCreated
+from drumlin.metadata.store.store import IsrWish, MetadataStore
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.several_brokers import all_of
 from metadata.stores import SharedOwner
 from rig.waiting import eventually

@@ -25,7 +25,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.leadership import Returned
+from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec
 from drumlin.metadata.shared.channel import (
     Channel,
@@ -34,8 +34,8 @@ from drumlin.metadata.shared.channel import (
     encode,
     encode_tale,
 )
-from drumlin.metadata.store import IsrWish
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.store import IsrWish
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata import database
-from drumlin.metadata.changes import Change, PartitionsChanged
-from drumlin.metadata.database import FILE_NAME, Database, UnreadableMetadata
+from drumlin.metadata.embedded import database
+from drumlin.metadata.embedded.database import FILE_NAME, Database, UnreadableMetadata
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import (
     NO_LEADER,
     BrokerState,
@@ -23,8 +23,8 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import Change, PartitionsChanged
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 ONE_REPLICA = [1]
 BROKER_DEFAULTS = Resource(ResourceType.BROKER, "")
@@ -69,7 +69,7 @@ def test_each_commit_waits_for_the_disk(tmp_path: Path) -> None:
 
 
 def test_many_mutations_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from drumlin.metadata.database import Database
+    from drumlin.metadata.embedded.database import Database
 
     commits = []
     execute = Database.execute_durably
@@ -91,7 +91,7 @@ def test_many_mutations_share_commits(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_failed_write_is_answered_and_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from drumlin.metadata.database import Database
+    from drumlin.metadata.embedded.database import Database
 
     def fail(self: Database, statements: Any) -> None:
         raise sqlite3.OperationalError("database or disk is full")
@@ -109,7 +109,7 @@ def test_a_failed_write_is_answered_and_nothing_changes(
 
 
 def test_a_transaction_that_fails_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
-    from drumlin.metadata.database import Database, put_value
+    from drumlin.metadata.embedded.database import Database, put_value
 
     opened = Database(tmp_path / FILE_NAME)
     with pytest.raises(sqlite3.Error):

@@ -8,17 +8,17 @@ from uuid import UUID
 import pytest
 
 from drumlin.clock import ManualClock, SystemClock
-from drumlin.metadata.changes import (
+from drumlin.metadata.image import PartitionState, Resource, ResourceType
+from drumlin.metadata.store.changes import (
     Change,
     ConfigsChanged,
     PartitionsAdded,
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.image import PartitionState, Resource, ResourceType
-from drumlin.metadata.store import MetadataStore, UnusableMetadata
-from drumlin.metadata.zookeeper import layout
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.store import MetadataStore, UnusableMetadata
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from metadata.stores import Stores, stores_at
 from rig.waiting import eventually
 from rig.zookeeper_operator import Operator

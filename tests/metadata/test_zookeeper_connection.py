@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from drumlin.metadata.store import MetadataStore
-from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.connection import ZooKeeperAway, close_client, connect
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.store.store import MetadataStore
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.wire.error_codes import KafkaError
+from drumlin.zookeeper.connection import ZooKeeperAway, close_client, connect
 from metadata.several_brokers import Brokers
 from metadata.stores import stores_at
 from rig.network import ZOOKEEPER, Network, both_ways

@@ -19,12 +19,12 @@ from drumlin.metadata.image import (
     Resource,
     ResourceType,
 )
-from drumlin.metadata.store import ProducerIdBlock
-from drumlin.metadata.zookeeper import layout, own_layout
-from drumlin.metadata.zookeeper.eligible_json import Eligible
-from drumlin.metadata.zookeeper.layout import StateNode, TopicNode, UnreadableNode
-from drumlin.metadata.zookeeper.own_layout import ChangedState
-from drumlin.storage.partition_metadata import decode_uuid
+from drumlin.metadata.store.store import ProducerIdBlock
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.metadata.zookeeper.znodes.eligible_json import Eligible
+from drumlin.metadata.zookeeper.znodes.layout import StateNode, TopicNode, UnreadableNode
+from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
+from drumlin.storage.directory.partition_metadata import decode_uuid
 
 BROKER = (
     b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'

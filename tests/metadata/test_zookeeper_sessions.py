@@ -11,13 +11,14 @@ from uuid import uuid4
 import pytest
 from kazoo.client import KazooClient
 
-from drumlin.metadata.changes import BrokersChanged, Change
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState, Resource, ResourceType
-from drumlin.metadata.store import IsrWish, MetadataStore, UnusableMetadata
-from drumlin.metadata.zookeeper import layout, own_layout, registration
-from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, close_client
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import BrokersChanged, Change
+from drumlin.metadata.store.store import IsrWish, MetadataStore, UnusableMetadata
+from drumlin.metadata.zookeeper.brokers import registration
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.zookeeper.connection import ZooKeeperFailure, close_client
 from metadata.several_brokers import Brokers
 from metadata.stores import Stores, stores_at
 from rig.waiting import eventually
@@ -243,7 +244,7 @@ def test_an_office_that_another_takes_is_taken_back(
 
 
 def layout_of_a_zombie() -> Any:
-    from drumlin.metadata.zookeeper.operations import Replace
+    from drumlin.metadata.zookeeper.znodes.operations import Replace
 
     return Replace(layout.state_path("t", 0), b"stale")
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from drumlin.client import group_admin
-from drumlin.client.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin import group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
 from rig.process import BrokerProcess

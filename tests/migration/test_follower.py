@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from drumlin.metadata.zookeeper.connection import close_client
 from drumlin.migration.zookeeper import ZooKeeperStore, open_client
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
+from drumlin.zookeeper.connection import close_client
 from migration.old_consumers import OldStore
 from rig.waiting import wait_until
 

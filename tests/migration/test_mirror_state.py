@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.migration.errors import StoreError
 from drumlin.migration.mirror_state import MirrorState
 from drumlin.migration.reconcile import Agreement, Node
+from drumlin.migration.store_error import StoreError
 
 PLACE = ("flights", 3)
 

@@ -10,10 +10,10 @@ import pytest
 
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.connection import Address
-from drumlin.peer.errors import ConnectionLost
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import ConnectionLost
 from drumlin.peer.retry import Deadline, backoff_s
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 from rig.ports import free_ports
 from rig.scripted_broker import CloseConnection, ScriptedBroker

@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 import pytest
 
 from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import (
+from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import (
     ConnectionLost,
     InvalidResponse,
     PeerError,
     RequestTimeout,
     UnsupportedByBroker,
 )
-from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape, encode_response, response_shape
 from rig.ports import free_ports
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence

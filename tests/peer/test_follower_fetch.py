@@ -15,7 +15,7 @@ from drumlin.peer.follower_fetch import (
     Replica,
     encode_fetch,
 )
-from drumlin.wire.fetch_request import read_fetch_request
+from drumlin.wire.by_hand.fetch_request import read_fetch_request
 from drumlin.wire.messages import encode_request, parse_request, parse_request_header
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import ConnectionLost, InvalidResponse
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import ConnectionLost, InvalidResponse
 from drumlin.peer.produce import produced, send_batch
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import CloseConnection, ScriptedBroker
 

@@ -10,7 +10,7 @@ import pytest
 from drumlin.peer import retry
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.retry import UNKNOWN_TOPIC_PATIENCE_S, Deadline, retrying
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.worked_time import WorkedTime
 
 OPTIONS = PeerOptions(retry_backoff_ms=2, retry_backoff_max_ms=10)

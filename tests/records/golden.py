@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.records.record import Record
+from drumlin.records.plain.record import Record
 
 #: The records of every batch in BATCHES.
 RECORDS: Final = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from drumlin.records.record import Record
+from drumlin.records.plain.record import Record
 from rig.depth import so_many
 
 #: Modest and repeatable: the twins are compared on thousands of batches in all.

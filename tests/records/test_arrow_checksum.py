@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.arrow_checksum import RowChecksum
-from drumlin.records.columns import HEADERS_TYPE
+from drumlin.records.columns.arrow_checksum import RowChecksum
+from drumlin.records.columns.columns import HEADERS_TYPE
 from drumlin.records.kernels.layout import NO_TIMESTAMP
-from drumlin.records.row_hash import combined
+from drumlin.records.plain.row_hash import combined
 from records.conftest import without_kernels
 from records.strategies import QUICK
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.records.append_rules import AppendRules
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import decode_batch
-from drumlin.records.validation import InvalidBatch, prepare_produce
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.plain.record import decode_batch
+from drumlin.records.validation.append_rules import AppendRules
+from drumlin.records.validation.validation import InvalidBatch, prepare_produce
 from records.odd_bodies import (
     EMPTY_LZ4_BLOCK,
     EMPTY_STORED_LZ4_BLOCK,

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch import iterate_headers, parse_header, seal, write_header
-from drumlin.records.columns import (
+from drumlin.records.batch.batch import iterate_headers, parse_header, seal, write_header
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.columns.columns import (
     RECORD_SCHEMA,
     RECORD_SCHEMA_WITH_HEADERS,
     decode_to_arrow,
@@ -21,8 +22,7 @@ from drumlin.records.columns import (
     next_offset,
     partition_for_keys,
 )
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, decode_batch, decode_records, encode_batch
+from drumlin.records.plain.record import Record, decode_batch, decode_records, encode_batch
 from records.golden import ABORTED, BATCHES, RECORDS, TRANSACTIONS
 from records.strategies import QUICK, damaged
 

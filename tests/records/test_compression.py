@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.arena import Arena, DecompressedTooLarge, arena_of_thread
-from drumlin.records.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.incoming_bodies import STRICT
-from drumlin.records.stored_bodies import decoder_of, decompress
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.compression.arena import Arena, DecompressedTooLarge, arena_of_thread
+from drumlin.records.compression.compression import CODECS, GZIP, LZ4, SNAPPY, ZSTD, compress
+from drumlin.records.compression.incoming_bodies import STRICT
+from drumlin.records.compression.stored_bodies import decoder_of, decompress
 from records.strategies import QUICK, damaged
 
 _COMPRESSED = [GZIP, SNAPPY, LZ4, ZSTD]

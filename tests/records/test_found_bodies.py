@@ -12,19 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records import arrow_decode
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     parse_header,
     seal,
     write_header,
 )
-from drumlin.records.bodies import Selection, select_bodies
-from drumlin.records.columns import RECORD_SCHEMA_WITH_HEADERS, decode_to_arrow, iterate_arrow
-from drumlin.records.compression import CODECS
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.found_bodies import find_bodies
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
+from drumlin.records.columns import arrow_decode
+from drumlin.records.columns.columns import (
+    RECORD_SCHEMA_WITH_HEADERS,
+    decode_to_arrow,
+    iterate_arrow,
+)
+from drumlin.records.columns.found_bodies import find_bodies
+from drumlin.records.columns.unfolded_bodies import unfolded
+from drumlin.records.compression.compression import CODECS
 from drumlin.records.kernels import loader
 from drumlin.records.kernels.layout import (
     BODY_BASE_OFFSET,
@@ -33,9 +38,8 @@ from drumlin.records.kernels.layout import (
     BODY_START,
     BODY_WIDTH,
 )
-from drumlin.records.record import Record, encode_batch, encode_record
-from drumlin.records.sizes import LARGE_RECORD_BYTES
-from drumlin.records.unfolded_bodies import unfolded
+from drumlin.records.plain.bodies import Selection, select_bodies
+from drumlin.records.plain.record import Record, encode_batch, encode_record
 from records.conftest import without_kernels
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drumlin.records.batch import assign_offsets
-from drumlin.records.gaps import Stretch, stretch_of
+from drumlin.records.batch.batch import assign_offsets
+from drumlin.records.batch.gaps import Stretch, stretch_of
 from rig.batches import batch
 
 

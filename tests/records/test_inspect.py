@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch import HEADER_SIZE, parse_header, seal, write_header
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.validation import AppendRules, InvalidBatch, prepare_produce
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header, seal, write_header
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.validation import AppendRules, InvalidBatch, prepare_produce
 from records.conftest import without_kernels
 from records.strategies import THOROUGH, damaged, record_lists
 

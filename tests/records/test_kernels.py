@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch import HEADER_SIZE, parse_header, write_header
-from drumlin.records.columns import (
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header, write_header
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.varint import varint
+from drumlin.records.columns.columns import (
     HEADERS_TYPE,
     decode_to_arrow,
     encode_from_arrow,
     partition_for_keys,
 )
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.survey import Survey, survey, survey_plain
-from drumlin.records.varint import varint
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.survey import Survey, survey, survey_plain
 from records.conftest import without_kernels
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 

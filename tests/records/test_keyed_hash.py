@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from compaction.batches import SEED, batch, map_pass
-from drumlin.compaction.offset_map import OffsetMap
-from drumlin.records.keyed_hash import keyed_hash
-from drumlin.records.record import Record
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.records.plain.keyed_hash import keyed_hash
+from drumlin.records.plain.record import Record
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records import latest_rows
 from drumlin.records.kernels.machine_code import Kernels
 from drumlin.records.kernels.row_index_layout import NOWHERE
-from drumlin.records.key_shares import key_shares
-from drumlin.records.latest_rows import LatestRows
-from drumlin.records.row_index import CompiledRowIndex
+from drumlin.records.latest import latest_rows
+from drumlin.records.latest.key_shares import key_shares
+from drumlin.records.latest.latest_rows import LatestRows
+from drumlin.records.latest.row_index import CompiledRowIndex
 from records.conftest import without_kernels
 from records.strategies import QUICK
 

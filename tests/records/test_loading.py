@@ -14,14 +14,14 @@ from unittest import mock
 import pytest
 
 import drumlin
-from drumlin.records.batch import HEADER_SIZE
-from drumlin.records.columns import decode_to_arrow
-from drumlin.records.errors import CorruptRecord
+from drumlin.records.batch.batch import HEADER_SIZE
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.columns.columns import decode_to_arrow
 from drumlin.records.kernels import processor, record_kernels
 from drumlin.records.kernels.library_files import LIBRARIES, MADE_OF, library_path
 from drumlin.records.kernels.machine_code import load_library
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.survey import Survey, survey
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.survey import Survey, survey
 from rig.unlocked import turns_beside
 
 _SURVEY = """
@@ -30,7 +30,7 @@ logging.basicConfig()
 started = []
 sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
 from drumlin.records.kernels import compaction_kernels, record_kernels, value_kernels
-from drumlin.records.survey import Survey, survey
+from drumlin.records.validation.survey import Survey, survey
 sets = (record_kernels, compaction_kernels, value_kernels)
 ready = {each.loaded is not None for each in sets}
 body = bytes([12, 0, 0, 0, 1, 1, 0, 12, 0, 2, 2, 1, 1, 0])  # two records, nulls all through
@@ -65,7 +65,7 @@ def test_a_process_has_kernels_at_once() -> None:
 
 def test_the_brokers_modules_open_no_library_before_they_need_it() -> None:
     code = (
-        "import sys, drumlin.broker.broker\n"
+        "import sys, drumlin.broker.start.broker\n"
         "from drumlin.records.kernels import record_kernels\n"
         "print({'numba', 'llvmlite', 'numpy', 'pyarrow'} & set(sys.modules))\n"
         "print('loaded' in vars(record_kernels))"

@@ -7,15 +7,15 @@ import zlib
 
 import pytest
 
-from drumlin.records.append_rules import AppendRules
-from drumlin.records.arena import DecompressedTooLarge
-from drumlin.records.columns import decode_to_arrow
-from drumlin.records.compression import CODECS
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import decode_batch
-from drumlin.records.stored_bodies import decoder_of, decompress
-from drumlin.records.validation import InvalidBatch, prepare_produce
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.columns.columns import decode_to_arrow
+from drumlin.records.compression.arena import DecompressedTooLarge
+from drumlin.records.compression.compression import CODECS
+from drumlin.records.compression.stored_bodies import decoder_of, decompress
+from drumlin.records.plain.record import decode_batch
+from drumlin.records.validation.append_rules import AppendRules
+from drumlin.records.validation.validation import InvalidBatch, prepare_produce
+from drumlin.wire.error_codes import ErrorCode
 from records.odd_bodies import (
     EMPTY_LZ4_BLOCK,
     EMPTY_STORED_LZ4_BLOCK,

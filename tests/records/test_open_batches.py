@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.columns import HEADERS_TYPE, RecordColumns
-from drumlin.records.open_batches import OpenBatches, Sealed
-from drumlin.records.record import Record, decode_batch
+from drumlin.records.columns.columns import HEADERS_TYPE, RecordColumns
+from drumlin.records.columns.open_batches import OpenBatches, Sealed
+from drumlin.records.plain.record import Record, decode_batch
 from records.conftest import without_kernels
 from records.strategies import QUICK, record_lists
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
     crc_matches,
@@ -16,9 +16,9 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import CODECS
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import (
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.compression.compression import CODECS
+from drumlin.records.plain.record import (
     Record,
     decode_batch,
     decode_records,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.compression import CODECS
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, decode_batch, encode_batch
-from drumlin.records.record_times import record_times
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.compression.compression import CODECS
+from drumlin.records.plain.record import Record, decode_batch, encode_batch
+from drumlin.records.plain.record_times import record_times
 from records.strategies import QUICK, THOROUGH, damaged, record_lists
 
 

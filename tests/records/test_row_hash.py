@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from drumlin.records.arrow_checksum import RowChecksum
-from drumlin.records.row_hash import row_hash
+from drumlin.records.columns.arrow_checksum import RowChecksum
+from drumlin.records.plain.row_hash import row_hash
 from records.conftest import without_kernels
 
 SEED = (7, 2**64 - 1)

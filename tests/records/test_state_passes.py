@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.records.latest_rows import LatestRows
-from drumlin.records.state_passes import passes
+from drumlin.records.latest.latest_rows import LatestRows
+from drumlin.records.latest.state_passes import passes
 from rig.depth import so_many
 
 #: Key and value of each record, in the order of offsets.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c as crc32c_of
 
-from drumlin.records.crc_table import crc_table
+from drumlin.records.batch.crc_table import crc_table
 from drumlin.records.kernels.processor import VARIANTS, usable_variants
 
 pytest.importorskip("drumlin.records.kernels.toolchain", reason="a package has kernels as they are")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     CONTROL_MASK,
     DELETE_HORIZON_MASK,
     HEADER_SIZE,
@@ -22,15 +22,15 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.compression import CODECS, compress
-from drumlin.records.record import Record, decode_batch, encode_batch, encode_record
-from drumlin.records.validation import (
+from drumlin.records.compression.compression import CODECS, compress
+from drumlin.records.plain.record import Record, decode_batch, encode_batch, encode_record
+from drumlin.records.validation.validation import (
     AppendRules,
     InvalidBatch,
     prepare_at_once,
     prepare_produce,
 )
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from records.strategies import THOROUGH, damaged
 
 NOW = 1_700_000_000_000

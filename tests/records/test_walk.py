@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from drumlin.records import walk
-from drumlin.records.batch import iterate_headers
+from drumlin.records.batch import walk
+from drumlin.records.batch.batch import iterate_headers
 from drumlin.records.kernels import compaction_kernels
-from drumlin.records.record import Record, encode_batch
+from drumlin.records.plain.record import Record, encode_batch
 from rig.depth import seeds
 
 

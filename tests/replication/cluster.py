@@ -16,8 +16,8 @@ from drumlin.peer.options import PeerOptions
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.followed_partitions import Surroundings
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from replication.leader import Leader, Led
 from rig.scripted_broker import ScriptedBroker
 from storage.samples import read_bytes

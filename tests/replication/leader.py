@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from drumlin.broker.fetching.partition_read import PartitionRead, has_records
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead, has_records
 from drumlin.peer.follower_fetch import Position
 from drumlin.replication.replica import Replica
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 from rig.scripted_broker import ScriptedBroker
 

@@ -11,26 +11,26 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from compaction.readers import read_committed
-from drumlin.broker.fetching.partition_read import PartitionRead, has_records
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead, has_records
 from drumlin.clock import ManualClock
-from drumlin.compaction.cleaner import Cleaner
+from drumlin.compaction.round.cleaner import Cleaner
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.compaction.throttle import Throttle
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store import IsrWish
-from drumlin.records.batch import parse_header
-from drumlin.records.record import Record, encode_batch
-from drumlin.records.validation import PreparedBatch
+from drumlin.metadata.store.store import IsrWish
+from drumlin.records.batch.batch import parse_header
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.records.validation.validation import PreparedBatch
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.partition import LeaderContext, Partition
-from drumlin.storage.log_copy import ChangeOver, LogChange, LogCopy
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_state import TransactionMarker
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_state import TransactionMarker
+from drumlin.storage.replacement.log_copy import ChangeOver, LogChange, LogCopy
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
+from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
+from drumlin.wire.error_codes import ErrorCode
 from storage.samples import NOW_MS, TOPIC_ID, open_logs
 
 T = TypeVar("T")

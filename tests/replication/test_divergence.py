@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.replication.divergence import Cut, Extent, cut_after, cut_out_of_range
-from drumlin.storage.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
+from drumlin.storage.log.leader_epochs import EpochEnd, EpochEntry, LeaderEpochs
 from rig.depth import so_many
 
 REPLICAS = 3

@@ -13,11 +13,11 @@ from random import Random
 import pytest
 
 from compaction.readers import read_committed
-from drumlin.broker.fetching.partition_read import PartitionRead
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition
-from drumlin.storage.log_state import LogState
-from drumlin.wire.errors import ErrorCode
+from drumlin.storage.log.log_state import LogState
+from drumlin.wire.error_codes import ErrorCode
 from replication.real_replicas import NODES, RETENTION_MS, Replicas
 from replication.replica_histories import happens
 from rig.depth import seeds

@@ -15,8 +15,8 @@ from unittest.mock import patch
 import pytest
 
 from compaction.readers import read_committed
-from drumlin.records.record import Record
-from drumlin.storage.log_state import LogState
+from drumlin.records.plain.record import Record
+from drumlin.storage.log.log_state import LogState
 from replication.real_replicas import Replicas
 from replication.replica_histories import happens
 from rig.depth import seeds

@@ -18,9 +18,9 @@ from compaction.readers import read_uncommitted
 from drumlin.replication import followed_partition
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
-from drumlin.storage.files import Files
-from drumlin.storage.log_copy import FreshLog, LogCopy
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.files.files import Files
+from drumlin.storage.replacement.log_copy import FreshLog, LogCopy
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from replication.failing_disks import fail_and_return, happens_to_disks
 from replication.real_replicas import NODES, Replicas
 from rig.depth import seeds

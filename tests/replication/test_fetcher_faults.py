@@ -13,7 +13,7 @@ import pytest
 from drumlin.config.broker import BrokerConfig
 from drumlin.config.topic import LogConfig
 from drumlin.peer.connection import BrokerConnection
-from drumlin.peer.errors import ConnectionLost
+from drumlin.peer.peer_error import ConnectionLost
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
 from replication.cluster import LEADER, Cluster, are_equal

@@ -15,7 +15,7 @@ from drumlin.config.topic import LogConfig
 from drumlin.replication.fetchers import Fetchers
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.replica import Replica
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from replication.cluster import BROKER_EPOCH, LEADER, SELF, Cluster, are_equal
 from replication.leader import Leader
 from rig.scripted_broker import ScriptedBroker
@@ -184,7 +184,7 @@ def test_nothing_is_fetched_for_a_disk_that_is_full(
 
     cluster.run(use)
     said = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert [each.name for each in said] == ["drumlin.storage.log_directory"]
+    assert [each.name for each in said] == ["drumlin.storage.directory.log_directory"]
 
 
 # -- sessions ----------------------------------------------------------------------------------

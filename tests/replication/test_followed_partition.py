@@ -11,12 +11,12 @@ import pytest
 from drumlin.config.topic import LogConfig
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.waiting_room import Waiter
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.truncation import Truncation
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import Truncation
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_response import EpochEnd, PartitionFetch
+from drumlin.wire.by_hand.fetch_response import EpochEnd, PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from replication.leader import Led, answer_of
 from storage.samples import (
     NOW_MS,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.storage.log_directories import LogDirectories
+from drumlin.storage.all_logs.log_directories import LogDirectories
 from replication.leader import Led
 from replication.test_followed_partition import LEADER, create, fetch, led, logs, partition
 from storage.samples import append, open_logs

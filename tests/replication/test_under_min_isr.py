@@ -11,9 +11,9 @@ import pytest
 
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import LastKnown, LogEnd, PartitionState
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import append, create, open_logs
 
 _STATE = PartitionState(0, 1, 4, (1, 2, 3), (1, 2), 7)

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.groups.coordinator import GroupCoordinator
-from drumlin.coordination.groups.log import LoadedPartition
-from drumlin.coordination.groups.offset_records import CommittedOffset, OffsetKey, decode_offset
-from drumlin.coordination.pending_answer import Written
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
+)
+from drumlin.coordination.groups.shard.log import LoadedPartition
+from drumlin.coordination.shards.pending_answer import Written
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 
 class Position(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from drumlin.records.record import Record
+from drumlin.records.plain.record import Record
 
 _SOURCE = Path(__file__).with_name("KafkaBodies.java")
 

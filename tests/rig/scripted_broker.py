@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     API_KEYS,
     ZERO,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumlin.metadata.image import PartitionState
 from drumlin.replication.partition import LeaderContext, Partition
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.log.partition_log import PartitionLog
 
 _NODE_ID = 1
 

@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 from kazoo.client import KazooClient
 
 from drumlin.metadata.image import Resource
-from drumlin.metadata.zookeeper import layout
-from drumlin.metadata.zookeeper.connection import close_client, connect
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.zookeeper.connection import close_client, connect
 
 
 class Operator:

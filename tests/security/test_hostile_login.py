@@ -11,10 +11,10 @@ import pytest
 import drumlin
 from drumlin.client.errors import AuthenticationFailed as AuthenticationRefused
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, InvalidResponse, PeerError
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, InvalidResponse, PeerError
 from drumlin.security import OAuthBearer, Plain, Scram, Security
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 from rig.scripted_broker import Answer, CloseConnection, ScriptedBroker, Silence
 from security.test_scram import ScramServer

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.scram import ScramExchange
 from drumlin.peer.security.settings import SCRAM_MECHANISMS, Scram, ScramMechanism
 from records.strategies import QUICK

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.token_endpoint import Token
 from drumlin.peer.security.tokens import TokenSource

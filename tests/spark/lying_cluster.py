@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from drumlin.client.errors import UnknownTopic
-from drumlin.spark.data_loss import DataLoss, ReadFailed
-from drumlin.spark.density import Density
-from drumlin.spark.known_logs import LogIdentity, LogView
-from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.ranges import PlannedRange
-from drumlin.wire.errors import ErrorCode
+from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
+from drumlin.spark.planning.density import Density
+from drumlin.spark.planning.known_logs import LogIdentity, LogView
+from drumlin.wire.error_codes import ErrorCode
 
 Record = tuple[int, int, int]  # which topic of that name, partition, offset
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.options.offsets import TopicPartition
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.planning.cluster import Cluster
 from rig.drumlin_server import DrumlinServer, running_server
 from rig.waiting import wait_until
 from spark.pipeline import CONTINUALLY, NewTopic, Pipeline

@@ -8,9 +8,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from drumlin.records.columns import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
-from drumlin.spark.columns import SparkColumns, TimestampTooLarge, arrow_schema, client_columns
-from drumlin.spark.options import COLUMNS
+from drumlin.records.columns.columns import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
+from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.reading.columns import (
+    SparkColumns,
+    TimestampTooLarge,
+    arrow_schema,
+    client_columns,
+)
 from drumlin.spark.source import spark_schema
 
 

@@ -7,10 +7,10 @@ import pickletools
 
 import pytest
 
-from drumlin.spark import portable
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.portable import VersionMismatch
-from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.options import portable
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.portable import VersionMismatch
+from drumlin.spark.options.ranges import PlannedRange
 
 OPTIONS = SourceOptions.parse(
     {

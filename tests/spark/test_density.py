@@ -9,13 +9,13 @@ from collections.abc import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.client.log_samples import LogPlace, LogSample
-from drumlin.spark.density import TASK_BYTES, Density, limit_bytes, split_by_bytes
-from drumlin.spark.log_densities import LogDensities
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.packed_ranges import pack_ranges
-from drumlin.spark.ranges import PlannedRange
-from drumlin.spark.steady_topics import SteadyTopics
+from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.spark.options.offsets import TopicPartition
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.density import TASK_BYTES, Density, limit_bytes, split_by_bytes
+from drumlin.spark.planning.log_densities import LogDensities
+from drumlin.spark.planning.packed_ranges import pack_ranges
+from drumlin.spark.planning.steady_topics import SteadyTopics
 
 KEY = TopicPartition("t", 0)
 MIB = 1 << 20

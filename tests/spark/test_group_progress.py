@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from drumlin.cli import groups
-from drumlin.spark.group_progress import GroupProgress
-from drumlin.spark.offsets import TopicPartition as Key
-from drumlin.spark.options import SourceOptions
-from drumlin.wire.errors import ErrorCode
+from drumlin.cli.groups import groups
+from drumlin.spark.options.offsets import TopicPartition as Key
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.planning.group_progress import GroupProgress
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO
 from rig.apache_kafka import run_tool
 from rig.scripted_broker import CloseConnection, ScriptedBroker, Silence

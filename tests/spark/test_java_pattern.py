@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from drumlin.spark.java_pattern import TOPIC_CHARACTERS, python_pattern
+from drumlin.spark.options.java_pattern import TOPIC_CHARACTERS, python_pattern
 
 NAMES = [
     *("".join(each) for size in (1, 2, 3) for each in itertools.product("aB1-_.", repeat=size)),

@@ -19,14 +19,14 @@ from uuid import UUID
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from drumlin.records.record import Record, encode_batch
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.data_loss import DataLoss, ReadFailed
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import PlannedRange
-from drumlin.spark.stream import StreamReader
-from drumlin.spark.tasks import read_task
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.plain.record import Record, encode_batch
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.cluster import Cluster
+from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
+from drumlin.spark.reading.stream import StreamReader
+from drumlin.spark.reading.tasks import read_task
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape, schema_versions
 from rig.ports import free_ports
 from rig.scripted_broker import ScriptedBroker

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.client.errors import UnknownTopic
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.data_loss import DataLoss, ReadFailed
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.stream import StreamReader
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.planning.cluster import Cluster
+from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
+from drumlin.spark.reading.stream import StreamReader
 from spark.lying_cluster import LyingCluster, Record, there
 
 
@@ -93,7 +93,7 @@ def reports() -> Iterator[list[str]]:
         def emit(self, record: logging.LogRecord) -> None:
             said.append(record.getMessage())
 
-    logger = logging.getLogger("drumlin.spark.data_loss")
+    logger = logging.getLogger("drumlin.spark.planning.data_loss")
     keeper = Keeper()
     logger.addHandler(keeper)
     logger.propagate = False

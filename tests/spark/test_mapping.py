@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from drumlin.spark import configure, map_batches, map_stream
-from drumlin.spark.options import OptionError
-from drumlin.spark.transform import results
+from drumlin.spark.options.options import OptionError
+from drumlin.spark.options.transform import results
 from spark.topics import Topic
 
 # Spark's workers do not find the modules of tests.

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from drumlin.spark.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.option_names import unknown_options
-from drumlin.spark.option_values import OptionError
-from drumlin.spark.options import COLUMNS, SourceOptions, Subscription
+from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option_names import unknown_options
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.options import COLUMNS, SourceOptions, Subscription
 from drumlin.spark.source import DrumlinDataSource
 from drumlin.spark.writing.options import SinkOptions
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.spark.batch_sizes import of_good_size
-from drumlin.spark.packed_ranges import PACKED_BYTES, PACKED_RANGES, pack_ranges
-from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.packed_ranges import PACKED_BYTES, PACKED_RANGES, pack_ranges
+from drumlin.spark.reading.batch_sizes import of_good_size
 
 derandomised = settings()
 sizes = st.lists(st.none() | st.integers(0, 2 * PACKED_BYTES), max_size=100)

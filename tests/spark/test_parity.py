@@ -214,7 +214,7 @@ def test_each_batch_of_a_stream_ends_at_the_same_offsets(
 
 
 def test_kafkas_options_are_known(spark: SparkSession, both_sources: Both) -> None:
-    from drumlin.spark.option_names import unknown_options
+    from drumlin.spark.options.option_names import unknown_options
 
     jvm: Any = spark._jvm
     consumer = jvm.org.apache.kafka.clients.consumer.ConsumerConfig

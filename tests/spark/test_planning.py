@@ -7,8 +7,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.spark.offsets import TopicPartition, from_json, parse_offsets, to_json
-from drumlin.spark.ranges import (
+from drumlin.spark.options.offsets import TopicPartition, from_json, parse_offsets, to_json
+from drumlin.spark.options.ranges import (
     PlannedRange,
     SplitRule,
     limit_rows,

@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.pushdown import take_filters
+from drumlin.spark.options.offsets import TopicPartition
+from drumlin.spark.planning.pushdown import take_filters
 from spark.topics import Topic, rows
 
 NewTopic = Callable[[int], Topic]

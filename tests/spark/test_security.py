@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.peer.security.settings import SecurityOptionError
 from drumlin.security import Plain, Security, Tls
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.options.options import SourceOptions
 from rig.certificates import Certificates
 from rig.secured_kafka import AUDIENCE, ISSUER, PASSWORD, SCRAM_PASSWORD, SecuredKafka
 from security.test_tokens import Endpoint

@@ -12,10 +12,10 @@ import pytest
 
 import drumlin
 from drumlin.client.client import Client
-from drumlin.spark.writing.protocol import offices
-from drumlin.spark.writing.protocol.entry import commit_batch
-from drumlin.spark.writing.protocol.errors import Superseded
+from drumlin.spark.writing import offices
+from drumlin.spark.writing.entry import commit_batch
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets, TaskIdentity
+from drumlin.spark.writing.protocol.sink_errors import Superseded
 from rig.drumlin_server import DrumlinServer
 from rig.waiting import wait_until
 from spark.test_sink_protocol import (

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.spark.writing.protocol import driver, names, performer
-from drumlin.spark.writing.protocol.abort_steps import forget
-from drumlin.spark.writing.protocol.entry import (
+from drumlin.spark.writing import performer
+from drumlin.spark.writing.entry import (
     AlreadyDecided,
     TaskWrite,
     abort_batch,
@@ -27,7 +26,17 @@ from drumlin.spark.writing.protocol.entry import (
     begin_task,
     commit_batch,
 )
-from drumlin.spark.writing.protocol.errors import (
+from drumlin.spark.writing.performer import Performer
+from drumlin.spark.writing.protocol import driver, names
+from drumlin.spark.writing.protocol.abort_steps import forget
+from drumlin.spark.writing.protocol.messages import (
+    SinkSettings,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
+from drumlin.spark.writing.protocol.requests import FetchAnchor, FindRecord
+from drumlin.spark.writing.protocol.sink_errors import (
     NotDecided,
     NotRepairable,
     RequestFailed,
@@ -35,14 +44,6 @@ from drumlin.spark.writing.protocol.errors import (
     Superseded,
     WinnersLost,
 )
-from drumlin.spark.writing.protocol.messages import (
-    SinkSettings,
-    SourceOffsets,
-    TaskIdentity,
-    TaskMessage,
-)
-from drumlin.spark.writing.protocol.performer import Performer
-from drumlin.spark.writing.protocol.requests import FetchAnchor, FindRecord
 from drumlin.spark.writing.protocol.state import Anchor
 from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
@@ -251,9 +252,9 @@ def test_offsets_of_the_source_go_with_the_decision(client: Client, topic: str, 
 
 
 def test_ten_thousand_tasks_are_one_decision(client: Client, sink: str) -> None:
+    from drumlin.spark.writing.performer import Performer
     from drumlin.spark.writing.protocol.decisions import last_state
     from drumlin.spark.writing.protocol.driver import write as write_state
-    from drumlin.spark.writing.protocol.performer import Performer
     from drumlin.spark.writing.protocol.requests import InitDriver, PrepareTopic, Steps
     from drumlin.spark.writing.protocol.state import SinkState
     from drumlin.spark.writing.protocol.transactions import Winner

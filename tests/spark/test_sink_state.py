@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from drumlin.spark.writing.protocol.decisions import last_state
-from drumlin.spark.writing.protocol.errors import StateLost
 from drumlin.spark.writing.protocol.messages import SinkSettings
 from drumlin.spark.writing.protocol.requests import Description, FetchAnchor, ReadRecord
+from drumlin.spark.writing.protocol.sink_errors import StateLost
 from drumlin.spark.writing.protocol.state import Anchor, SinkState
 from drumlin.spark.writing.protocol.transactions import Winner
 from drumlin.spark.writing.protocol.winners import is_lost, is_open

@@ -13,10 +13,10 @@ from typing import Any, Literal, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import PlannedRange
-from drumlin.spark.stream import StreamReader
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.cluster import Cluster
+from drumlin.spark.reading.stream import StreamReader
 from spark.lying_cluster import LyingCluster, there
 
 Death = Literal["before reading", "before committing"] | None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from drumlin.spark.data_loss import DataLoss
-from drumlin.spark.offsets import from_json, with_topic_ids, without_topic_ids
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.offsets import from_json, with_topic_ids, without_topic_ids
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.planning.data_loss import DataLoss
 from drumlin.spark.state.options import StateOptions, stream_options
 from rig.scripted_broker import ScriptedBroker
 from spark.test_loss_answers import FULL, START, Scripted, latest, planned

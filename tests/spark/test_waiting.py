@@ -7,12 +7,12 @@ import threading
 import pytest
 
 import drumlin
-from drumlin.client import log_samples
 from drumlin.client.errors import RequestRefused
-from drumlin.client.log_samples import LogPlace
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.offsets import TopicPartition
-from drumlin.spark.options import SourceOptions
+from drumlin.client.read import log_samples
+from drumlin.client.read.log_samples import LogPlace
+from drumlin.spark.options.offsets import TopicPartition
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.planning.cluster import Cluster
 from rig.scripted_broker import ScriptedBroker, Silence
 
 

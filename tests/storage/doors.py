@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drumlin.storage.files import Files
+from drumlin.storage.files.files import Files
 
 CHANGING = ("create", "write_at", "truncate", "sync", "sync_directory", "rename", "set_aside")
 #: Everything that needs room, as a full device sees it.

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from drumlin.clock import Clock, ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import iterate_headers, parse_header
-from drumlin.records.record import Record, decode_records, encode_batch
-from drumlin.records.validation import PreparedBatch
-from drumlin.storage.append_result import AppendResult
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.log_directory import LogDirectory
-from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import iterate_headers, parse_header
+from drumlin.records.plain.record import Record, decode_records, encode_batch
+from drumlin.records.validation.validation import PreparedBatch
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.open_files import OpenFiles
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.append_result import AppendResult
 
 TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 NOW_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drumlin.storage.files import Files
+from drumlin.storage.files.files import Files
 
 
 class Stopped(BaseException):

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader, iterate_headers
-from drumlin.storage.cleaned_segment import CleanedSegmentWriter
-from drumlin.storage.cleaning_view import CleaningView
-from drumlin.storage.leader_epochs import EpochEntry
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment import Segment
-from drumlin.storage.segment_swap import SegmentSwap
-from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.records.batch.batch import BatchHeader, iterate_headers
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.cleaning_view import CleaningView
+from drumlin.storage.log.leader_epochs import EpochEntry
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.replacement.segment_swap import SegmentSwap
+from drumlin.storage.segment.segment import Segment
+from drumlin.storage.segment.transaction_index import AbortedTransaction
 from storage.samples import (
     NOW_MS,
     append,

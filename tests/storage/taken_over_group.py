@@ -16,15 +16,15 @@ from drumlin.coordination.groups.consumer.conversion import to_consumer
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.heartbeats import heartbeat
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.group_context import GroupContext
-from drumlin.coordination.groups.log import encode_batches, load
-from drumlin.coordination.state_batches import Producer
-from drumlin.storage.control_records import encode_marker
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_state import TransactionMarker
+from drumlin.coordination.groups.every_kind.group_context import GroupContext
+from drumlin.coordination.groups.shard.log import encode_batches, load
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.control_records import encode_marker
+from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.turns import to_end
 from drumlin.wire.embedded_protocol import write_assignment
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.raw import RawClient
 from rig.waiting import wait_until
 

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
 from rig.apache_kafka import ApacheKafka, kafka_classpath, run_tool
 from rig.jars import Unavailable
 from storage.samples import (

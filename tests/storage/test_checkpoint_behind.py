@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.checkpoints import Checkpoint
-from drumlin.storage.files import Files
+from drumlin.storage.directory.checkpoints import Checkpoint
+from drumlin.storage.files.files import Files
 from storage.doors import FailingFiles
 
 KEY = "t", 0

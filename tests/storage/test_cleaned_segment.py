@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import iterate_headers
-from drumlin.records.scan import IndexEntry
-from drumlin.storage.cleaned_segment import SIZE_MAX, CleanedSegmentWriter
-from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment import (
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.records.batch.scan import IndexEntry
+from drumlin.storage.files.open_files import OpenFiles
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import SIZE_MAX, CleanedSegmentWriter
+from drumlin.storage.segment.segment import (
     RELATIVE_OFFSET_MAX,
     IndexProgress,
     Segment,
     TimestampAndOffset,
 )
-from drumlin.storage.transaction_index import AbortedTransaction
+from drumlin.storage.segment.transaction_index import AbortedTransaction
 from rig.depth import seeds
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import NOW_MS, batch_of, create, open_logs

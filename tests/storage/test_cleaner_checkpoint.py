@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.cleaning_view import note_cleaned
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.cleaning_view import note_cleaned
+from drumlin.storage.log.partition_log import PartitionLog
 from storage.doors import FailingFiles
 from storage.samples import NOW_MS, append, create, open_logs, reopened
 from storage.test_threads import Workers

@@ -15,9 +15,9 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
 from storage.samples import (
     NOW_MS,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from drumlin.storage.folder_marker import LEAVING
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.log_move import LogMove
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.partition_metadata import NO_TOPIC_ID
-from drumlin.storage.partition_names import deleted_directory_name
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.directory.partition_metadata import NO_TOPIC_ID
+from drumlin.storage.files.folder_marker import LEAVING
+from drumlin.storage.files.partition_names import deleted_directory_name
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.log_move import LogMove
+from drumlin.wire.error_codes import KafkaError
 from storage.samples import append, open_logs, revive
 from storage.test_log_move import CONFIG, Two, content, dirs, fill, opened
 

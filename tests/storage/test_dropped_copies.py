@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.storage.files import Files
-from drumlin.storage.folder_marker import MARKER
-from drumlin.storage.log_copy import ChangeOver, LogCopy
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.folder_marker import MARKER
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
+from drumlin.wire.error_codes import KafkaError
 from storage.doors import FailingFiles
 from storage.samples import append, revive
 from storage.test_log_copy import begun, content, folders, leader, old, opened

@@ -13,14 +13,14 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.durability import Durability
-from drumlin.storage.files import Files
-from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_snapshot import snapshot_path
-from drumlin.storage.segment import Segment
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.durability import Durability
+from drumlin.storage.log.leader_epochs import EpochEntry, LeaderEpochs
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_snapshot import snapshot_path
+from drumlin.storage.segment.segment import Segment
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.clocks import JumpingClock
 from rig.sole_partition import sole_partition
 from storage.doors import FailingFiles, ForgetfulFiles

@@ -13,12 +13,12 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.transaction_index import TransactionIndex
+from drumlin.records.batch.batch import BatchHeader
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_state import ProducerState
+from drumlin.storage.segment.transaction_index import TransactionIndex
 from drumlin.turns import to_end
 from rig.sole_partition import sole_partition
 from storage.doors import FailingFiles

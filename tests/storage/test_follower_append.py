@@ -12,12 +12,12 @@ from random import Random
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE, assign_offsets, iterate_headers, seal
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_snapshot import encode_snapshot
-from drumlin.storage.producer_state import ProducerState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.batch.batch import HEADER_SIZE, assign_offsets, iterate_headers, seal
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_snapshot import encode_snapshot
+from drumlin.storage.producers.producer_state import ProducerState
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
 from storage.doors import FailingFiles
 from storage.samples import (

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.records.batch import Buffer
-from drumlin.storage.files import Files
-from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.open_files import OpenFiles
-from drumlin.storage.time_index import TimeIndex
-from drumlin.storage.transaction_index import AbortedTransaction, TransactionIndex
+from drumlin.records.batch.batch import Buffer
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.open_files import OpenFiles
+from drumlin.storage.segment.offset_index import OffsetIndex
+from drumlin.storage.segment.time_index import TimeIndex
+from drumlin.storage.segment.transaction_index import AbortedTransaction, TransactionIndex
 from storage.samples import IN_MEMORY
 
 _BASE = 1000

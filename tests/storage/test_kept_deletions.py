@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import encode_empty_batch
-from drumlin.storage.checkpoint_rounds import write_checkpoints
-from drumlin.storage.checkpoints import KEPT_DELETIONS
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import encode_empty_batch
+from drumlin.storage.all_logs.checkpoint_rounds import write_checkpoints
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.directory.checkpoints import KEPT_DELETIONS
+from drumlin.storage.log.partition_log import PartitionLog
 from storage.doors import FailingFiles
 from storage.samples import NOW_MS, append, batch_of, create, open_logs, reopened, revive
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.records.batch import iterate_headers
-from drumlin.records.errors import CorruptRecord
-from drumlin.storage.log_batches import batches_of
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.storage.log.log_batches import batches_of
 from storage.samples import append, create, open_logs
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.folder_marker import MARKER
-from drumlin.storage.log_copy import ChangeOver, LogCopy
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.truncation import truncate
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.folder_marker import MARKER
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import truncate
+from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
+from drumlin.wire.error_codes import KafkaError
 from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.samples import (

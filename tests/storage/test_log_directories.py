@@ -13,7 +13,7 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
 from drumlin.turns import to_end
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (

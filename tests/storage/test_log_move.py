@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.folder_marker import MARKER
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.log_move import LogMove
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.truncation import truncate
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.folder_marker import MARKER
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import truncate
+from drumlin.storage.replacement.log_move import LogMove
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.doors import FailingFiles
 from storage.samples import (
     NOW_MS,

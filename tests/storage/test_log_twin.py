@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import assign_offsets
-from drumlin.records.record import Record, decode_records
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.truncation import Truncation
+from drumlin.records.batch.batch import assign_offsets
+from drumlin.records.plain.record import Record, decode_records
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import Truncation
 from rig.depth import so_many
 from storage.doors import ForgetfulFiles
 from storage.samples import (

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import HEADER_SIZE, iterate_headers
-from drumlin.records.errors import CorruptRecord
-from drumlin.storage.leader_epochs import EpochEnd, EpochEntry
-from drumlin.storage.log_batches import batches_of
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.log_state import UNKNOWN_YET
-from drumlin.storage.losses import close_losses
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.batch.batch import HEADER_SIZE, iterate_headers
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.leader_epochs import EpochEnd, EpochEntry
+from drumlin.storage.log.log_batches import batches_of
+from drumlin.storage.log.log_state import UNKNOWN_YET
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.recovery.losses import close_losses
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import (
     NOW_MS,
     append,

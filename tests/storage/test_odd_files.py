@@ -12,12 +12,12 @@ import pytest
 
 from drumlin.clock import SystemClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories, UnusableLogDirectory
-from drumlin.storage.log_directory import LogDirectory
-from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from drumlin.storage.read_only import look_at_log, open_read_only
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories, UnusableLogDirectory
+from drumlin.storage.all_logs.read_only import look_at_log, open_read_only
+from drumlin.storage.directory.log_directory import LogDirectory
+from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.storage.files.files import Files
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.doors import FailingFiles
 from storage.samples import append, create, offsets, open_logs, read_all
 

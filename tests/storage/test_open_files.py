@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.files import Files
-from drumlin.storage.open_files import LogFile, OpenFiles
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.open_files import LogFile, OpenFiles
+from drumlin.wire.error_codes import KafkaError
 from storage.samples import (
     NOW_MS,
     append,

@@ -10,19 +10,19 @@ from random import Random
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     BatchHeader,
     encode_empty_batch,
     parse_header,
     seal,
     write_header,
 )
-from drumlin.records.record import Record, decode_records, encode_batch
-from drumlin.records.validation import PreparedBatch
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_state import ProducerState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.plain.record import Record, decode_records, encode_batch
+from drumlin.records.validation.validation import PreparedBatch
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.producer_state import ProducerState
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.depth import seeds
 from storage.samples import (
     NOW_MS,

@@ -10,25 +10,25 @@ import pytest
 from crc32c import crc32c
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
     SEQUENCE_MODULO,
     parse_header,
 )
-from drumlin.storage import durability
-from drumlin.storage.append_result import AppendResult
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_snapshot import (
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log import durability
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.append_result import AppendResult
+from drumlin.storage.producers.producer_snapshot import (
     CorruptSnapshot,
     decode_snapshot,
     encode_snapshot,
 )
-from drumlin.storage.producer_table import FrozenProducers, table_of
+from drumlin.storage.producers.producer_table import FrozenProducers, table_of
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import (
     NOW_MS,
     append,

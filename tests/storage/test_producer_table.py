@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.records.batch import SEQUENCE_MODULO
-from drumlin.storage.producer_entry import (
+from drumlin.records.batch.batch import SEQUENCE_MODULO
+from drumlin.storage.producers.producer_entry import (
     NO_OFFSET,
     ProducerEntry,
     SequenceRange,
@@ -21,7 +21,7 @@ from drumlin.storage.producer_entry import (
     unpack,
     with_head,
 )
-from drumlin.storage.producer_table import ProducerTable
+from drumlin.storage.producers.producer_table import ProducerTable
 from rig.depth import so_many
 
 SEQUENCES = st.integers(0, SEQUENCE_MODULO - 1)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import assign_offsets
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.batch.batch import assign_offsets
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
 from storage.samples import NOW_MS, batch_of, create, open_logs, reopened
 
 COMPACTED = LogConfig(segment_bytes=1000, index_interval_bytes=100, cleanup_policy="compact")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
 from storage.doors import ForgetfulFiles
 from storage.samples import (

@@ -12,9 +12,9 @@ from unittest import mock
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import assign_offsets
+from drumlin.records.batch.batch import assign_offsets
 from drumlin.records.kernels import record_kernels
-from drumlin.storage import segment_recovery
+from drumlin.storage.recovery import segment_recovery
 from records.conftest import without_kernels
 from rig.depth import seeds
 from storage.samples import NOW_MS, batch_of, create, marker, open_logs

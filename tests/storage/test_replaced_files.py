@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.durability import Durability
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.durability import Durability
+from drumlin.storage.replacement.segment_swap import SegmentSwap
 from storage.samples import open_logs
 from storage.swaps import CONFIG, SWAPS, Swap, cleaned, content, fill, written
 

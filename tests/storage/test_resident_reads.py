@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
+from drumlin.storage.files.files import Files
 from storage.samples import IN_MEMORY, append, create, open_logs
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.cleaned_segment import CleanedSegmentWriter
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.replacement.segment_swap import SegmentSwap
 from drumlin.turns import to_end
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_all, reopened
 

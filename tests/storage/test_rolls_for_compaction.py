@@ -9,9 +9,9 @@ import pytest
 
 from drumlin.clock import ManualClock
 from drumlin.config.topic import LogConfig
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.roll_rule import segment_age_max_ms
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.segment.roll_rule import segment_age_max_ms
 from drumlin.turns import to_end
 from storage.samples import NOW_MS, append, create, open_logs
 

@@ -15,15 +15,15 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.records.batch import HEADER_SIZE, LOG_OVERHEAD, seal
-from drumlin.storage.cleaned_segment import CleanedSegmentWriter
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.segment import Segment
-from drumlin.storage.segment_swap import SegmentsChanged, SegmentSwap
+from drumlin.records.batch.batch import HEADER_SIZE, LOG_OVERHEAD, seal
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.cleaned_segment import CleanedSegmentWriter
+from drumlin.storage.replacement.segment_swap import SegmentsChanged, SegmentSwap
+from drumlin.storage.segment.segment import Segment
 from drumlin.turns import to_end
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 from rig.depth import so_many
 from storage.doors import FailingFiles
 from storage.samples import (

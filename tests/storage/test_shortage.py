@@ -14,9 +14,9 @@ from uuid import UUID
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.wire.error_codes import KafkaError
 from storage.samples import (
     IN_MEMORY,
     TOPIC_ID,

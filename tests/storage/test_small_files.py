@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.checkpoints import Checkpoint, decode_checkpoint, encode_checkpoint
-from drumlin.storage.files import Files
-from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
-from drumlin.storage.meta_properties import decode_meta_properties
-from drumlin.storage.partition_metadata import (
+from drumlin.storage.directory.checkpoints import Checkpoint, decode_checkpoint, encode_checkpoint
+from drumlin.storage.directory.meta_properties import decode_meta_properties
+from drumlin.storage.directory.partition_metadata import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
-from drumlin.storage.partition_names import deleted_directory_name, parse_directory_name
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.partition_names import deleted_directory_name, parse_directory_name
+from drumlin.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 from storage.samples import append, create, open_logs
 
 # -- leader epochs -----------------------------------------------------------------------------

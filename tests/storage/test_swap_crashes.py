@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.segment_swap import SegmentSwap
+from drumlin.storage.replacement.segment_swap import SegmentSwap
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,

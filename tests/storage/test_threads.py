@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.record import decode_records
-from drumlin.storage.files import Files
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.records.plain.record import decode_records
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import NOW_MS, append, create, offsets, open_logs, read_bytes
 
 CONFIG = LogConfig(

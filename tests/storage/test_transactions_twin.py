@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import iterate_headers
-from drumlin.records.record import decode_batch
+from drumlin.records.batch.batch import iterate_headers
+from drumlin.records.plain.record import decode_batch
 from drumlin.replication.partition import Partition
-from drumlin.storage.control_records import parse_marker
-from drumlin.storage.partition_log import PartitionLog
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.control_records import parse_marker
 from rig.depth import seeds
 from rig.sole_partition import sole_partition
 from storage.samples import NOW_MS, batch_of, create, from_producer, marker, open_logs, prepared

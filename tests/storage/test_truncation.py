@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_snapshot import encode_snapshot
-from drumlin.storage.truncation import Truncation
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import Truncation
+from drumlin.storage.producers.producer_snapshot import encode_snapshot
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.doors import FailingFiles, ForgetfulFiles
 from storage.samples import (
     NOW_MS,

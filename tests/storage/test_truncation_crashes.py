@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from drumlin.config.topic import LogConfig
-from drumlin.storage.files import Files
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.truncation import Truncation
-from drumlin.wire.errors import KafkaError
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import Files
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.log.truncation import Truncation
+from drumlin.wire.error_codes import KafkaError
 from storage.samples import (
     IN_MEMORY,
     NOW_MS,

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from drumlin.storage.append_result import AppendResult
-from drumlin.storage.log_directories import LogDirectories
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.storage.producer_state import ProducerState
-from drumlin.storage.verification import Verification
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.producers.append_result import AppendResult
+from drumlin.storage.producers.producer_state import ProducerState
+from drumlin.storage.producers.verification import Verification
 from drumlin.turns import to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from storage.samples import NOW_MS, create, from_producer, marker, open_logs, reopened
 
 LAST_EPOCH = 2**15 - 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from drumlin.storage.files import Files
+from drumlin.storage.files.files import Files
 
 _Names = dict[str, int]  # name -> inode
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin import SchemaError, ValueDecoder
-from drumlin.client.values.avro_decoder import AvroDecoder
+from drumlin.client.values.avro.avro_decoder import AvroDecoder
 from drumlin.client.values.framing import header, payloads
 from drumlin.client.values.registry import RegisteredSchema
 from rig.schema_registry import running_registry

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from drumlin import AvroEncoder, RegistryError, SchemaError, SchemaRegistry, ValueDecoder
-from drumlin.client.values.avro_encoder import schema_of
+from drumlin.client.values.avro.avro_encoder import schema_of
 from rig.schema_registry import running_registry
 
 TYPE = pa.struct(

@@ -10,7 +10,7 @@ import pytest
 
 from drumlin import DecoderUnavailable, SchemaError, ValueDecoder
 from drumlin.client.values.framing import header
-from drumlin.client.values.proto_files import files_of
+from drumlin.client.values.protobuf.proto_files import files_of
 from drumlin.client.values.registry import RegisteredSchema
 from rig.schema_registry import running_registry
 
@@ -29,7 +29,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     run(program, "")
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
-    monkeypatch.setattr("drumlin.client.values.proto_files._PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("drumlin.client.values.protobuf.proto_files._PAUSES_S", (0.0, 0.0))
     return program
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from drumlin import SchemaError, ValueDecoder
 from drumlin.client.values.framing import header
-from drumlin.client.values.proto_files import files_of
+from drumlin.client.values.protobuf.proto_files import files_of
 from drumlin.client.values.registry import RegisteredSchema
 from rig.schema_registry import running_registry
 

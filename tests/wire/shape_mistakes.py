@@ -5,7 +5,7 @@ Nothing imports this; mypy looks at it (see `files` in pyproject.toml).
 
 from __future__ import annotations
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 

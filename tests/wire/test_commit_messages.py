@@ -12,14 +12,14 @@ from uuid import UUID
 import pytest
 
 from drumlin.turns import to_end
-from drumlin.wire.commit_request import (
+from drumlin.wire.by_hand.commit_request import (
     CommitRequest,
     RequestedOffsets,
     read_commit_request,
     read_txn_commit_request,
 )
-from drumlin.wire.commit_response import TopicResult, commit_response, txn_commit_response
-from drumlin.wire.errors import ErrorCode, MalformedMessage
+from drumlin.wire.by_hand.commit_response import TopicResult, commit_response, txn_commit_response
+from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import (
     ELEMENTS_MAX,
     ZERO,

@@ -12,12 +12,12 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader
 from kio.serial._implicit_defaults import get_tagged_field_default
 
-from drumlin.wire import encoder as encoders
-from drumlin.wire.decoder import decoder
-from drumlin.wire.encoder import Parts, encoder
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.by_hand.produce_request import read_produce_request
+from drumlin.wire.compiled import encoder as encoders
+from drumlin.wire.compiled.decoder import decoder
+from drumlin.wire.compiled.encoder import Parts, encoder
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX, parse_request, parse_request_header, parse_response
-from drumlin.wire.produce_request import read_produce_request
 from drumlin.wire.uvarint import read_uvarint
 from rig.arbitrary_messages import arbitrary_message, message_classes
 

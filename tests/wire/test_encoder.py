@@ -7,7 +7,7 @@ import pytest
 from kio.schema.index import api_key_map
 from kio.serial import entity_writer
 
-from drumlin.wire.encoder import Parts, encoder
+from drumlin.wire.compiled.encoder import Parts, encoder
 from rig.arbitrary_messages import arbitrary_message, message_classes
 
 

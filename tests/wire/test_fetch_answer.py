@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.fetch_answer import Answer, Joined, fetch_answers
+from drumlin.wire.by_hand.fetch_answer import Answer, Joined, fetch_answers
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import encode_response, response_shape, schema_versions
 from drumlin.wire.uvarint import uvarint
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumlin.wire.errors import MalformedMessage
-from drumlin.wire.fetch_request import FetchRequest, read_fetch_request
+from drumlin.wire.by_hand.fetch_request import FetchRequest, read_fetch_request
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import (
     encode_request,
     parse_request,

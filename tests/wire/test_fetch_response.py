@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode, MalformedMessage
-from drumlin.wire.fetch_response import (
+from drumlin.wire.by_hand.fetch_response import (
     VERSION_MAX,
     VERSION_MIN,
     Endpoint,
@@ -19,6 +18,7 @@ from drumlin.wire.fetch_response import (
     TopicFetch,
     parse_fetch_response,
 )
+from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 from drumlin.wire.messages import ZERO, encode_response, parse_response, response_shape
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)

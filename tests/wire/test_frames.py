@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.frames import FrameReader
 
 

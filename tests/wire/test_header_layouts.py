@@ -7,7 +7,10 @@ import importlib
 import pytest
 from kio.schema.index import schema_name_map
 
-from drumlin.wire.header_layouts import has_flexible_request_header, has_flexible_response_header
+from drumlin.wire.compiled.header_layouts import (
+    has_flexible_request_header,
+    has_flexible_response_header,
+)
 from drumlin.wire.messages import API_KEYS
 
 

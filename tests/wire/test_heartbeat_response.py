@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode
-from drumlin.wire.heartbeat_response import heartbeat_response, unchanged_response
+from drumlin.wire.by_hand.heartbeat_response import heartbeat_response, unchanged_response
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response, response_shape
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import drumlin
-from drumlin.wire.schema_fields import SCHEMAS, classes_in
+from drumlin.wire.compiled.schema_fields import SCHEMAS, classes_in
 
 _SOURCE = Path(drumlin.__file__).parent
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.wire.encoder import encoded
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
+from drumlin.wire.compiled.encoder import encoded
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import response_shape
-from drumlin.wire.offset_fetch_response import NO_OFFSET, pack_partitions
 
 _POSITION = struct.Struct(">qi")
 _partitions = st.integers(0, 2**31 - 1)

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.by_hand.produce_answer import Outcome, Refused, write_produce_answer
+from drumlin.wire.by_hand.produce_request import TopicProduce
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, encode_response, response_shape
-from drumlin.wire.produce_answer import Outcome, Refused, write_produce_answer
-from drumlin.wire.produce_request import TopicProduce
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXTS = [None, "", "why", "ö" * 200]

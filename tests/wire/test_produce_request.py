@@ -7,18 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.by_hand.produce_request import (
+    ManyPartitions,
+    ProduceRequest,
+    read_produce_request,
+)
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
     encode_request,
     parse_request,
     parse_request_header,
     request_shape,
-)
-from drumlin.wire.produce_request import (
-    ManyPartitions,
-    ProduceRequest,
-    read_produce_request,
 )
 
 

@@ -10,9 +10,9 @@ import pytest
 from kio.schema.list_offsets.v8.response import ListOffsetsPartitionResponse
 from kio.static.primitive import i32, i64
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.compiled.schema_fields import fields_of_all_versions
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, request_shape, response_shape, schema_versions
-from drumlin.wire.schema_fields import fields_of_all_versions
 
 
 def test_what_is_built_is_the_real_thing() -> None:

@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from drumlin.broker.parts import Coordinators
+from drumlin.broker.parts.parts import Coordinators
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
     from kio.static.protocol import Entity
 
-    from drumlin.broker.connection import Connection
-    from drumlin.broker.fetching.sessions import FetchSessions
-    from drumlin.broker.log_moves import LogMoves
+    from drumlin.broker.fetch_sessions.sessions import FetchSessions
+    from drumlin.broker.hosting.log_moves import LogMoves
+    from drumlin.broker.net.connection import Connection
     from drumlin.broker.remote.log_ends import LogEnds
-    from drumlin.broker.share_fetch.delivery import ShareDelivery
-    from drumlin.broker.topic_pieces import TopicPieces
+    from drumlin.broker.share_partitions.delivery import ShareDelivery
+    from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.turns import Work
     from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
 

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from drumlin.broker.apis.first_use import FirstUse, handler_module
+from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import (
     Answer,
     Awaited,
@@ -23,12 +25,10 @@ from drumlin.broker.context import (
     Waiting,
     context_of,
 )
-from drumlin.broker.first_use import FirstUse, handler_module
 from drumlin.broker.handlers.api_versions import unsupported_version
-from drumlin.broker.later import GivingUp, Later, Parts, when_done
-from drumlin.broker.served import SERVED
+from drumlin.broker.loop.later import GivingUp, Later, Parts, when_done
 from drumlin.turns import Rounds, Work, first_turn_ends_at, one_turn
-from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
     EncodedBody,
@@ -43,8 +43,8 @@ from drumlin.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from drumlin.broker.connection import Connection
     from drumlin.broker.context import Services
+    from drumlin.broker.net.connection import Connection
 
 _log = logging.getLogger(__name__)
 _API_VERSIONS: Final = "api_versions"

@@ -14,8 +14,8 @@ from typing import Final
 
 import click
 
-from drumlin.cli import output, standard_output
-from drumlin.cli.commands import LazyGroup, Place
+from drumlin.cli.terminal import output, standard_output
+from drumlin.cli.terminal.commands import LazyGroup, Place
 
 _EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -28,17 +28,27 @@ def _at(module: str, attribute: str, help: str) -> Place:  # noqa: A002
 app: Final = LazyGroup(
     {
         "server": _at("server", "server_command", "Run a broker."),
-        "topics": _at("topics", "app", "List, describe, create, change and delete topics."),
-        "produce": _at("produce", "produce_command", "Write lines, or rows of a file, to a topic."),
-        "consume": _at("consume", "consume_command", "Show records, or write them to a file."),
-        "snapshot": _at("snapshot", "snapshot_command", "Show the last record of every key."),
-        "restore": _at("restore", "restore_command", "Write a state into a new topic."),
-        "groups": _at("groups", "app", "List, describe and delete groups; move their offsets."),
-        "cluster": _at("cluster_commands", "app", "Show a cluster's state; run one for practice."),
-        "configs": _at("configs", "app", "Show and change configurations."),
-        "transactions": _at("transactions", "app", "List, describe and abort transactions."),
-        "sinks": _at("sinks", "app", "Show what Spark's exactly-once sinks have open."),
-        "compaction": _at("compaction", "app", "Look at cleaning, force it, simulate it."),
+        "topics": _at("topics.topics", "app", "List, describe, create, change and delete topics."),
+        "produce": _at(
+            "records.produce", "produce_command", "Write lines, or rows of a file, to a topic."
+        ),
+        "consume": _at(
+            "records.consume", "consume_command", "Show records, or write them to a file."
+        ),
+        "snapshot": _at(
+            "records.snapshot", "snapshot_command", "Show the last record of every key."
+        ),
+        "restore": _at("records.restore", "restore_command", "Write a state into a new topic."),
+        "groups": _at(
+            "groups.groups", "app", "List, describe and delete groups; move their offsets."
+        ),
+        "cluster": _at(
+            "clusters.cluster_commands", "app", "Show a cluster's state; run one for practice."
+        ),
+        "configs": _at("topics.configs", "app", "Show and change configurations."),
+        "transactions": _at("topics.transactions", "app", "List, describe and abort transactions."),
+        "sinks": _at("topics.sinks", "app", "Show what Spark's exactly-once sinks have open."),
+        "compaction": _at("topics.compaction", "app", "Look at cleaning, force it, simulate it."),
         "clock": _at("clock", "app", "Look at a broker's clock, say that it is right."),
         "dump-log": _at("dump.command", "dump_log_command", "Print and verify files of a log."),
         "completion": _at("completion_script", "completion_command", "Print shell completion."),
@@ -95,17 +105,17 @@ def main(arguments: Sequence[str]) -> int:
 
 def _is_expected(error: Exception) -> bool:
     from drumlin.client.errors import ClientError
-    from drumlin.peer.errors import PeerError
-    from drumlin.wire.errors import KafkaError
+    from drumlin.peer.peer_error import PeerError
+    from drumlin.wire.error_codes import KafkaError
 
     return isinstance(error, KafkaError | ClientError | PeerError | OSError | ValueError)
 
 
 def _sentence(error: Exception) -> str:
-    from drumlin.cli.outcomes import sentence, with_notes
+    from drumlin.cli.terminal.outcomes import sentence, with_notes
     from drumlin.client.errors import RequestRefused
     from drumlin.client.needs_arrow import NO_ARROW, PACKAGES
-    from drumlin.wire.errors import KafkaError
+    from drumlin.wire.error_codes import KafkaError
 
     if isinstance(error, ModuleNotFoundError) and error.name in PACKAGES:
         return NO_ARROW

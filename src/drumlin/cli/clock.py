@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from drumlin.cli import output
-from drumlin.cli.broker_http import BrokerHttp, broker_on
-from drumlin.cli.commands import Group, Option
-from drumlin.cli.options import AsJson, examples
+from drumlin.cli.reach.broker_http import BrokerHttp, broker_on
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Group, Option
+from drumlin.cli.terminal.options import AsJson, examples
 
 _COLUMNS: Final = ("wall_timestamp", "expiry_timestamp", "state")
 

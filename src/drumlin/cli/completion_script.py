@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import click
 from click.shell_completion import get_completion_class
 
-from drumlin.cli.commands import Argument, command
-from drumlin.cli.options import examples
+from drumlin.cli.terminal.commands import Argument, command
+from drumlin.cli.terminal.options import examples
 
 
 class Shell(enum.StrEnum):

@@ -7,7 +7,8 @@ import sys
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    from drumlin.cli import app, standard_output
+    from drumlin.cli import app
+    from drumlin.cli.terminal import standard_output
 
     sys.stdout = standard_output.whole(sys.__stdout__)
     code = app.main(sys.argv[1:])

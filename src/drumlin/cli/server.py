@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from drumlin.cli.commands import Argument, Option, command
-from drumlin.cli.options import examples
-from drumlin.config.errors import ConfigError
+from drumlin.cli.terminal.commands import Argument, Option, command
+from drumlin.cli.terminal.options import examples
+from drumlin.config.config_error import ConfigError
 from drumlin.config.sources import (
     nearest_variable,
     read_assignments,
@@ -104,7 +104,7 @@ def server(
         from drumlin.broker.machine import supervisor
 
         return supervisor.run(properties, count, log_level.upper())
-    from drumlin.broker.process import run
+    from drumlin.broker.start.process import run
 
     return run(properties, log_level.upper())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.cli import output
-from drumlin.cli.commands import command
-from drumlin.cli.options import AsJson, examples
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import command
+from drumlin.cli.terminal.options import AsJson, examples
 from drumlin.version import __version__
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from drumlin.peer.options import ISOLATION_LEVELS
-from drumlin.records.compression import CODECS
+from drumlin.records.compression.compression import CODECS
 
 #: What must have a record before it counts as written: all in-sync replicas, the leader, nothing.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.producer import Producer
+from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")

@@ -18,20 +18,22 @@ from types import TracebackType
 from typing import Never, NoReturn, Self
 from uuid import UUID
 
-from drumlin.client import admin, arguments, group_admin, log_samples, log_sizes, offsets
-from drumlin.client.admin import TopicDescription
+from drumlin.client import arguments
+from drumlin.client.admin import admin, group_admin
+from drumlin.client.admin.admin import TopicDescription
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.group_admin import GroupDescription
 from drumlin.client.arguments import ConfigValue
-from drumlin.client.committed_offsets import OffsetAndMetadata
 from drumlin.client.errors import ClientError, TopicExists
-from drumlin.client.group_admin import GroupDescription
-from drumlin.client.log_samples import LogPlace, LogSample
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import OffsetAndTimestamp, TopicPartition
 from drumlin.client.places import OffsetSpec
-from drumlin.client.producer import Producer
+from drumlin.client.read import log_samples, log_sizes, offsets
+from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
+from drumlin.client.write.producer import Producer
 from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from drumlin.peer.errors import AuthenticationFailed as NotAuthentic
-from drumlin.peer.errors import ConnectionLost, PeerError, RequestTimeout
+from drumlin.peer.peer_error import AuthenticationFailed as NotAuthentic
+from drumlin.peer.peer_error import ConnectionLost, PeerError, RequestTimeout
 from drumlin.peer.rights import Denied
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import UNKNOWN_YET
 
 

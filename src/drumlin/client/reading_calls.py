@@ -9,16 +9,17 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from drumlin.client import arguments, reader
+from drumlin.client import arguments
 from drumlin.client.calls import Calls
 from drumlin.client.consumer import Consumer
 from drumlin.client.consumer.options import ConsumerKeywords, ConsumerOptions, Subscription
 from drumlin.client.errors import translated
-from drumlin.client.log_at_time import cut_at_times, without_times
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Place, check_places
-from drumlin.client.range_stream import OffsetRange
-from drumlin.client.reader import ReadOptions, ReadRecord
+from drumlin.client.read import reader
+from drumlin.client.read.log_at_time import cut_at_times, without_times
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.read.reader import ReadOptions, ReadRecord
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:

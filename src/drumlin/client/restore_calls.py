@@ -9,13 +9,13 @@ from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES, ConfigValue
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import Point
-from drumlin.client.restore_marker import RestoreRequest
-from drumlin.client.restore_target import RestoreTarget
+from drumlin.client.restore.restore_marker import RestoreRequest
+from drumlin.client.restore.restore_target import RestoreTarget
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
-    from drumlin.client.restoring import Progress, RestoreReport
+    from drumlin.client.restore.restoring import Progress, RestoreReport
 
 
 class RestoreCalls(TransactionCalls):
@@ -68,7 +68,7 @@ class RestoreCalls(TransactionCalls):
             TypeError, ValueError: an argument cannot have this value.
         """
         with needing_arrow():
-            from drumlin.client.restoring import RestoreOptions, Restorer
+            from drumlin.client.restore.restoring import RestoreOptions, Restorer
         arguments.text("to", to)
         arguments.compression_name(compression)
         texts = arguments.config_values("configs", configs or {})

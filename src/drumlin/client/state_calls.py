@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from drumlin.client import arguments, exact_states
+from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES, Decode
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
-from drumlin.client.exact_reading import ExactReader
-from drumlin.client.log_at_time import ends_at
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Point, check_point
-from drumlin.client.snapshot_ranges import ranges_until
-from drumlin.client.state_claims import Claims
+from drumlin.client.read.log_at_time import ends_at
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.state import exact_states
+from drumlin.client.state.exact_reading import ExactReader
+from drumlin.client.state.snapshot_ranges import ranges_until
+from drumlin.client.state.state_claims import Claims
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.snapshots import SnapshotOptions
+    from drumlin.client.state.snapshots import SnapshotOptions
 
 
 class StateCalls(Calls):
@@ -69,7 +70,8 @@ class StateCalls(Calls):
         with needing_arrow():
             import pyarrow as pa
 
-            from drumlin.client import snapshots, tables
+            from drumlin.client import tables
+            from drumlin.client.state import snapshots
 
         schema = snapshots.schema_of(columns, headers=headers)
         arguments.decoding(decode)
@@ -103,7 +105,8 @@ class StateCalls(Calls):
             StateNotExact, UnknownTopic, Undecodable, TypeError, ValueError: as with `snapshot`.
         """
         with needing_arrow():
-            from drumlin.client import snapshots, tables
+            from drumlin.client import tables
+            from drumlin.client.state import snapshots
 
         schema = snapshots.schema_of(columns, headers=headers)
         arguments.decoding(decode)
@@ -122,7 +125,7 @@ class StateCalls(Calls):
         allow_inexact: bool,
     ) -> Iterator[pa.RecordBatch]:
         """The point is found at once, not when the first batch is asked for."""
-        from drumlin.client.snapshots import StateReader
+        from drumlin.client.state.snapshots import StateReader
 
         check_point("at", at)
         isolation = options.isolation

@@ -11,13 +11,13 @@ from drumlin.client import arguments
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.writer import Writer, WriterKeywords, WriterOptions
+from drumlin.client.write.writer import Writer, WriterKeywords, WriterOptions
 
 if TYPE_CHECKING:
-    from drumlin.client.appender import AppendOptions, AppendReport
-    from drumlin.client.deliveries import DeliveryRules
-    from drumlin.client.stream_appender import EncodingRules, StreamAppender
     from drumlin.client.tables import TableLike
+    from drumlin.client.write.appender import AppendOptions, AppendReport
+    from drumlin.client.write.deliveries import DeliveryRules
+    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
 
 
 class WritingCalls(Calls):
@@ -60,7 +60,7 @@ class WritingCalls(Calls):
             TypeError, ValueError: data or options that cannot be.
         """
         with needing_arrow():
-            from drumlin.client.appender import append
+            from drumlin.client.write.appender import append
 
         arguments.text("topic", topic)
         with translated():
@@ -81,7 +81,7 @@ class WritingCalls(Calls):
             delivery: acks, retries, and how long and how much of it may be under way.
         """
         with needing_arrow():
-            from drumlin.client.stream_appender import StreamAppender
+            from drumlin.client.write.stream_appender import StreamAppender
 
         return StreamAppender(
             self._thread, self._producer, topic, encoding=encoding, delivery=delivery

@@ -1,9 +1,8 @@
 """Log compaction: keeping the last record of every key, for ever, on bounded disk.
 
-`records/kernels/survival.py` is the rule, `survivors.py` makes an expression on columns of it. One
-cleaning goes `cleanable` -> `choice` -> `map_builder` -> `segment_groups` -> `rewriter` -> the swap
-in `storage`;
-`pool.py` has the threads that do it, and `crew.py` those that help them with compressed batches.
+`records/kernels/survival.py` is the rule, `survivors.py` makes an expression on columns of it.
+`pool` has threads that take what is `dirty`; a `round` cleans it, by its `passes`, and hands the
+result to the swap in `storage`.
 """
 
 from __future__ import annotations

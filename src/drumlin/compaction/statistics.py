@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from drumlin.storage.cleaning_view import NO_HORIZON
+from drumlin.storage.log.cleaning_view import NO_HORIZON
 
 _SUMMED: Final = (
     "map_bytes_read",

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from drumlin.config.config_error import ConfigError
 from drumlin.config.consistency import check_change, check_guards, check_together
-from drumlin.config.errors import ConfigError
 from drumlin.config.hints import known_broker_key
 from drumlin.config.keys import (
     Key,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.keys import changeable_broker_key, of_a_listener
 from drumlin.config.listeners import Listener
 from drumlin.config.synonyms import BROKER_SYNONYMS, topic_default

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from drumlin.config.config_error import ConfigError
 from drumlin.config.durations import duration_ms
-from drumlin.config.errors import ConfigError
 from drumlin.config.keys import group_keys
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig

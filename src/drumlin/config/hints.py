@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
-from drumlin.config.errors import UnknownKey
+from drumlin.config.config_error import UnknownKey
 from drumlin.config.keys import FREE_PREFIXES, Key, broker_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.values import Refused, Rule, Value, ValueType, parse, rule
 
 READ_ONLY: Final = "read-only"

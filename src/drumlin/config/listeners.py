@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _HOST_AND_PORT: Final = re.compile(r"\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]+)")

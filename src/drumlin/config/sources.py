@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.hints import todays_broker_keys
 from drumlin.config.keys import FREE_PREFIXES, broker_keys
 from drumlin.config.properties import parse_properties

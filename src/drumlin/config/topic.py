@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.hints import topic_hint
 from drumlin.config.keys import topic_keys
 from drumlin.config.values import Value
-from drumlin.records.append_rules import AppendRules
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.validation.append_rules import AppendRules
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MAX_LONG: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000

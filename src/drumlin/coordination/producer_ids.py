@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from drumlin.metadata.store import ProducerIdBlock
+from drumlin.metadata.store.store import ProducerIdBlock
 
 
 class NoneAtHand(Exception):

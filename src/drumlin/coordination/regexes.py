@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import re2
 
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Of one compiled pattern; larger ones are refused.
 _MEMORY_BYTES_MAX: Final = 128 << 10

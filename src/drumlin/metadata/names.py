@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 GROUP_METADATA: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from drumlin.metadata.database import FILE_NAME, UnreadableMetadata, is_begun
+from drumlin.metadata.embedded.database import FILE_NAME, UnreadableMetadata, is_begun
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.kraft.inheritance import CannotTakeOver
 from drumlin.metadata.kraft.taking_over import take_over_alone
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.metadata.store import UnusableMetadata
-from drumlin.storage.files import Files
-from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
-from drumlin.storage.meta_properties import read_meta_properties
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.storage.directory.meta_properties import read_meta_properties
+from drumlin.storage.files.files import Files
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.mutations import Listeners
-    from drumlin.metadata.store import MetadataStore
+    from drumlin.metadata.store.mutations import Listeners
+    from drumlin.metadata.store.store import MetadataStore
 
 _log = logging.getLogger(__name__)
 

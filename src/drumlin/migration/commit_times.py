@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.client.errors import ClientError
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Milliseconds
-from drumlin.coordination.groups.offset_records import OffsetKey, decode_offset
-from drumlin.coordination.groups.record_registry import decode_key
-from drumlin.coordination.record_fields import UnreadableRecord
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.coordination.groups.offsets.offset_records import OffsetKey, decode_offset
+from drumlin.coordination.groups.shard.record_registry import decode_key
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.shards.state_partitions import partition_for
 
 if TYPE_CHECKING:
     from drumlin.client.client import Client

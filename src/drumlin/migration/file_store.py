@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.offsets import TopicPartition
-from drumlin.migration.errors import StoreError
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.migration.offsets_file import OffsetRow, read_file, write_file
+from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import Positions, Refusals
 
 

@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from drumlin.client import group_admin
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.offsets import TopicPartition
-from drumlin.metadata.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
+from drumlin.client.admin import group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.migration.commit_times import FindCommits
 from drumlin.migration.mirror_state import MirrorState
 from drumlin.migration.reconcile import Agreement, Decision, Node, decide, later
 from drumlin.migration.stores import ConnectedCluster, Refusals
 from drumlin.migration.transfer import is_chosen
 from drumlin.migration.zookeeper_follower import ZooKeeperFollower
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
 
 _NEVER_SINCE: Final = -1
 _ABSENT_TOPIC: Final = "there is no such partition in the cluster"

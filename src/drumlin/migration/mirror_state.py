@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from drumlin.client.offsets import TopicPartition
-from drumlin.migration.errors import StoreError
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.migration.reconcile import Agreement, Node
+from drumlin.migration.store_error import StoreError
 
 _VERSION: Final = 1
 #: The file is rewritten when it has this many times the lines that it needs.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
-from drumlin.client import group_admin
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.admin import group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Literal
 
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.log_bounds import LogBounds
-from drumlin.client.offsets import TopicPartition
-from drumlin.migration.errors import StoreError
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.read.log_bounds import LogBounds
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.migration.store_error import StoreError
 from drumlin.migration.stores import OffsetStore
 
 Action = Literal["write", "same", "keep", "refuse"]

@@ -10,16 +10,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from drumlin.client.committed_offsets import OffsetAndMetadata
-from drumlin.client.offsets import TopicPartition
-from drumlin.metadata.zookeeper.access import access_in
-from drumlin.metadata.zookeeper.connection import (
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.migration.store_error import StoreError, StoreUnavailable
+from drumlin.migration.stores import Positions, Refusals
+from drumlin.zookeeper.access import access_in
+from drumlin.zookeeper.connection import (
     ZooKeeperAway,
     ZooKeeperFailure,
     close_client,
     connect,
 )
-from drumlin.metadata.zookeeper.consumer_offsets import (
+from drumlin.zookeeper.consumer_offsets import (
     ANY_VERSION,
     CONSUMERS,
     ConsumerOffsets,
@@ -27,8 +29,6 @@ from drumlin.metadata.zookeeper.consumer_offsets import (
     ZooKeeperOffset,
     group_path,
 )
-from drumlin.migration.errors import StoreError, StoreUnavailable
-from drumlin.migration.stores import Positions, Refusals
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient

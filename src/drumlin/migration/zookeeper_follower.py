@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drumlin.client.offsets import TopicPartition
-from drumlin.metadata.zookeeper.consumer_offsets import ZooKeeperOffset, group_path
-from drumlin.metadata.zookeeper.nodes import number_in_name
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.migration.stores import Refusals
 from drumlin.migration.zookeeper import ZooKeeperStore
+from drumlin.zookeeper.consumer_offsets import ZooKeeperOffset, group_path
+from drumlin.zookeeper.nodes import number_in_name
 
 
 @dataclass(slots=True)

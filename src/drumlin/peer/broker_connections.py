@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 from drumlin.peer.cluster_view import ClusterView
 from drumlin.peer.connection import Address, BrokerConnection
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.frame_memory import FrameMemory
 from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.retry import (
     UNKNOWN_TOPIC_PATIENCE_S,
     Deadline,
@@ -26,7 +26,7 @@ from drumlin.peer.retry import (
 )
 from drumlin.peer.rights import CREATING, refusal
 from drumlin.peer.security.access import Access
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from drumlin.peer.connection import Address
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,11 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Self
 
-from drumlin.peer.errors import (
+from drumlin.peer.frame_memory import FrameMemory
+from drumlin.peer.login import log_in
+from drumlin.peer.options import PeerOptions
+from drumlin.peer.outbox import EncryptedOutbox, PlainOutbox
+from drumlin.peer.peer_error import (
     AuthenticationFailed,
     ConnectionLost,
     InvalidResponse,
@@ -27,15 +31,11 @@ from drumlin.peer.errors import (
     RequestTimeout,
     UnsupportedByBroker,
 )
-from drumlin.peer.frame_memory import FrameMemory
-from drumlin.peer.login import log_in
-from drumlin.peer.options import PeerOptions
-from drumlin.peer.outbox import EncryptedOutbox, PlainOutbox
 from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
 from drumlin.peer.security.tls import explained
 from drumlin.version import __version__
-from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.frames import SCRATCH_BYTES, FrameReader
 from drumlin.wire.messages import (
     API_KEYS,

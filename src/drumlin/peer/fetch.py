@@ -11,22 +11,22 @@ from datetime import timedelta
 from typing import Final
 
 from drumlin.peer.connection import BrokerConnection
-from drumlin.peer.errors import only
 from drumlin.peer.options import ISOLATION_LEVELS, Isolation
-from drumlin.records.batch import (
+from drumlin.peer.peer_error import only
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     BatchHeader,
     Buffer,
     parse_header,
     parse_offset_and_length,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_response import (
+from drumlin.wire.by_hand.fetch_response import (
     VERSION_MAX_WITH_NAMES,
     FetchResponse,
     PartitionFetch,
     parse_fetch_response,
 )
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _CONSUMER: Final = -1

@@ -2,7 +2,7 @@
 
 A request may name thousands of partitions, as the first one of a session does, so no object is
 made for each. Tests hold the bytes against the schemas. Answers are read by
-`wire/fetch_response.py`.
+`wire/by_hand/fetch_response.py`.
 
     max_wait min_bytes max_bytes isolation session_id session_epoch
     [topic_id [index leader_epoch offset last_fetched_epoch log_start_offset max_bytes]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from drumlin.records.sizes import LARGE_RECORD_BYTES
+from drumlin.records.batch.sizes import LARGE_RECORD_BYTES
 
 _STEP: Final = 1 << 20
 #: Larger frames get memory as they arrive: their size may be a lie.

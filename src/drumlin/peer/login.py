@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.access import Access
 from drumlin.peer.security.exchanges import Exchange
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 #: Sends a request ahead of all others and waits for the answer.

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
-from drumlin.peer.errors import InvalidResponse, only
+from drumlin.peer.peer_error import InvalidResponse, only
 from drumlin.peer.rights import refusal
-from drumlin.records.batch import Buffer
-from drumlin.wire.errors import ErrorCode
+from drumlin.records.batch.batch import Buffer
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
 # From 13 on topics are named by id.

@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
-from drumlin.peer.errors import ConnectionLost, RequestTimeout
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import ConnectionLost, RequestTimeout
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 

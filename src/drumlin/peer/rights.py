@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Metadata for topics that are created if they do not exist.
 CREATING: Final = "metadata, creating"

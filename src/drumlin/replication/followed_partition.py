@@ -4,9 +4,9 @@ Plain synchronous code on the event loop: nothing here awaits. The log is trunca
 epochs only, never to the high watermark. A truncation blocks: it is decided here, and carried out
 by the fetcher, which asks here before each step that changes the log.
 
-A log that has to be fetched anew is fetched beside the old one (`storage/log_copy.py`). That is the
-log, for readers and for whoever leads next, until the copy has all that is committed: before the
-leader hears so, as it takes this replica for one in sync by that.
+A log that has to be fetched anew is fetched beside the old one (`storage/replacement/log_copy.py`).
+That is the log, for readers and for whoever leads next, until the copy has all that is committed:
+before the leader hears so, as it takes this replica for one in sync by that.
 
 Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
 where the log is truncated below it.
@@ -19,20 +19,20 @@ import logging
 from typing import TYPE_CHECKING
 
 from drumlin.peer.follower_fetch import Position
-from drumlin.records.batch import HEADER_SIZE, parse_header
+from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_of_range
 from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
-from drumlin.storage.log_copy import ChangeOver, LogCopy
-from drumlin.storage.log_directory import storage_error
-from drumlin.storage.log_state import Anew
-from drumlin.storage.truncation import Truncation
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.directory.log_directory import storage_error
+from drumlin.storage.log.log_state import Anew
+from drumlin.storage.log.truncation import Truncation
+from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.storage.log_copy import LogChange
-    from drumlin.storage.partition_log import PartitionLog
+    from drumlin.storage.log.partition_log import PartitionLog
+    from drumlin.storage.replacement.log_copy import LogChange
     from drumlin.turns import Work
-    from drumlin.wire.fetch_response import PartitionFetch
+    from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 _logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.replication.follower_session import FollowerSession
 from drumlin.replication.repeated_lines import RepeatedLines
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from drumlin.replication.followed_partition import FollowedPartition
     from drumlin.replication.leaders_offsets import LeadersOffsets
     from drumlin.replication.throttle import Throttle
-    from drumlin.storage.log_copy import LogChange
+    from drumlin.storage.replacement.log_copy import LogChange
     from drumlin.turns import Pace, Work
-    from drumlin.wire.fetch_response import PartitionFetch
+    from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store.store import IsrWish
 
 UNKNOWN: Final = -1
 _LONG_AGO_MS: Final = float("-inf")
@@ -256,7 +256,8 @@ class InSyncReplicas:
     def renewal(self) -> IsrWish | None:
         """The ISR as it is, where others might lead in our stead though they lack what we have.
 
-        They came back from an unclean stop (`metadata/eligible.py`); any wish says that we live.
+        They came back from an unclean stop (`metadata/rules/eligible.py`); any wish says that we
+        live.
         """
         if self.pending is not None or not any(each.was_complete for each in self.state.last_known):
             return None

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
 _LATEST: Final = -1

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from drumlin.replication.confirmations import Confirmations
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
-from drumlin.storage.control_records import encode_marker
-from drumlin.storage.verification import NOT_REQUIRED, Verification
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.storage.producers.control_records import encode_marker
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
 
     from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.store import IsrWish
-    from drumlin.records.validation import AppendRules, PreparedBatch
+    from drumlin.metadata.store.store import IsrWish
+    from drumlin.records.validation.validation import AppendRules, PreparedBatch
     from drumlin.replication.throttle import Throttle
-    from drumlin.storage.append_result import AppendResult
-    from drumlin.storage.partition_log import PartitionLog
-    from drumlin.storage.producer_state import TransactionMarker
+    from drumlin.storage.log.partition_log import PartitionLog
+    from drumlin.storage.producers.append_result import AppendResult
+    from drumlin.storage.producers.producer_state import TransactionMarker
 
 ACKS_ALL = -1
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.replication.followed_partition import FollowedPartition

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from drumlin.config.topic import LogConfig
-    from drumlin.storage.partition_log import PartitionLog
+    from drumlin.storage.log.partition_log import PartitionLog
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"

@@ -3,12 +3,12 @@
 PySpark imports this package in every session that looks for data sources, so it stays light.
 """
 
+from drumlin.spark.frames.change_stream import read_changes
+from drumlin.spark.frames.changes import changes
+from drumlin.spark.frames.restore import restore
+from drumlin.spark.frames.snapshot import snapshot
 from drumlin.spark.mapping import map_batches, map_stream
 from drumlin.spark.session import configure, register
-from drumlin.spark.state.change_stream import read_changes
-from drumlin.spark.state.changes import changes
-from drumlin.spark.state.restore import restore
-from drumlin.spark.state.snapshot import snapshot
 from drumlin.spark.values.dead_letters import dead_letters
 from drumlin.spark.values.decode import decode_values, read_values
 from drumlin.spark.values.encode import encode_values

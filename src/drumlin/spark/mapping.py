@@ -14,17 +14,17 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from drumlin.spark.keyword_options import as_text
-from drumlin.spark.option_names import warn_of_unknown
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.options.keyword_options import as_text
+from drumlin.spark.options.option_names import warn_of_unknown
+from drumlin.spark.options.options import SourceOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from drumlin.spark.planned_tasks import Ranges
-    from drumlin.spark.transform import BatchFunction
+    from drumlin.spark.options.transform import BatchFunction
+    from drumlin.spark.reading.planned_tasks import Ranges
 
 
 def map_batches(
@@ -50,9 +50,9 @@ def map_batches(
     Raises:
         OptionError: the options are invalid.
     """
-    from drumlin.spark.batch import BatchReader
-    from drumlin.spark.cluster import Cluster
-    from drumlin.spark.planned_tasks import run_each
+    from drumlin.spark.planning.cluster import Cluster
+    from drumlin.spark.reading.batch import BatchReader
+    from drumlin.spark.reading.planned_tasks import run_each
 
     given = as_text(topic, bootstrap_servers, options)
     warn_of_unknown(given)
@@ -77,7 +77,7 @@ def map_stream(
     The checkpoint holds the topic's offsets, as without a function. So the function may change
     from one start of the query to the next.
     """
-    from drumlin.spark.transform import pickled_text
+    from drumlin.spark.options.transform import pickled_text
 
     source = as_text(topic, bootstrap_servers, options) | {"transform": pickled_text(function)}
     reader = spark.readStream.format("drumlin").options(**source)
@@ -105,7 +105,7 @@ def _run_task(
     ranges: Ranges,
 ) -> Iterator[pa.RecordBatch]:
     """What a worker does."""
-    from drumlin.spark.tasks import read_task
-    from drumlin.spark.transform import results
+    from drumlin.spark.options.transform import results
+    from drumlin.spark.reading.tasks import read_task
 
     yield from results(function, read_task(options, ranges), schema)

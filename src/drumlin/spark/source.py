@@ -29,10 +29,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.option_names import warn_of_unknown
-from drumlin.spark.option_values import OptionError
-from drumlin.spark.options import COLUMNS, HEADERS_COLUMN, SourceOptions
+from drumlin.spark.options.option_names import warn_of_unknown
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.options import COLUMNS, HEADERS_COLUMN, SourceOptions
+from drumlin.spark.planning.cluster import Cluster
 
 if TYPE_CHECKING:
     from drumlin.spark.writing.options import SinkOptions
@@ -76,8 +76,8 @@ class DrumlinDataSource(DataSource):
         return SinkOptions.parse(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from drumlin.spark import pushdown
-        from drumlin.spark.batch import BatchReader, FilteringBatchReader
+        from drumlin.spark.planning import pushdown
+        from drumlin.spark.reading.batch import BatchReader, FilteringBatchReader
 
         options = self._checked_options(schema)
         if "snapshot" in self.options:
@@ -90,7 +90,7 @@ class DrumlinDataSource(DataSource):
         return kind(options, Cluster(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from drumlin.spark.stream import StreamReader
+        from drumlin.spark.reading.stream import StreamReader
 
         if "snapshot" in self.options:
             raise OptionError("option 'snapshot' does not go with a stream: a snapshot has an end")
@@ -137,7 +137,7 @@ class DrumlinDataSource(DataSource):
         """
         options = self._parsed_options()
         if "transform" in self.options:  # then `schema` is that of the function's results
-            from drumlin.spark.transform import Transform
+            from drumlin.spark.options.transform import Transform
 
             transform = Transform(self.options["transform"], schema.json())
             return dataclasses.replace(options, transform=transform)

@@ -24,7 +24,7 @@ def main(folder: Path, properties: dict[str, str]) -> int:
     threading.Thread(target=_watch, args=(folder, is_data_kept), daemon=True).start()
     # kio loads all of hypothesis where it finds it, which takes as long as the rest of the start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    from drumlin.broker.process import run
+    from drumlin.broker.start.process import run
 
     return run(properties)
 

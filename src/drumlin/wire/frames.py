@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.error_codes import MalformedMessage
 
 SCRATCH_BYTES: Final = 256 * 1024
 #: Frames up to this size are small: kept as a rest until whole.

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kio.schema.index import api_key_map, schema_name_map
 
 from drumlin.tuples import from_tuple
-from drumlin.wire.decoder import Decode, admit, decoder, open_twin, read_tags
-from drumlin.wire.encoder import Parts, encoder
-from drumlin.wire.errors import ErrorCode, MalformedMessage
-from drumlin.wire.header_layouts import has_flexible_request_header, has_flexible_response_header
-from drumlin.wire.schema_fields import fields_of_all_versions
+from drumlin.wire.compiled.decoder import Decode, admit, decoder, open_twin, read_tags
+from drumlin.wire.compiled.encoder import Parts, encoder
+from drumlin.wire.compiled.header_layouts import (
+    has_flexible_request_header,
+    has_flexible_response_header,
+)
+from drumlin.wire.compiled.schema_fields import fields_of_all_versions
+from drumlin.wire.error_codes import ErrorCode, MalformedMessage
 
 if TYPE_CHECKING:
     from kio.static.protocol import Entity

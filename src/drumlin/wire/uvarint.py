@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.error_codes import MalformedMessage
 
 #: Those of one byte.
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))

@@ -15,8 +15,8 @@ from coordination.transactions.settings import TransactionSettings
 from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.producer_ids import ProducerIds
-from drumlin.coordination.state_partitions import partition_for
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.shards.state_partitions import partition_for
+from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import ID_BYTES_MAX
@@ -24,9 +24,9 @@ from drumlin.coordination.transactions.shard import TransactionShard
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
-from drumlin.metadata.store import ProducerIdBlock
+from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.turns import Turns
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
 
 TIMEOUT_MS = 60_000

@@ -13,10 +13,10 @@ from coordination.transactions.test_coordinator import (
     run,
     until,
 )
-from drumlin.coordination.state_partitions import partition_for
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.coordination.transactions.states import TransactionState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 def test_an_end_is_noted_once_the_log_can_be_written_again() -> None:

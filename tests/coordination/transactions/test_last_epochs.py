@@ -11,7 +11,7 @@ from drumlin.coordination.transactions.participants import Participants
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import LAST_EPOCH, Producer, Transaction
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 OLD, NEW = 7, 100
 TIMEOUT_MS = 60_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.record_fields import compact_string
+from drumlin.coordination.internal_records.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.participants import Participants
 from drumlin.wire.uvarint import uvarint

@@ -20,7 +20,7 @@ from coordination.transactions.scenario import Scenario
 from drumlin.coordination.transactions.log import load
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.coordination.transactions.records import TransactionMetadata
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.depth import seeds
 
 IDS = ("A", "B", "C")

@@ -9,7 +9,7 @@ import pytest
 from drumlin.coordination.transactions.records import TransactionMetadata
 from drumlin.coordination.transactions.states import BY_LABEL, BY_NUMBER, PREVIOUS, TransactionState
 from drumlin.coordination.transactions.transaction import Producer, Transaction
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Down: from; across: to, in the same order. `x`: may be.
 TABLE = """

@@ -13,7 +13,7 @@ from typing import Final
 
 from kazoo.exceptions import KazooException
 
-from drumlin.metadata.zookeeper.connection import ZooKeeperFailure
+from drumlin.zookeeper.connection import ZooKeeperFailure
 from guarantees.cluster.members import NODES, Cluster, Member, States
 from guarantees.cluster.plans import Step
 from rig.fault_injection.injector import DISK, Call

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from drumlin.metadata.zookeeper import layout
+from drumlin.metadata.zookeeper.znodes import layout
 from guarantees.brokers import SETTINGS
 from rig.drumlin_server import DrumlinServer, server_command
 from rig.fault_injection.injector import Call, Injector, Rule

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Final
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from rig.raw import Closed, NoAnswer, RawClient
 
 #: Longer than a shortage and what it takes the broker to be whole again.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -16,7 +16,7 @@ from drumlin.records.batch import (
     seal,
     write_header,
 )
-from drumlin.records.validation import PreparedBatch
+from drumlin.records.validation.validation import PreparedBatch
 
 
 class Batch(NamedTuple):

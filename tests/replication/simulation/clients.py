@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from drumlin.replication.partition import ACKS_ALL
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 from .leading import NOT_LEADER, Appended, produce
 from .log import FETCHED_MOST

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, TypeVar
 
-from drumlin.metadata.eligible import complete, superseded
 from drumlin.metadata.image import NO_LEADER, PartitionState
+from drumlin.metadata.rules.eligible import complete, superseded
 
 from .clients import Consumer, Producer
 from .disk import Disk

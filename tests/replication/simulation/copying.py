@@ -1,12 +1,13 @@
 """Logs that are fetched anew beside the old ones, in memory.
 
-Owns what stands for `storage/log_copy.py`: the copy has a disk of its own, of which nothing is left
-when its process ends, and the change over puts all that is on it onto the other one.
+Owns what stands for `storage/replacement/log_copy.py`: the copy has a disk of its own, of which
+nothing is left when its process ends, and the change over puts all that is on it onto the other
+one.
 """
 
 from __future__ import annotations
 
-from drumlin.storage.log_directory import storage_error
+from drumlin.storage.directory.log_directory import storage_error
 
 from .disk import Disk
 from .ledger import Ledger

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from drumlin.metadata.image import NO_LOG, LogEnd
-from drumlin.metadata.leadership import Returned
+from drumlin.metadata.rules.leadership import Returned
 
 from . import directed_isr
 from .faults import Fault

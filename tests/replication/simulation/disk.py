@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from drumlin.storage.leader_epochs import EpochEntry, LeaderEpochs
+from drumlin.storage.log.leader_epochs import EpochEntry, LeaderEpochs
 
 from .batches import Batch
 

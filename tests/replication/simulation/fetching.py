@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumlin.replication.followed_partition import FollowedPartition
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_response import PartitionFetch
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 from .leading import FetchRequest
 from .network import Connection
 
 if TYPE_CHECKING:
-    from drumlin.storage.truncation import Truncation
+    from drumlin.storage.log.truncation import Truncation
 
     from .process import BrokerProcess
 

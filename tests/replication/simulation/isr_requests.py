@@ -1,16 +1,18 @@
-"""How a leader's wishes reach the metadata, as `broker/isr_changes.py` does, for a partition."""
+"""How a leader's wishes reach the metadata, as `broker/hosting/isr_changes.py` does, for a
+partition.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from drumlin.broker import isr_changes
+from drumlin.broker.hosting import isr_changes
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.isr_wishes import granted
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store.isr_wishes import granted
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import Partition
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 from .process import MIN_ISR
 from .rewriting import rewrite

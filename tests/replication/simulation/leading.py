@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from drumlin.broker.fetching.partition_read import PartitionRead
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
 from drumlin.peer.follower_fetch import Position
 from drumlin.replication.partition import ACKS_ALL, Partition
-from drumlin.storage.leader_epochs import EpochEnd
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_response import PartitionFetch
+from drumlin.storage.log.leader_epochs import EpochEnd
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 from .batches import prepared
 

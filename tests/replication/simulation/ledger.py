@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from drumlin.metadata.eligible import complete
 from drumlin.metadata.image import PartitionState
+from drumlin.metadata.rules.eligible import complete
 
 from .batches import Batch
 from .disk import Disk

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch import BatchHeader
-from drumlin.storage.log_state import LogState
-from drumlin.storage.partition_log import PartitionLog
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.batch.batch import BatchHeader
+from drumlin.storage.log.log_state import LogState
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 from .batches import Batch, read_batches
 from .disk import Disk

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from drumlin.broker.machine.workers import Worker
-from drumlin.metadata import database
-from drumlin.metadata.database import Database
+from drumlin.metadata.embedded import database
+from drumlin.metadata.embedded.database import Database
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionState, TopicState
-from drumlin.metadata.mutations import ImmediateListeners
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.channel import Channel
-from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.metadata.store.mutations import ImmediateListeners
 
 from .log import TOPIC, TOPIC_ID
 from .loops import Loop

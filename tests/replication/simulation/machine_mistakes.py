@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from drumlin.metadata import isr_wishes
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import PartitionId
-from drumlin.metadata.leadership import Returned, settled
+from drumlin.metadata.rules.leadership import Returned, settled
 from drumlin.metadata.shared import authority
 from drumlin.metadata.shared.authority import Authority
 from drumlin.metadata.shared.states import PartitionStates
-from drumlin.metadata.sqlite import SqliteMetadata
+from drumlin.metadata.store import isr_wishes
 
 from .mistakes import Replacement, check_no_process
 

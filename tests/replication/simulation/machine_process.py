@@ -8,15 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from drumlin.broker.isr_changes import IsrChanges
+from drumlin.broker.hosting.isr_changes import IsrChanges
 from drumlin.broker.machine.greeting import READY
-from drumlin.metadata.changes import Change, PartitionsChanged
 from drumlin.metadata.image import BrokerState, PartitionId, PartitionState
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
 from drumlin.metadata.shared.metadata import SharedMetadata
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.store.changes import Change, PartitionsChanged
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import Partition
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 from .disk import Disk
 from .log import TOPIC, TOPIC_ID

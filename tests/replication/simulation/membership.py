@@ -1,14 +1,14 @@
 """A process as a broker of the cluster: its session, broker epoch, registration; the controller.
 
-It does what `registering.py`, `registration.py` and `electing.py` do, step by step; each step is a
-transaction whose answer may be lost.
+It does what `registration_nodes.py`, `registration.py` and `controller_node.py` do, step by step;
+each step is a transaction whose answer may be lost.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumlin.metadata.leadership import in_next_epoch, returned, settled
+from drumlin.metadata.rules.leadership import in_next_epoch, returned, settled
 
 from .process import MIN_ISR
 from .rewriting import rewrite

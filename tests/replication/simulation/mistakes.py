@@ -12,21 +12,21 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from drumlin.broker import isr_changes
-from drumlin.broker.fetching import partition_read
-from drumlin.broker.fetching.partition_read import PartitionRead
-from drumlin.metadata import isr_wishes
+from drumlin.broker.fetch_sessions import partition_read
+from drumlin.broker.fetch_sessions.partition_read import PartitionRead
+from drumlin.broker.hosting import isr_changes
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.isr_wishes import check_wish
-from drumlin.metadata.leadership import settled
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.rules.leadership import settled
+from drumlin.metadata.store import isr_wishes
+from drumlin.metadata.store.isr_wishes import check_wish
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication import followed_partition
 from drumlin.replication.divergence import Cut, Extent, cut_after
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.isr import InSyncReplicas
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import Replica
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 from . import membership, zookeeper_process
 from .isr_requests import IsrRequests

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from drumlin import turns
 from drumlin.broker.machine import workers
-from drumlin.metadata import sqlite
+from drumlin.metadata.embedded import sqlite
 from drumlin.metadata.image import PartitionState, TopicState
 from drumlin.metadata.shared import channel
 

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drumlin.broker.followers import Followers
+from drumlin.broker.hosting.followers import Followers
 from drumlin.config.topic import LogConfig
 from drumlin.metadata.image import NO_LOG, LogEnd, PartitionState, TopicState
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.store import IsrWish
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
 from drumlin.replication.partition_registry import PartitionRegistry
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.fetch_response import PartitionFetch
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 from .disk import Disk
 from .fetching import Fetcher

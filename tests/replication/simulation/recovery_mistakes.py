@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from drumlin.metadata import eligible, leadership
 from drumlin.metadata.image import NO_LEADER, PartitionState
-from drumlin.metadata.leadership import Returned
+from drumlin.metadata.rules import eligible, leadership
+from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import authority
 from drumlin.replication.partition import Partition
 

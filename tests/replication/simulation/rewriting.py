@@ -1,4 +1,5 @@
-"""Changing the state of the partition as `metadata/zookeeper/states.py` does: read, decide, write.
+"""Changing the state of the partition as `metadata/zookeeper/states/states.py` does: read, decide,
+write.
 
 What was decided on may have changed by then: it is tried again some times.
 """
@@ -9,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.zookeeper.states import relies_on
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.zookeeper.states.states import relies_on
+from drumlin.wire.error_codes import KafkaError
 
 from .znodes import Conflict, Fenced, Lost
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.leadership import never_led
+from drumlin.metadata.rules.leadership import never_led
 
 from .network import Network
 from .schedule import Schedule

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.leadership import handed_over
-from drumlin.metadata.store import IsrWish
-from drumlin.metadata.zookeeper.partition_states import is_newer
+from drumlin.metadata.rules.leadership import handed_over
+from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.replication.partition import Partition
 
 from .disk import Disk

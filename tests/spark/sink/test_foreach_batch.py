@@ -13,7 +13,7 @@ from pyspark.sql.functions import col
 
 from drumlin.client.client import connect
 from drumlin.spark import sink
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
 from spark.sink_proof.reading import read_committed
 from spark.topics import Topic
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.writing.identity import BatchIdentity, Property, WriteNames, of_stream, of_write
 from drumlin.spark.writing.protocol import names
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from drumlin.client.client import connect
+from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import driver
-from drumlin.spark.writing.protocol.errors import RequestFailed
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
-from drumlin.spark.writing.protocol.performer import Performer
 from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FetchAnchor,
@@ -18,6 +17,7 @@ from drumlin.spark.writing.protocol.requests import (
     InitTask,
     PrepareTopic,
 )
+from drumlin.spark.writing.protocol.sink_errors import RequestFailed
 from drumlin.spark.writing.protocol.transactions import Opened
 from rig.drumlin_server import DrumlinServer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from drumlin.spark.writing.protocol.errors import Superseded
 from drumlin.spark.writing.protocol.messages import TaskIdentity
+from drumlin.spark.writing.protocol.sink_errors import Superseded
 from drumlin.spark.writing.rivals import check_alone
 
 

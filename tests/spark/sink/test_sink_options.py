@@ -8,8 +8,8 @@ import pickle
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from drumlin.spark.option_names import unknown_options
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_names import unknown_options
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.writing.options import SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "host:9092"}

@@ -28,8 +28,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from drumlin.spark.source import DrumlinDataSource
-from drumlin.spark.writing.protocol.errors import RequestFailed
-from drumlin.spark.writing.protocol.performer import Performer
+from drumlin.spark.writing.performer import Performer
+from drumlin.spark.writing.protocol.sink_errors import RequestFailed
 from drumlin.spark.writing.writers import Written
 from spark.sink_proof.journal import Journal
 from spark.sink_proof.processes import kill_another_executor, kill_own_session

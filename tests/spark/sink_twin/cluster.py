@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import requests as ask
-from drumlin.spark.writing.protocol.errors import Fenced, RequestFailed
+from drumlin.spark.writing.protocol.sink_errors import Fenced, RequestFailed
 from drumlin.spark.writing.protocol.state import Anchor, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened
 

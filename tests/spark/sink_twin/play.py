@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from drumlin.spark.writing.protocol.errors import BatchDiffers, NotRepairable, Superseded
+from drumlin.spark.writing.protocol.sink_errors import BatchDiffers, NotRepairable, Superseded
 from spark.sink_twin.cluster import ProtocolBroken
 from spark.sink_twin.queries import Query
 from spark.sink_twin.world import World

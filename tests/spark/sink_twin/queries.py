@@ -17,16 +17,6 @@ from zlib import crc32
 
 from drumlin.spark.writing.protocol import abort_steps, driver, task
 from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
-from drumlin.spark.writing.protocol.errors import (
-    BatchDiffers,
-    DecisionUnknown,
-    NotRepairable,
-    RequestFailed,
-    SinkError,
-    StateLost,
-    Superseded,
-    Unfinished,
-)
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     SinkSettings,
@@ -36,6 +26,16 @@ from drumlin.spark.writing.protocol.messages import (
 )
 from drumlin.spark.writing.protocol.own_ids import OwnIds
 from drumlin.spark.writing.protocol.requests import AbortOwn
+from drumlin.spark.writing.protocol.sink_errors import (
+    BatchDiffers,
+    DecisionUnknown,
+    NotRepairable,
+    RequestFailed,
+    SinkError,
+    StateLost,
+    Superseded,
+    Unfinished,
+)
 from drumlin.spark.writing.protocol.state import Office
 from spark.sink_twin.cluster import WriteRows
 from spark.sink_twin.world import Process, Wait, World

@@ -12,14 +12,6 @@ import pytest
 
 from drumlin.spark.writing.protocol import abort_steps, driver, task
 from drumlin.spark.writing.protocol.content import Plan
-from drumlin.spark.writing.protocol.errors import (
-    BatchDiffers,
-    NotDecided,
-    NotRepairable,
-    SinkError,
-    StateLost,
-    WinnersLost,
-)
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
     SourceOffsets,
@@ -28,6 +20,14 @@ from drumlin.spark.writing.protocol.messages import (
 )
 from drumlin.spark.writing.protocol.own_ids import OwnIds
 from drumlin.spark.writing.protocol.requests import CommitDriver, ListOpen
+from drumlin.spark.writing.protocol.sink_errors import (
+    BatchDiffers,
+    NotDecided,
+    NotRepairable,
+    SinkError,
+    StateLost,
+    WinnersLost,
+)
 from spark.sink_twin import mutations
 from spark.sink_twin.cluster import TASK_TIMEOUT_S, Cluster, WriteRows
 from spark.sink_twin.mutations import Mutation, applied

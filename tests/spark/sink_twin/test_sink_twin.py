@@ -12,13 +12,6 @@ from typing import Any
 import pytest
 
 from drumlin.spark.writing.protocol import abort_steps, driver, task
-from drumlin.spark.writing.protocol.errors import (
-    Fenced,
-    NotDecided,
-    RequestFailed,
-    SinkError,
-    Superseded,
-)
 from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.own_ids import OwnIds
 from drumlin.spark.writing.protocol.requests import (
@@ -27,6 +20,13 @@ from drumlin.spark.writing.protocol.requests import (
     FenceAll,
     FindRecord,
     InitDriver,
+)
+from drumlin.spark.writing.protocol.sink_errors import (
+    Fenced,
+    NotDecided,
+    RequestFailed,
+    SinkError,
+    Superseded,
 )
 from spark.sink_twin.cluster import LATER, Cluster, ProtocolBroken, WriteRows
 from spark.sink_twin.mutations import (

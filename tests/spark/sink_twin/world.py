@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from drumlin.spark.writing.protocol import requests as ask
-from drumlin.spark.writing.protocol.errors import RequestFailed
+from drumlin.spark.writing.protocol.sink_errors import RequestFailed
 from spark.sink_twin.cluster import LATER, Cluster
 
 #: Before these a sleep is most dangerous: they act on what was found out earlier.

@@ -17,8 +17,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from drumlin.spark import restore, snapshot
+from drumlin.spark.frames import restored_rows
 from drumlin.spark.java import ensure_java
-from drumlin.spark.state import restored_rows, shuffle, stages
+from drumlin.spark.state import shuffle, stages
 
 FOLDER = "DYING_FOLDER"
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from drumlin.spark import changes, read_changes
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
 from rig.waiting import wait_until
 from spark.state.test_changes import Change, listed
 from spark.topics import Topic

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.spark import changes
-from drumlin.spark.data_loss import DataLoss
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.planning.data_loss import DataLoss
 from spark.state.history import History
 from spark.state.test_snapshot import TINY, between
 from spark.topics import Topic

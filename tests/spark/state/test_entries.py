@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumlin.client.places import Milliseconds
-from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.option_values import OptionError
-from drumlin.spark.options import SourceOptions
+from drumlin.spark.options.offsets import LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.state.cells import cells, unpacked
 from drumlin.spark.state.change_rows import CHANGES, ENTRY_COLUMNS, changes
 from drumlin.spark.state.entries import Entries, entry_columns, entry_schema, offsets_by_partition

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.offsets import LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.state.options import COLUMNS, StateOptions
 from drumlin.spark.state.plan import plan_state
 from spark.topics import Topic

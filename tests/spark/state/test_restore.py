@@ -13,8 +13,8 @@ import drumlin
 from drumlin.client.client import Client
 from drumlin.client.errors import NotRestored
 from drumlin.spark import restore
-from drumlin.spark.option_values import OptionError
-from drumlin.spark.state import restore_sink
+from drumlin.spark.frames import restore_sink
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.writing.foreach_batch import save
 from spark.state.history import PARTITIONS, History
 from spark.state.restored_topics import TINY, committed, log_of, middle, state_in

@@ -31,7 +31,7 @@ HALTING = """
 import os, time
 from pathlib import Path
 from drumlin.client.transactions.transaction import Transaction
-from drumlin.spark.writing.protocol.performer import Performer
+from drumlin.spark.writing.performer import Performer
 
 def halt_at(place, owner, name):
     original = getattr(owner, name)

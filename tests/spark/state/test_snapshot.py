@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from drumlin.spark import snapshot
-from drumlin.spark.data_loss import DataLoss
-from drumlin.spark.options import COLUMNS
+from drumlin.spark.options.options import COLUMNS
+from drumlin.spark.planning.data_loss import DataLoss
 from spark.state.history import History, State
 from spark.topics import Topic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from drumlin.wire.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
 
 def distinct(request: FetchRequest) -> FetchRequest:

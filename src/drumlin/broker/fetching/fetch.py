@@ -16,26 +16,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.fetching.partition_read import (
+from drumlin.broker.fetch_sessions.partition_read import (
     PartitionRead,
     has_records,
     missing_partition,
 )
-from drumlin.broker.later import Later, Parts
-from drumlin.broker.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.broker.loop.later import Later, Parts
+from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
-from drumlin.wire.errors import ErrorCode, KafkaError, MalformedMessage
-from drumlin.wire.fetch_answer import failed, fetch_answers
+from drumlin.wire.by_hand.fetch_answer import failed, fetch_answers
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
     from drumlin.replication.replica import Replica
-    from drumlin.wire.fetch_answer import Answer
-    from drumlin.wire.fetch_request import FetchRequest, Wanted
-    from drumlin.wire.leader_hints import CurrentLeader, NodeEndpoint
+    from drumlin.wire.by_hand.fetch_answer import Answer
+    from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 
 _log = logging.getLogger(__name__)
 _READ_COMMITTED: Final = 1

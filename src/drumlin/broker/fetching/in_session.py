@@ -11,23 +11,23 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from drumlin.broker.fetch_sessions.partition_read import has_records, sent_to_follower
+from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.broker.fetching.partition_read import has_records, sent_to_follower
-from drumlin.broker.fetching.sessions import NO_SESSION
-from drumlin.broker.garbage import settled
+from drumlin.broker.loop.garbage import settled
 from drumlin.turns import Work, let_go, listed, to_end
-from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined
+from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumlin.broker.context import RequestContext
-    from drumlin.broker.fetching.session import Session, Watched
-    from drumlin.broker.later import Parts
+    from drumlin.broker.fetch_sessions.session import Session, Watched
+    from drumlin.broker.loop.later import Parts
     from drumlin.replication.replica import Replica
-    from drumlin.wire.fetch_answer import Answer
-    from drumlin.wire.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.by_hand.fetch_answer import Answer
+    from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
 #: So many partitions are looked at, or taken over from a request, at once.
 _AT_ONCE: Final = 128

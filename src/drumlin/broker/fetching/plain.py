@@ -5,22 +5,22 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from drumlin.broker.fetch_sessions.partition_read import sent_to_follower
 from drumlin.broker.fetching.fetch import STEP, Fetch
-from drumlin.broker.fetching.partition_read import sent_to_follower
 from drumlin.replication.waiting_room import Waiter
 from drumlin.turns import Work, let_go
-from drumlin.wire.errors import KafkaError
-from drumlin.wire.fetch_answer import NOTHING, Joined
+from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumlin.broker.context import RequestContext
-    from drumlin.broker.later import Parts
+    from drumlin.broker.loop.later import Parts
     from drumlin.replication.replica import Replica
     from drumlin.replication.waiting_room import WaitingRoom
-    from drumlin.wire.fetch_answer import Answer
-    from drumlin.wire.fetch_request import FetchRequest, Wanted
+    from drumlin.wire.by_hand.fetch_answer import Answer
+    from drumlin.wire.by_hand.fetch_request import FetchRequest, Wanted
 
 #: So many partitions are read at once.
 _AT_ONCE: Final = 128

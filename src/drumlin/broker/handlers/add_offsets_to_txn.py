@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

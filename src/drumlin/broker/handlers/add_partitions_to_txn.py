@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.garbage import settled
+from drumlin.broker.loop.garbage import settled
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.coordination.transactions.transaction import CLASSIC_VERSION, EPOCH_BUMP_VERSION
 from drumlin.distinct import Distinct, Growing
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import Work, let_go, listed, side_by_side
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

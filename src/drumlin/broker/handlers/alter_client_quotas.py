@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.quotas import check_alteration
+from drumlin.broker.rights.quotas import check_alteration
 from drumlin.distinct import Growing
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

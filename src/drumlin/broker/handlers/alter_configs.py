@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.broker.config_changes import (
+from drumlin.broker.configs.config_changes import (
     KeyChange,
     Operation,
     check_changes,
     check_resource,
     replacement,
 )
-from drumlin.broker.config_requests import alter_or_check, answer_each
+from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
 from drumlin.wire.messages import ZERO, Shape
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import PartitionId
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import Growing
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.share.members.messages import TopicOutcome
+from drumlin.coordination.groups.share.messages import TopicOutcome
 from drumlin.turns import Work, let_go
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

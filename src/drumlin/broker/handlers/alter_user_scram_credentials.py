@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.unsecured import refuse_deletion, refuse_upsertion
+from drumlin.broker.rights.unsecured import refuse_deletion, refuse_upsertion
 from drumlin.distinct import Growing
 from drumlin.turns import Work
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from drumlin.broker.apis.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
+from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext
-from drumlin.broker.features import FEATURES, FINALIZED_EPOCH, LEVEL_0_FROM_VERSION
-from drumlin.broker.served import SERVED
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import API_KEYS, ZERO, Shape
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.group_descriptions import authorized_operations, refused_group
+from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
 from drumlin.coordination.groups.consumer.assignment import preferred_assignor
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member
 from drumlin.distinct import each_once
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

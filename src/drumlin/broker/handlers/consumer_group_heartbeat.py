@@ -17,11 +17,11 @@ from uuid import UUID
 from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
 from drumlin.coordination.groups.consumer.member import Partitions
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
-from drumlin.coordination.groups.subscription_limit import check_named
-from drumlin.coordination.pending_answer import Pending
+from drumlin.coordination.groups.every_kind.subscription_limit import check_named
+from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.heartbeat_response import unchanged_response
+from drumlin.wire.by_hand.heartbeat_response import unchanged_response
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, EncodedBody, Shape
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         ConsumerGroupHeartbeatResponse,
     )
 
-    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.parts.parts import BrokerData
 
 _PROTOCOL: Final = "consumer"
 _MILLISECOND: Final = timedelta(milliseconds=1)

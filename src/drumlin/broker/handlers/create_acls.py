@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumlin.broker.acl_elements import check_elements
 from drumlin.broker.context import RequestContext
-from drumlin.broker.unsecured import no_acls
+from drumlin.broker.rights.acl_elements import check_elements
+from drumlin.broker.rights.unsecured import no_acls
 from drumlin.turns import Work
 from drumlin.wire.messages import ZERO, Shape
 

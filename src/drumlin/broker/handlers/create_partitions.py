@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.topics import (
+from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     Growth,
     check_added_total,
     plan_partitions,
 )
 from drumlin.turns import Work, side_by_side
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

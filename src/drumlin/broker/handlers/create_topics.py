@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.config_entries import created_topic_entries
+from drumlin.broker.configs.config_entries import created_topic_entries
 from drumlin.broker.context import RequestContext
-from drumlin.broker.topics import (
+from drumlin.broker.topics.topics import (
     PARTITIONS_PER_REQUEST_MAX,
     TopicPlan,
     TopicWish,
@@ -26,7 +26,7 @@ from drumlin.broker.topics import (
     plan_topic,
 )
 from drumlin.turns import Work, let_go, side_by_side
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
 from drumlin.turns import Pace
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import INTERNAL_TOPICS
 from drumlin.turns import Pace, Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

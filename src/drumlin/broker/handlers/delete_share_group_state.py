@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import Fields, answer_partitions
+from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

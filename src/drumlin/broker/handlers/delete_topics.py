@@ -15,7 +15,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.distinct import Distinct, distinct
 from drumlin.metadata.image import ClusterImage
 from drumlin.turns import Work, let_go, side_by_side
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

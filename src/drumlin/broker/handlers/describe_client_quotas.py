@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.quotas import check_filter
+from drumlin.broker.rights.quotas import check_filter
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker import loggers
-from drumlin.broker.config_changes import (
+from drumlin.broker.configs.config_changes import (
     BROKER_LOGGER,
     CLIENT_METRICS,
     NO_CLIENT_METRICS,
     parse_node_id,
 )
-from drumlin.broker.config_entries import (
+from drumlin.broker.configs.config_entries import (
     ConfigEntry,
     Source,
     broker_entries,
@@ -29,11 +28,12 @@ from drumlin.broker.config_entries import (
     topic_entries,
 )
 from drumlin.broker.context import RequestContext
+from drumlin.broker.loop import loggers
 from drumlin.distinct import distinct
 from drumlin.metadata.image import Resource, ResourceType
 from drumlin.metadata.names import check_topic_name
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED
 from drumlin.broker.context import RequestContext
-from drumlin.broker.group_descriptions import authorized_operations
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED
+from drumlin.broker.several_apis.group_descriptions import authorized_operations
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member
-from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.distinct import each_once
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import Distinct
-from drumlin.storage.log_directory import LogDirectory
+from drumlin.storage.directory.log_directory import LogDirectory
 from drumlin.turns import Work, let_go
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.names import check_topic_name
-from drumlin.storage.producer_entry import ProducerEntry
+from drumlin.storage.producers.producer_entry import ProducerEntry
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import NO_LEADER, ClusterImage
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

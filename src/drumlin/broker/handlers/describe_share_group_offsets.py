@@ -14,7 +14,7 @@ from uuid import UUID
 from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, UNKNOWN_COUNT, ShareState
 from drumlin.turns import Pace, side_by_side
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.broker.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.broker.context import RequestContext
-from drumlin.broker.garbage import settled
+from drumlin.broker.loop.garbage import settled
+from drumlin.broker.parts.cluster_view import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, leadership
 from drumlin.distinct import distinct
 from drumlin.metadata.image import PartitionState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import each_once
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from drumlin.coordination.transactions.transaction import (
     EPOCH_BUMP_VERSION,
     Producer,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

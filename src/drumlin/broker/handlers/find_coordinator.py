@@ -17,7 +17,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.coordination.share.state.state import is_coordinator_key
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.wire.errors import ErrorCode, KafkaError
-from drumlin.wire.heartbeat_response import heartbeat_response
+from drumlin.wire.by_hand.heartbeat_response import heartbeat_response
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:

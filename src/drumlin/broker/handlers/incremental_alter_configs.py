@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from drumlin.broker import loggers
-from drumlin.broker.config_changes import (
+from drumlin.broker.configs.config_changes import (
     BROKER_LOGGER,
     KeyChange,
     Operation,
@@ -20,9 +19,10 @@ from drumlin.broker.config_changes import (
     increment,
     parse_node_id,
 )
-from drumlin.broker.config_requests import alter_or_check, answer_each
+from drumlin.broker.configs.config_requests import alter_or_check, answer_each
 from drumlin.broker.context import RequestContext
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.loop import loggers
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
-from drumlin.coordination.pending_answer import Pending
+from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinAnswer, JoinRequest
+from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import Answer, RequestContext, Waiting
-from drumlin.coordination.groups.classic.messages import LeavingMember
-from drumlin.coordination.pending_answer import Pending
+from drumlin.coordination.groups.every_kind.messages import LeavingMember
+from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

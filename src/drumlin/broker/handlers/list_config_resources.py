@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.config_changes import BROKER_LOGGER, CLIENT_METRICS
+from drumlin.broker.configs.config_changes import BROKER_LOGGER, CLIENT_METRICS
 from drumlin.broker.context import RequestContext
 from drumlin.metadata.image import ClusterImage, ResourceType
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

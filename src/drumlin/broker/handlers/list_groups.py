@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from drumlin.broker.context import RequestContext
 from drumlin.distinct import distinct
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

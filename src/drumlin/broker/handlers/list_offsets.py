@@ -19,7 +19,7 @@ from drumlin.broker.context import RequestContext
 from drumlin.replication.partition import Partition
 from drumlin.replication.replica import NO_LEADER_EPOCH
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import EXACT_FROM, EXACT_FROM_VERSION_MIN
 from drumlin.wire.messages import ZERO, Shape
 

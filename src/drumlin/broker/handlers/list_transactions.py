@@ -17,7 +17,7 @@ from drumlin.coordination.transactions.states import BY_LABEL, TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.distinct import distinct
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

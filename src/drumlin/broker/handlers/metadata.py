@@ -20,19 +20,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
-from drumlin.broker.cluster_view import (
+from drumlin.broker.context import Answer, RequestContext
+from drumlin.broker.parts.cluster_view import (
     CLUSTER_OPERATIONS,
     OPERATIONS_NOT_ASKED,
     TOPIC_OPERATIONS,
     visible_brokers,
 )
-from drumlin.broker.context import Answer, RequestContext
-from drumlin.broker.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
+from drumlin.broker.topics.topics import PARTITIONS_PER_REQUEST_MAX, create_automatically
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import INTERNAL_TOPICS, check_topic_name
 from drumlin.turns import Work, to_end
-from drumlin.wire.encoder import EncodedItems, encoded
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.compiled.encoder import EncodedItems, encoded
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

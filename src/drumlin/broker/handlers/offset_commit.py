@@ -16,19 +16,24 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
 from drumlin.broker.context import Answer, RequestContext, Waiting
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.pending_answer import Written
+from drumlin.broker.several_apis.committable_offsets import (
+    SortedOut,
+    Unread,
+    few_at_a_time,
+    sort_out,
+)
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.shards.pending_answer import Written
 from drumlin.metadata.image import TopicState
 from drumlin.turns import Work, let_go
-from drumlin.wire.commit_request import CommitRequest, read_commit_request
-from drumlin.wire.commit_response import commit_response
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.by_hand.commit_request import CommitRequest, read_commit_request
+from drumlin.wire.by_hand.commit_response import commit_response
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.parts.parts import BrokerData
 
 _GROUP_ID_NOT_FOUND: Final = 9
 _FORGOTTEN_AT_ONCE_MAX: Final = 1000

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from drumlin.broker.context import Answer, RequestContext
-from drumlin.broker.garbage import settled
+from drumlin.broker.loop.garbage import settled
 from drumlin.distinct import Distinct, distinct
 from drumlin.turns import Work, let_go
-from drumlin.wire.encoder import EncodedItems
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
+from drumlin.wire.compiled.encoder import EncodedItems
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
-from drumlin.wire.offset_fetch_response import NO_OFFSET, pack_partitions
 
 if TYPE_CHECKING:
     from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest

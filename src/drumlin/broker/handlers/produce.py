@@ -19,13 +19,13 @@ from __future__ import annotations
 from typing import Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.later import Later, Parts, when_done
-from drumlin.broker.produce_appends import ProduceAppends
-from drumlin.wire.errors import MalformedMessage
-from drumlin.wire.produce_request import (
+from drumlin.broker.loop.later import Later, Parts, when_done
+from drumlin.broker.producing.produce_appends import ProduceAppends
+from drumlin.wire.by_hand.produce_request import (
     ManyPartitions,
     read_produce_request,
 )
+from drumlin.wire.error_codes import MalformedMessage
 
 #: How many partitions are read and appended in one turn of the loop.
 _AT_ONCE_MAX: Final = 200

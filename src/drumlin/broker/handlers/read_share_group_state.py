@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import Fields, answer_partitions
-from drumlin.metadata.claims import may_lead
+from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
+from drumlin.metadata.rules.claims import may_lead
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.share_state_requests import Fields, answer_partitions
+from drumlin.broker.several_apis.share_state_requests import Fields, answer_partitions
 from drumlin.coordination.share.state.state import UNKNOWN_COUNT
 from drumlin.wire.messages import Shape
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.unsecured import NO_TIME, no_tokens
+from drumlin.broker.rights.unsecured import NO_TIME, no_tokens
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

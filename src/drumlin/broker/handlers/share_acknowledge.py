@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.leader_hints import LeaderHints
+from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answers,
@@ -22,9 +22,9 @@ from drumlin.broker.share_fetch.acknowledgements import (
 )
 from drumlin.broker.share_fetch.answers import current_leader, share_answer
 from drumlin.broker.share_fetch.requests import member_of
-from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from drumlin.broker.share_partitions.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from drumlin.turns import Work, let_go
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.broker.leader_hints import LeaderHints
+from drumlin.broker.parts.leader_hints import LeaderHints
 from drumlin.broker.share_fetch.acknowledgements import (
     Acknowledging,
     Answer,
@@ -26,10 +26,15 @@ from drumlin.broker.share_fetch.acknowledgements import (
 from drumlin.broker.share_fetch.answers import current_leader, share_answer
 from drumlin.broker.share_fetch.fetch import ShareFetch
 from drumlin.broker.share_fetch.requests import member_of
-from drumlin.broker.share_fetch.sessions import FINAL_EPOCH, INITIAL_EPOCH, Member, SessionPartition
+from drumlin.broker.share_partitions.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    Member,
+    SessionPartition,
+)
 from drumlin.coordination.share.delivery.fetched_batches import AcquireMode, Limits
 from drumlin.turns import Work, let_go, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

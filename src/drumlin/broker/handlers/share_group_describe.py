@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.group_descriptions import authorized_operations, refused_group
-from drumlin.coordination.share.members.messages import DescribedMember
+from drumlin.broker.several_apis.group_descriptions import authorized_operations, refused_group
+from drumlin.coordination.groups.share.messages import DescribedMember
 from drumlin.distinct import each_once
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.coordination.groups.subscription_limit import check_named
-from drumlin.coordination.share.members.messages import (
+from drumlin.coordination.groups.every_kind.subscription_limit import check_named
+from drumlin.coordination.groups.share.messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     ShareHeartbeat,
     ShareHeartbeatAnswer,
 )
-from drumlin.coordination.share.members.records import Assignment
+from drumlin.coordination.groups.share.records import Assignment
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

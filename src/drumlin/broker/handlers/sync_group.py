@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext, Waiting
-from drumlin.coordination.groups.classic.messages import SyncAnswer, SyncRequest
-from drumlin.coordination.pending_answer import Pending
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.every_kind.messages import SyncAnswer, SyncRequest
+from drumlin.coordination.shards.pending_answer import Pending
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
 
 if TYPE_CHECKING:

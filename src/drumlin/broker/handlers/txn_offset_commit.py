@@ -18,23 +18,28 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from drumlin.broker.committable_offsets import SortedOut, Unread, few_at_a_time, sort_out
 from drumlin.broker.context import Answer, RequestContext
-from drumlin.broker.transaction_checks import ask_coordinator, not_confirmed
-from drumlin.coordination.groups.commit import Commit, TopicOffsets
-from drumlin.coordination.state_batches import Producer
+from drumlin.broker.producing.transaction_checks import ask_coordinator, not_confirmed
+from drumlin.broker.several_apis.committable_offsets import (
+    SortedOut,
+    Unread,
+    few_at_a_time,
+    sort_out,
+)
+from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.shards.state_batches import Producer
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.storage.verification import NOT_REQUIRED, Verification
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import Work, let_go
-from drumlin.wire.commit_request import TxnCommitRequest, read_txn_commit_request
-from drumlin.wire.commit_response import TopicResult, txn_commit_response
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.by_hand.commit_request import TxnCommitRequest, read_txn_commit_request
+from drumlin.wire.by_hand.commit_response import TopicResult, txn_commit_response
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import EncodedBody, Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.parts.parts import BrokerData
 
 _KNOWS_LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4

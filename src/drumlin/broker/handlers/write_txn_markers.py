@@ -19,13 +19,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.garbage import settled
-from drumlin.broker.markers import write_markers
+from drumlin.broker.hosting.markers import write_markers
+from drumlin.broker.loop.garbage import settled
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.distinct import Distinct, Growing
-from drumlin.metadata.claims import may_coordinate
+from drumlin.metadata.rules.claims import may_coordinate
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:

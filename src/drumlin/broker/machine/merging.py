@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 _LABEL: Final = "broker"
 #: What one broker answers: its status, and what the JSON holds.

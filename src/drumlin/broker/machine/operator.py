@@ -1,7 +1,7 @@
 """The HTTP of a server of several brokers: one address for metrics, one socket for the operator.
 
-The paths are those of a single broker (`broker/endpoints.py`). Brokers are asked, and what they
-say is put together.
+The paths are those of a single broker (`broker/http/endpoints.py`). Brokers are asked, and what
+they say is put together.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from drumlin.broker.machine.merging import (
 )
 from drumlin.broker.metrics.controller import measure_controller
 from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
-from drumlin.broker.startup import bind_metrics, cannot_listen
+from drumlin.broker.start.startup import bind_metrics, cannot_listen
 from drumlin.metadata.shared.channel import Channel, Unanswered
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.machine.workers import Worker

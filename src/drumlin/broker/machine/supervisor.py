@@ -13,29 +13,29 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.config_changes import take_over_stored_configs
-from drumlin.broker.machine.locks import Locks
-from drumlin.broker.machine.moving import is_empty, move_partitions, note_placed
+from drumlin.broker.configs.config_changes import take_over_stored_configs
 from drumlin.broker.machine.operator import Operator
 from drumlin.broker.machine.workers import NotStarted, Worker
-from drumlin.broker.process_setup import prepare_process, risks, stop_on, unless_stopped
-from drumlin.broker.startup import StartFailed
+from drumlin.broker.start.machine_locks import Locks
+from drumlin.broker.start.moves_between_brokers import is_empty, move_partitions, note_placed
+from drumlin.broker.start.process_setup import prepare_process, risks, stop_on, unless_stopped
+from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.config.machine import check_machine, properties_of
 from drumlin.config.topic import LogConfig, log_config
-from drumlin.metadata.changes import ConfigsChanged
 from drumlin.metadata.image import ResourceType
-from drumlin.metadata.mutations import ImmediateListeners
 from drumlin.metadata.opening import open_embedded
 from drumlin.metadata.shared.authority import Authority
-from drumlin.metadata.store import UnusableMetadata
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.store.changes import ConfigsChanged
+from drumlin.metadata.store.mutations import ImmediateListeners
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.changes import Change
+    from drumlin.metadata.embedded.sqlite import SqliteMetadata
     from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.sqlite import SqliteMetadata
+    from drumlin.metadata.store.changes import Change
 
 _log = logging.getLogger(__name__)
 _EXIT_FAILED: Final = 1

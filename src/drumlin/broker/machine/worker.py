@@ -15,7 +15,6 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.company import Company
 from drumlin.broker.http.message import Request
 from drumlin.broker.machine.greeting import (
     EXIT_FAILED,
@@ -25,17 +24,18 @@ from drumlin.broker.machine.greeting import (
     Greeting,
     receive_greeting,
 )
-from drumlin.broker.process import run_broker
-from drumlin.broker.process_setup import prepare_process
-from drumlin.broker.startup import StartFailed
+from drumlin.broker.start.company import Company
+from drumlin.broker.start.process import run_broker
+from drumlin.broker.start.process_setup import prepare_process
+from drumlin.broker.start.startup import StartFailed
 from drumlin.config.broker import BrokerConfig
-from drumlin.config.errors import ConfigError
+from drumlin.config.config_error import ConfigError
 from drumlin.metadata.shared.channel import Channel, ChannelEnded
 from drumlin.metadata.shared.metadata import SharedMetadata
-from drumlin.metadata.store import UnusableMetadata
+from drumlin.metadata.store.store import UnusableMetadata
 
 if TYPE_CHECKING:
-    from drumlin.broker.broker import Broker
+    from drumlin.broker.start.broker import Broker
 
 _PR_SET_PDEATHSIG: Final = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock

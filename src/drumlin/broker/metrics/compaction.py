@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 _PREFIX: Final = "drumlin_compaction_"
 _PARTITION: Final = ("topic", "partition")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.broker.loop.measures import Kind, Measure, Sample
 
 if TYPE_CHECKING:
-    from drumlin.metadata.election_counts import ElectionCounts
+    from drumlin.metadata.rules.election_counts import ElectionCounts
 
 _PREFIX: Final = "drumlin_controller_"
 

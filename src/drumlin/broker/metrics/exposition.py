@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure
+from drumlin.broker.loop.measures import Kind, Measure
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.metrics.measures import Kind, Measure, Sample
+from drumlin.broker.loop.measures import Kind, Measure, Sample
 from drumlin.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
-    from drumlin.broker.isr_changes import IsrChanges
-    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.hosting.isr_changes import IsrChanges
+    from drumlin.broker.parts.parts import BrokerData
     from drumlin.replication.partition import Partition
 
 _PREFIX: Final = "drumlin_replication_"

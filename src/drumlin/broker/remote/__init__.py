@@ -1,1 +1,1 @@
-"""What this broker asks of others: where a leader or a coordinator is elsewhere in the cluster."""
+"""What this broker asks of others: markers, share states, ends of logs that are led elsewhere."""

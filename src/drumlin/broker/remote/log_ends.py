@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.remote.partitions import AT_ONCE, by_topic
-from drumlin.broker.remote.together import Together
+from drumlin.broker.peers.partitions import AT_ONCE, by_topic
+from drumlin.broker.peers.together import Together
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.image import NO_LEADER
-from drumlin.peer.errors import PeerError
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import PeerError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.parts import BrokerData
+    from drumlin.broker.parts.parts import BrokerData
 
 _API: Final = "list_offsets"
 _LATEST: Final = -1

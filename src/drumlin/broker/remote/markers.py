@@ -11,18 +11,18 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from drumlin.broker.markers import write_markers
-from drumlin.broker.remote.partitions import AT_ONCE, by_topic, in_pieces
-from drumlin.broker.remote.together import Together
+from drumlin.broker.hosting.markers import write_markers
+from drumlin.broker.peers.partitions import AT_ONCE, by_topic, in_pieces
+from drumlin.broker.peers.together import Together
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.image import NO_LEADER
-from drumlin.peer.errors import PeerError
+from drumlin.peer.peer_error import PeerError
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 if TYPE_CHECKING:
-    from drumlin.broker.parts import Coordinators
+    from drumlin.broker.parts.parts import Coordinators
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from drumlin.coordination.share.state.state import (
     ShareState,
     StateBatch,
 )
-from drumlin.peer.errors import InvalidResponse
+from drumlin.peer.peer_error import InvalidResponse
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 #: Batches that are converted before other work gets its turn.

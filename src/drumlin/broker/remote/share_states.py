@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from drumlin.broker.remote.coordinators import coordinator_of
+from drumlin.broker.peers.coordinators import coordinator_of
+from drumlin.broker.peers.together import Together
 from drumlin.broker.remote.share_state_messages import (
     Call,
     Delete,
@@ -29,16 +30,15 @@ from drumlin.broker.remote.share_state_messages import (
     size_of,
     state_in,
 )
-from drumlin.broker.remote.together import Together
-from drumlin.coordination.pending_answer import Written
+from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import SHARE_GROUP_STATE
-from drumlin.peer.errors import PeerError
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import PeerError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.broker.parts import Coordinators
+    from drumlin.broker.parts.parts import Coordinators
     from drumlin.coordination.share.state.coordinator import ShareCoordinator
 
 _log = logging.getLogger(__name__)

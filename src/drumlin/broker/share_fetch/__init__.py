@@ -1,1 +1,1 @@
-"""Delivery to share groups (KIP-932): sessions, and share partitions at work."""
+"""ShareFetch and ShareAcknowledge (KIP-932): one request each, from what it asks to its answer."""

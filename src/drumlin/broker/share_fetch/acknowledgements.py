@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from drumlin.broker.share_fetch.delivery import ShareDelivery
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.delivery import ShareDelivery
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement, check_request
 from drumlin.turns import Pace, Work, let_go
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What was said of each partition.
 Acknowledgements = Mapping[SessionPartition, Sequence[Acknowledgement]]

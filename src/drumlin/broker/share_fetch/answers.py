@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.broker.leader_hints import LeaderHints
-from drumlin.broker.share_fetch.sessions import SessionPartition
+from drumlin.broker.parts.leader_hints import LeaderHints
+from drumlin.broker.share_partitions.sessions import SessionPartition
 from drumlin.turns import Work, let_go
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import ZERO, Shape
 
 _TOPIC_IN: Final[Mapping[str, str]] = {

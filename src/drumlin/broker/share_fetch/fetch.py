@@ -13,15 +13,15 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from drumlin.broker.share_fetch.partition_leader import SharePartitionLeader
-from drumlin.broker.share_fetch.reads import READ_COMMITTED, ReadBatches, read_batches
-from drumlin.broker.share_fetch.sessions import Member, SessionPartition
+from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
+from drumlin.broker.share_partitions.reads import READ_COMMITTED, ReadBatches, read_batches
+from drumlin.broker.share_partitions.sessions import Member, SessionPartition
 from drumlin.coordination.share.delivery.fetched_batches import Acquired, Limits
 from drumlin.replication.partition import Partition
 from drumlin.replication.waiting_room import Stay
-from drumlin.storage.file_slice import FileSlice
+from drumlin.storage.segment.file_slice import FileSlice
 from drumlin.turns import Pace, Work, let_go
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.broker.context import Services

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from drumlin.broker.share_fetch.sessions import Member
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.broker.share_partitions.sessions import Member
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest

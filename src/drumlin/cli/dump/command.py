@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import click
 
-from drumlin.cli import output
-from drumlin.cli.commands import Argument, Option, command
 from drumlin.cli.dump.findings import Item, Problem, Reader
 from drumlin.cli.dump.indexes import read_offset_index, read_time_index
 from drumlin.cli.dump.segments import read_segment
@@ -20,7 +18,9 @@ from drumlin.cli.dump.state_files import (
     read_leader_epochs,
     read_producer_snapshot,
 )
-from drumlin.cli.options import AsJson, examples
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Argument, Option, command
+from drumlin.cli.terminal.options import AsJson, examples
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

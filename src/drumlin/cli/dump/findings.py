@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from drumlin.records.batch import Buffer
+from drumlin.records.batch.batch import Buffer
 
 _BASE_OFFSET: Final = re.compile(r"[0-9]{1,20}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drumlin.cli.dump.findings import Item, Problem, base_offset_of, mapped
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     MAGIC,
     BatchHeader,
@@ -16,8 +16,8 @@ from drumlin.records.batch import (
     iterate_headers,
     parse_header,
 )
-from drumlin.storage.offset_index import OffsetIndex
-from drumlin.storage.time_index import TimeIndex
+from drumlin.storage.segment.offset_index import OffsetIndex
+from drumlin.storage.segment.time_index import TimeIndex
 
 
 def read_offset_index(path: Path, *, deep: bool) -> Iterator[Item]:

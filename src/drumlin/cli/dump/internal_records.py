@@ -12,13 +12,13 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final
 
-from drumlin.coordination.groups import record_registry
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.groups.shard import record_registry
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
 from drumlin.coordination.share.state import records as share_state
 from drumlin.coordination.transactions import records as transactions
 from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
-from drumlin.records.record import Record
-from drumlin.storage.partition_names import parse_directory_name
+from drumlin.records.plain.record import Record
+from drumlin.storage.files.partition_names import parse_directory_name
 
 #: What a record says; None where its type is not known here.
 Decode = Callable[[bytes, bytes | None], dict[str, Any] | None]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.cli.dump.findings import Item, Problem, base_offset_of, mapped
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     MAGIC,
     BatchHeader,
@@ -17,8 +17,8 @@ from drumlin.records.batch import (
     iterate_headers,
     parse_header,
 )
-from drumlin.records.compression import CODEC_NAMES
-from drumlin.records.record import CorruptRecord, Record, decode_batch
+from drumlin.records.compression.compression import CODEC_NAMES
+from drumlin.records.plain.record import CorruptRecord, Record, decode_batch
 
 _CONTROL_KEY: Final = struct.Struct(">hh")  # version, type
 _CONTROL_TYPES: Final = {0: "abort", 1: "commit"}

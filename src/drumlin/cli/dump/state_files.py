@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from drumlin.cli.dump.findings import Item, Problem, mapped
-from drumlin.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
+from drumlin.storage.producers.producer_snapshot import CorruptSnapshot, decode_snapshot
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 

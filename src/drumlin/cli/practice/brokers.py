@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST
-from drumlin.config.errors import ConfigError
+from drumlin.cli.terminal.output import Failure
+from drumlin.config.config_error import ConfigError
 from drumlin.config.sources import read_assignments
 
 _EXIT_USAGE: Final = 2

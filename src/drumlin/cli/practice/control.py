@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from drumlin.broker.http.admin_socket import short_path
-from drumlin.cli.output import Failure
+from drumlin.cli.terminal.output import Failure
 
 FILE_NAME: Final = "cluster.sock"
 _LINE_BYTES_MAX: Final = 64 << 10

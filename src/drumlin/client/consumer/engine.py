@@ -11,19 +11,19 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from drumlin.client.committed_offsets import NO_EPOCH, GroupMetadata, OffsetAndMetadata
-from drumlin.client.consumer.commits import Committer
+from drumlin.client.admin.committed_offsets import NO_EPOCH, GroupMetadata, OffsetAndMetadata
 from drumlin.client.consumer.coordinator_link import CoordinatorLink
-from drumlin.client.consumer.driver import Driver, GroupProtocolDriver
-from drumlin.client.consumer.fetch_buffer import FetchBuffer, Piece
-from drumlin.client.consumer.fetcher import Fetcher
-from drumlin.client.consumer.membership import Duty, DutyKind
-from drumlin.client.consumer.offset_storage import Offsets, OffsetStorage
+from drumlin.client.consumer.fetching.fetch_buffer import FetchBuffer, Piece
+from drumlin.client.consumer.fetching.fetcher import Fetcher
+from drumlin.client.consumer.membership.driver import Driver, GroupProtocolDriver
+from drumlin.client.consumer.membership.membership import Duty, DutyKind
+from drumlin.client.consumer.membership.protocol_choice import make_protocol
+from drumlin.client.consumer.offsets.commits import Committer
+from drumlin.client.consumer.offsets.offset_storage import Offsets, OffsetStorage
+from drumlin.client.consumer.offsets.start_offsets import Reset, Starter, passes
+from drumlin.client.consumer.old_offsets.storage_choice import make_storage
 from drumlin.client.consumer.options import ConsumerOptions, Subscription
 from drumlin.client.consumer.positions import NO_OFFSET, Positions, Stage
-from drumlin.client.consumer.protocol_choice import make_protocol
-from drumlin.client.consumer.start_offsets import Reset, Starter, passes
-from drumlin.client.consumer.storage_choice import make_storage
 from drumlin.client.consumer.tasks import Tasks
 from drumlin.client.consumer.topics import partition_counts, wanted_topics
 from drumlin.client.errors import (
@@ -32,12 +32,12 @@ from drumlin.client.errors import (
     OffsetStoreFailed,
     RequestTimedOut,
 )
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Place
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import PeerError
+from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import Deadline, backoff_s, is_retriable
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from typing import Final, Literal, TypedDict
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.consumer.assignors import ASSIGNORS
-from drumlin.client.offsets import TopicPartition
 from drumlin.client.places import Time, is_time, timestamp_of
-from drumlin.client.reader import ReadOptions, schema_of
-from drumlin.metadata.zookeeper.consumer_offsets import can_have_group
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.read.reader import ReadOptions, schema_of
 from drumlin.peer.options import Isolation
+from drumlin.zookeeper.consumer_offsets import can_have_group
 
 #: The group protocol: the classic one, or KIP-848's.
 GroupProtocol = Literal["classic", "consumer"]

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from drumlin.client.committed_offsets import NO_EPOCH, OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import NO_EPOCH, OffsetAndMetadata
 from drumlin.client.errors import ClientError
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.read.offsets import TopicPartition
 
 NO_OFFSET = -1
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from drumlin.client.consumer.options import Subscription
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: A topic with such an error counts as missing until it turns up.
 _MISSING: Final = frozenset(

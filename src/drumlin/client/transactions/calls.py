@@ -9,8 +9,7 @@ from drumlin.client import arguments
 from drumlin.client.calls import Calls
 from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.offsets import TopicPartition
-from drumlin.client.producer import Producer
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions import (
     descriptions,
     many,
@@ -24,6 +23,7 @@ from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
 _TIMEOUT_MAX_MS: Final = 2**31 - 1

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from drumlin.client.coordinators import coordinator_connection, known_transaction_coordinator
+from drumlin.client.admin.coordinators import coordinator_connection, known_transaction_coordinator
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.retry import Deadline
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.coordinators import coordinator_connection, known_transaction_coordinators
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.admin.coordinators import coordinator_connection, known_transaction_coordinators
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
-from drumlin.client.coordinators import known_transaction_coordinators
+from drumlin.client.admin.coordinators import known_transaction_coordinators
 from drumlin.client.errors import ClientError, as_client_error
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.timeout_limit import abort_by_id
 from drumlin.client.transactions.transaction_end import end_transaction
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import PeerError
-from drumlin.wire.errors import KafkaError
+from drumlin.peer.peer_error import PeerError
+from drumlin.wire.error_codes import KafkaError
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.descriptions import describe, list_transactions
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import only
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import only
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _MARKERS_VERSION_MAX: Final = 1  # later ones are of transactions v2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.requests import (
     ADD_OFFSETS_VERSION_MAX,

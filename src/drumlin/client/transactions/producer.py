@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from drumlin.client.arguments import ACKS_ALL
-from drumlin.client.offsets import TopicPartition
-from drumlin.client.partition_sender import Batch, PartitionSender, ProducerIdentity
-from drumlin.client.producer import Manner, Producer
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.requests import OpenTransaction
+from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
+from drumlin.client.write.producer import Manner, Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
 _MANNER: Final = Manner(ACKS_ALL, is_idempotent=True)

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
-from drumlin.client.offsets import TopicPartition, by_topic
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata, offset_topics
+from drumlin.client.read.offsets import TopicPartition, by_topic
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.rights import refusal
-from drumlin.wire.errors import ErrorCode, error_of
+from drumlin.wire.error_codes import ErrorCode, error_of
 from drumlin.wire.messages import Shape
 
 INIT_VERSION_MAX: Final = 4

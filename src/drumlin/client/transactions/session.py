@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.coordinators import coordinator_connection, known_coordinator
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.admin.coordinators import coordinator_connection, known_coordinator
 from drumlin.client.errors import CommitFailed
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.coordinator import TransactionCoordinator
 from drumlin.client.transactions.errors import (
     TransactionCommitted,
@@ -28,7 +28,7 @@ from drumlin.client.transactions.requests import (
 from drumlin.client.transactions.timeout_limit import TimeoutLimit
 from drumlin.client.transactions.transaction_end import TELLING, end_transaction, fate_of
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The group has moved on: the partitions belong to other members now.
 _NOT_OURS: Final = frozenset(

@@ -14,8 +14,8 @@ from drumlin.client.transactions.requests import (
     init_request,
 )
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import PeerError, only
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.peer.peer_error import PeerError, only
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _BROKER_RESOURCE: Final = 4

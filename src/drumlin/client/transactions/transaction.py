@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 from drumlin.client import arguments
-from drumlin.client.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.offsets import TopicPartition
-from drumlin.client.producer import Producer
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -28,13 +27,14 @@ from drumlin.client.transactions.errors import (
 from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
-from drumlin.client.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
+from drumlin.client.write.producer import Producer
+from drumlin.client.write.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
 
 if TYPE_CHECKING:
-    from drumlin.client.appender import AppendOptions, AppendReport
-    from drumlin.client.deliveries import DeliveryRules
-    from drumlin.client.stream_appender import EncodingRules, StreamAppender
     from drumlin.client.tables import TableLike
+    from drumlin.client.write.appender import AppendOptions, AppendReport
+    from drumlin.client.write.deliveries import DeliveryRules
+    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
@@ -114,7 +114,7 @@ class Transaction:
             ValueError: `acks` are not "all", or any other option that cannot be.
         """
         with needing_arrow():
-            from drumlin.client.appender import append
+            from drumlin.client.write.appender import append
 
         self._check_open()
         arguments.text("topic", topic)
@@ -138,7 +138,7 @@ class Transaction:
             ValueError: `acks` are not "all".
         """
         with needing_arrow():
-            from drumlin.client.stream_appender import StreamAppender
+            from drumlin.client.write.stream_appender import StreamAppender
 
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)

@@ -27,9 +27,9 @@ from drumlin.client.transactions.requests import (
     end_request,
 )
 from drumlin.peer.broker_connections import BrokerConnections
-from drumlin.peer.errors import PeerError
+from drumlin.peer.peer_error import PeerError
 from drumlin.peer.retry import is_retriable
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
 _ABORTED: Final = frozenset({"PrepareAbort", "CompleteAbort", "PrepareEpochFence"})

@@ -194,7 +194,7 @@ def _format_of(
     if message is not None and name != "protobuf":
         raise ValueError("a message is named for Protobuf only")
     if name == "json":
-        from drumlin.client.values.json_decoder import JsonDecoder
+        from drumlin.client.values.json.json_decoder import JsonDecoder
 
         if schema is None or isinstance(schema, str):
             raise ValueError("JSON needs the type that values become")
@@ -205,9 +205,9 @@ def _format_of(
         raise ValueError(f"{name} needs a schema as text, or a registry and a subject")
     reader = latest or RegisteredSchema(0, name.upper(), str(schema))
     if name == "avro":
-        from drumlin.client.values.avro_decoder import AvroDecoder
+        from drumlin.client.values.avro.avro_decoder import AvroDecoder
 
         return AvroDecoder(reader)
-    from drumlin.client.values.protobuf_decoder import ProtobufDecoder
+    from drumlin.client.values.protobuf.protobuf_decoder import ProtobufDecoder
 
     return ProtobufDecoder(reader, message)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.varint import read_varint
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.varint import read_varint
 
 HEADER_SIZE: Final = 5
 _INDEXES_MAX: Final = 64

@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): their members, what is delivered to them, and the state of that."""
+"""Share groups (KIP-932): what is delivered to their members, and the state of that."""

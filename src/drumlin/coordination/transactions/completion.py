@@ -22,7 +22,7 @@ from drumlin.coordination.transactions.state_writer import StateWriter
 from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Transaction
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

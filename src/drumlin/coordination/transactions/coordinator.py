@@ -14,11 +14,11 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.dropped_state import forget
 from drumlin.coordination.producer_ids import NoneAtHand, ProducerIds
-from drumlin.coordination.sharded_coordinator import ShardedCoordinator
-from drumlin.coordination.state_form import StateForm, StateLimits
-from drumlin.coordination.state_topic import StateTopic
+from drumlin.coordination.shards.dropped_state import forget
+from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.shards.state_form import StateForm, StateLimits
+from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.coordination.transactions.completion import Completion
 from drumlin.coordination.transactions.log import LoadedPartition, load
 from drumlin.coordination.transactions.markers import MarkerWriter, TopicPartition
@@ -38,7 +38,7 @@ from drumlin.coordination.transactions.transaction import (
     new_transaction,
 )
 from drumlin.turns import Pace, Turns
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

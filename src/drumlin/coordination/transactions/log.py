@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drumlin.coordination.latest_records import LatestRecords, key_of
+from drumlin.coordination.internal_records.latest_records import LatestRecords, key_of
 from drumlin.coordination.transactions.records import (
     TransactionMetadata,
     decode_key,
     decode_value,
 )
-from drumlin.records.batch import BatchHeader, Buffer
-from drumlin.records.record import decode_batch
+from drumlin.records.batch.batch import BatchHeader, Buffer
+from drumlin.records.plain.record import decode_batch
 
 #: What the latest records of a partition say, by transactional id.
 LoadedPartition = dict[str, TransactionMetadata]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 #: A topic's name and the number of its partition.
 TopicPartition = tuple[str, int]

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from drumlin.coordination.record_fields import compact_string
+from drumlin.coordination.internal_records.record_fields import compact_string
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.wire.uvarint import uvarint
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.coordination.record_fields import FieldReader, UnreadableRecord
-from drumlin.coordination.record_schema import (
+from drumlin.coordination.internal_records.record_fields import FieldReader, UnreadableRecord
+from drumlin.coordination.internal_records.record_schema import (
     INT8,
     INT16,
     INT32,

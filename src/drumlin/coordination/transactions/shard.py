@@ -11,7 +11,7 @@ from typing import Final
 from drumlin.coordination.transactions.log import LoadedPartition
 from drumlin.coordination.transactions.records import StateRecord
 from drumlin.coordination.transactions.transaction import Transaction
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _IDS_PER_STEP: Final = 1_000

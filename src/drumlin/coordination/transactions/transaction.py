@@ -23,7 +23,7 @@ from drumlin.coordination.transactions.records import (
     TransactionMetadata,
 )
 from drumlin.coordination.transactions.states import PREVIOUS, TransactionState
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: transaction.version of clients that add partitions themselves, and keep their epoch.
 CLASSIC_VERSION: Final = 0

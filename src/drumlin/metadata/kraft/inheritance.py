@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from drumlin.config.topic import parse_overrides
-from drumlin.metadata.first_contents import FirstContents
+from drumlin.metadata.embedded.first_contents import FirstContents
 from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
 from drumlin.metadata.kraft.state import KafkaPartition, KafkaTopic, led_by
 from drumlin.metadata.names import check_topic_name
-from drumlin.metadata.store import PRODUCER_ID_BLOCK_SIZE
-from drumlin.records.varint import INT64_MAX
-from drumlin.storage.partition_metadata import encode_uuid
-from drumlin.wire.errors import KafkaError
+from drumlin.metadata.store.store import PRODUCER_ID_BLOCK_SIZE
+from drumlin.records.batch.varint import INT64_MAX
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from drumlin.metadata.kraft.log import MetadataLog

@@ -28,7 +28,7 @@ from kio.schema.voters_record.v0.data import VotersRecord
 from drumlin.metadata.kraft.messages import NO_MESSAGE, UnknownRecord
 from drumlin.metadata.kraft.state import KafkaMetadata
 from drumlin.metadata.names import CLUSTER_METADATA
-from drumlin.records.batch import (
+from drumlin.records.batch.batch import (
     HEADER_SIZE,
     MAGIC,
     MAGIC_POSITION,
@@ -37,9 +37,9 @@ from drumlin.records.batch import (
     crc_matches,
     parse_header,
 )
-from drumlin.records.errors import CorruptRecord
-from drumlin.records.record import Record, decode_batch
-from drumlin.wire.decoder import decoder
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.plain.record import Record, decode_batch
+from drumlin.wire.compiled.decoder import decoder
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
-from drumlin.wire.decoder import decoder
-from drumlin.wire.errors import MalformedMessage
+from drumlin.wire.compiled.decoder import decoder
+from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.uvarint import read_uvarint
 
 _FRAME: Final = 1

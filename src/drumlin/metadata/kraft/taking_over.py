@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from drumlin.metadata.first_contents import FirstContents
+from drumlin.metadata.embedded.first_contents import FirstContents
 from drumlin.metadata.kraft.inheritance import CannotTakeOver, alone, check_places, inherit
 from drumlin.metadata.kraft.log import FOLDER, MetadataLog, UnreadableLog, read_metadata_log
 from drumlin.metadata.names import CLUSTER_METADATA
-from drumlin.storage.directory_lock import DirectoryLock
-from drumlin.storage.files import Files
-from drumlin.storage.meta_properties import MetaProperties, read_meta_properties
-from drumlin.storage.partition_metadata import decode_uuid
-from drumlin.storage.partition_names import parse_directory_name
+from drumlin.storage.directory.directory_lock import DirectoryLock
+from drumlin.storage.directory.meta_properties import MetaProperties, read_meta_properties
+from drumlin.storage.directory.partition_metadata import decode_uuid
+from drumlin.storage.files.files import Files
+from drumlin.storage.files.partition_names import parse_directory_name
 
 _log = logging.getLogger(__name__)
 

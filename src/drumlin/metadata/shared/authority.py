@@ -15,19 +15,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.metadata.changes import (
-    Change,
-    ConfigsChanged,
-    PartitionsAdded,
-    TopicCreated,
-    TopicDeleted,
-)
-from drumlin.metadata.election_counts import ElectionCounts
-from drumlin.metadata.election_news import say_how_elected
-from drumlin.metadata.elections import elected
+from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, TopicState
-from drumlin.metadata.isr_wishes import granted
-from drumlin.metadata.leadership import (
+from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.election_news import say_how_elected
+from drumlin.metadata.rules.elections import elected
+from drumlin.metadata.rules.leadership import (
     Returned,
     handed_over,
     in_next_epoch,
@@ -35,14 +28,21 @@ from drumlin.metadata.leadership import (
     returned,
     settled,
 )
-from drumlin.metadata.mutations import uncancelled
-from drumlin.metadata.reassignment import completed, moved
+from drumlin.metadata.rules.reassignment import completed, moved
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, Handler, encode_tale
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.shared.states import Decision, PartitionStates
-from drumlin.metadata.sqlite import SqliteMetadata
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.store.changes import (
+    Change,
+    ConfigsChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicDeleted,
+)
+from drumlin.metadata.store.isr_wishes import granted
+from drumlin.metadata.store.mutations import uncancelled
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any, Final
 
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

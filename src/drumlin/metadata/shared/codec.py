@@ -22,9 +22,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.store import IsrWish, Target
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.store.store import IsrWish, Target
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is left of deleted topics in which log dirs; None: in any.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]

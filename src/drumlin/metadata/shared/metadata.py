@@ -14,7 +14,18 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from drumlin.metadata.changes import (
+from drumlin.metadata.image import (
+    BrokerState,
+    PartitionId,
+    PartitionState,
+    Resource,
+    TopicState,
+)
+from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.shared import codec, messages
+from drumlin.metadata.shared.channel import Channel, ChannelEnded, Unanswered
+from drumlin.metadata.store.changes import (
     BrokersChanged,
     Change,
     ConfigsChanged,
@@ -23,19 +34,8 @@ from drumlin.metadata.changes import (
     TopicCreated,
     TopicDeleted,
 )
-from drumlin.metadata.election_counts import ElectionCounts
-from drumlin.metadata.image import (
-    BrokerState,
-    PartitionId,
-    PartitionState,
-    Resource,
-    TopicState,
-)
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.mutations import Listeners, Locks, uncancelled
-from drumlin.metadata.shared import codec, messages
-from drumlin.metadata.shared.channel import Channel, ChannelEnded, Unanswered
-from drumlin.metadata.store import (
+from drumlin.metadata.store.mutations import Listeners, Locks, uncancelled
+from drumlin.metadata.store.store import (
     NOTHING_LACKING,
     Adoption,
     Alteration,
@@ -45,7 +45,7 @@ from drumlin.metadata.store import (
     ProducerIdBlock,
     Target,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from drumlin.metadata import database
-from drumlin.metadata.election_counts import ElectionCounts
+from drumlin.metadata.embedded import database
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
-from drumlin.metadata.mutations import uncancelled
+from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.store.mutations import uncancelled
 from drumlin.turns import Pace
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.election_counts import Elections
-    from drumlin.metadata.sqlite import SqliteMetadata
+    from drumlin.metadata.embedded.sqlite import SqliteMetadata
+    from drumlin.metadata.rules.election_counts import Elections
 
 #: Decides the new state of a partition: the same object leaves it as it is. It may refuse.
 Decision = Callable[[TopicState, PartitionState], PartitionState]

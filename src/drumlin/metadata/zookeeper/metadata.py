@@ -16,8 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID, uuid4
 
-from drumlin.metadata.changes import ConfigsChanged, PartitionsAdded, TopicCreated
-from drumlin.metadata.election_counts import ElectionCounts
 from drumlin.metadata.image import (
     BrokerState,
     ClusterImage,
@@ -27,8 +25,10 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
-from drumlin.metadata.leadership import Returned
-from drumlin.metadata.mutations import (
+from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.leadership import Returned
+from drumlin.metadata.store.changes import ConfigsChanged, PartitionsAdded, TopicCreated
+from drumlin.metadata.store.mutations import (
     already_exists,
     check_is_new,
     new_partitions,
@@ -36,7 +36,7 @@ from drumlin.metadata.mutations import (
     topic_with_id,
     uncancelled,
 )
-from drumlin.metadata.store import (
+from drumlin.metadata.store.store import (
     NOTHING_LACKING,
     PRODUCER_ID_BLOCK_SIZE,
     Adoption,
@@ -48,32 +48,32 @@ from drumlin.metadata.store import (
     Target,
     UnusableMetadata,
 )
-from drumlin.metadata.zookeeper import layout, operations, own_layout
-from drumlin.metadata.zookeeper.access import access_of
-from drumlin.metadata.zookeeper.commits import ATTEMPTS, Commits
-from drumlin.metadata.zookeeper.connection import ZooKeeperFailure, connect
-from drumlin.metadata.zookeeper.controllership import Controllership
-from drumlin.metadata.zookeeper.deletions import Deletions
-from drumlin.metadata.zookeeper.elections import elect_leaders
-from drumlin.metadata.zookeeper.errors import as_kafka_error, asked, told
-from drumlin.metadata.zookeeper.following import Follower
-from drumlin.metadata.zookeeper.nodes import UnreadableNode
-from drumlin.metadata.zookeeper.operations import Check, Create, Operation, Replace
-from drumlin.metadata.zookeeper.own_states import OwnStates
-from drumlin.metadata.zookeeper.partition_states import with_newer
+from drumlin.metadata.zookeeper.brokers.controllership import Controllership
+from drumlin.metadata.zookeeper.brokers.registration import Registration
+from drumlin.metadata.zookeeper.brokers.registration_nodes import last_epoch
+from drumlin.metadata.zookeeper.brokers.removed_brokers import unregister
+from drumlin.metadata.zookeeper.deletion.deleted_topics import Deletions
+from drumlin.metadata.zookeeper.following.following import Follower
+from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
+from drumlin.metadata.zookeeper.leadership.requested_elections import elect_leaders
 from drumlin.metadata.zookeeper.parts import Parts
-from drumlin.metadata.zookeeper.reading import read_adoption, read_cluster_id
-from drumlin.metadata.zookeeper.registering import last_epoch
-from drumlin.metadata.zookeeper.registration import Registration
-from drumlin.metadata.zookeeper.session import Conflict, Session
-from drumlin.metadata.zookeeper.unregistering import unregister
-from drumlin.storage.meta_properties import new_cluster_id
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
+from drumlin.metadata.zookeeper.session.failures import as_kafka_error, asked, told
+from drumlin.metadata.zookeeper.session.session import Conflict, Session
+from drumlin.metadata.zookeeper.states.partition_states import with_newer
+from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
+from drumlin.metadata.zookeeper.znodes import layout, operations, own_layout
+from drumlin.metadata.zookeeper.znodes.operations import Check, Create, Operation, Replace
+from drumlin.storage.directory.meta_properties import new_cluster_id
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.zookeeper.access import access_of
+from drumlin.zookeeper.connection import ZooKeeperFailure, connect
+from drumlin.zookeeper.nodes import UnreadableNode
 
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.zookeeper.session import Node
+    from drumlin.metadata.zookeeper.session.session import Node
 
 
 T = TypeVar("T")

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drumlin.config.topic import log_config
-from drumlin.metadata.mutations import Listeners, Locks
-from drumlin.metadata.zookeeper.partition_states import PartitionStates
-from drumlin.metadata.zookeeper.states import Writer
+from drumlin.metadata.store.mutations import Listeners, Locks
+from drumlin.metadata.zookeeper.states.partition_states import PartitionStates
+from drumlin.metadata.zookeeper.states.states import Writer
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.election_counts import ElectionCounts
     from drumlin.metadata.image import ClusterImage
-    from drumlin.metadata.zookeeper.commits import Commits
-    from drumlin.metadata.zookeeper.controllership import Controllership
-    from drumlin.metadata.zookeeper.deletions import Deletions
-    from drumlin.metadata.zookeeper.operations import BrokerFence
-    from drumlin.metadata.zookeeper.registration import Registration
+    from drumlin.metadata.rules.election_counts import ElectionCounts
+    from drumlin.metadata.zookeeper.brokers.controllership import Controllership
+    from drumlin.metadata.zookeeper.brokers.registration import Registration
+    from drumlin.metadata.zookeeper.deletion.deleted_topics import Deletions
+    from drumlin.metadata.zookeeper.session.commits import Commits
+    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence
 
 _log = logging.getLogger(__name__)
 

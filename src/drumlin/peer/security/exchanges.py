@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.settings import Plain, revealed
 
 _END_OF_FAILURE = b"\x01"

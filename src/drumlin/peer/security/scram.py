@@ -15,7 +15,7 @@ import re
 import secrets
 from typing import Final
 
-from drumlin.peer.errors import AuthenticationFailed
+from drumlin.peer.peer_error import AuthenticationFailed
 from drumlin.peer.security.settings import Scram, revealed
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from typing import Final, NamedTuple
 
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost, PeerError
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.security.pem import as_file, pem_of
 from drumlin.peer.security.settings import SecurityOptionError, Tls, revealed
 

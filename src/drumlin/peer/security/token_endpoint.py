@@ -15,7 +15,7 @@ import ssl
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urlsplit
 
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost
 from drumlin.peer.security.claims import lifetime_of, seconds
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer, SecurityOptionError, revealed

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from drumlin.peer.errors import AuthenticationFailed, ConnectionLost
+from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost
 from drumlin.peer.security.claims import described, lifetime_of
 from drumlin.peer.security.secret import Secret
 from drumlin.peer.security.settings import OAuthBearer

@@ -1,1 +1,3 @@
-"""A compacted topic as the table that it stands for: now, at a past moment, and as changes."""
+"""A compacted topic as the table that it stands for: how it is planned, read, shuffled and
+merged.
+"""

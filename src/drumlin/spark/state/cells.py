@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from drumlin.records.key_shares import key_shares
+from drumlin.records.latest.key_shares import key_shares
 from drumlin.spark.state.entries import entry_schema
 
 #: Rows of the shuffle, for Spark and as Arrow has them.

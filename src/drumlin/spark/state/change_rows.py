@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.spark.columns import arrow_schema
+from drumlin.spark.reading.columns import arrow_schema
 from drumlin.spark.state.entries import is_since
 
 #: The columns that entries need.

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drumlin.records.latest_rows import LatestRows
-from drumlin.spark.columns import arrow_schema
+from drumlin.records.latest.latest_rows import LatestRows
+from drumlin.spark.reading.columns import arrow_schema
 
 _NEEDED: Final = ("key", "partition", "offset")
 

@@ -1,7 +1,7 @@
 """Makes sure, in a query's tasks, that what is read of a log tells the state of its moment.
 
-The driver has claimed that before (`client/state_claims.py`); this reads as the claims ask for,
-and has brokers confirm them when all is read.
+The driver has claimed that before (`client/state/state_claims.py`); this reads as the claims ask
+for, and has brokers confirm them when all is read.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from drumlin.spark.cluster import client_of
-from drumlin.spark.data_loss import DataLoss, ReadFailed
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.cluster import client_of
+from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
-    from drumlin.client.state_claims import Claims
+    from drumlin.client.state.state_claims import Claims
 
 
 def read_exactly(
@@ -30,7 +30,7 @@ def read_exactly(
         StateNotExact: records are missing that the state needs.
         DataLoss: the topic was deleted and created again since the state was planned.
     """
-    from drumlin.spark.tasks import read_task
+    from drumlin.spark.reading.tasks import read_task
 
     for needs_all in (False, True):
         chosen = [each for each in ranges if claims[each.key].needs_all == needs_all]
@@ -67,7 +67,7 @@ def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange])
 
 def _refuse_if_missing(source: SourceOptions, claims: Claims, error: ReadFailed) -> None:
     from drumlin.client.errors import RecordsMissing
-    from drumlin.client.state_claims import incomplete
+    from drumlin.client.state.state_claims import incomplete
 
     missing = error.__cause__
     if isinstance(missing, RecordsMissing):

@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from drumlin.client.places import Milliseconds, last_ms
-from drumlin.spark.cluster import Cluster
-from drumlin.spark.driver import within_logs
-from drumlin.spark.offset_limits import time_ms
-from drumlin.spark.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
-from drumlin.spark.option_values import OptionError, parsed
+from drumlin.spark.options.offset_limits import time_ms
+from drumlin.spark.options.offsets import LATEST, WORDS, OffsetLimit, TopicPartition, parse_offsets
+from drumlin.spark.options.option_values import OptionError, parsed
+from drumlin.spark.planning.cluster import Cluster
+from drumlin.spark.planning.driver import within_logs
 
 #: None: now. A map: offsets of one topic by partition,
 #: or by topic and partition. Text: `earliest`, `latest`, milliseconds, or offsets in JSON.

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drumlin.spark.keyword_options import as_text
-from drumlin.spark.option_names import warn_of_unknown
-from drumlin.spark.option_values import OptionError, boolean, positive, size_bytes
-from drumlin.spark.options import SourceOptions
-from drumlin.spark.portable import Portable
+from drumlin.spark.options.keyword_options import as_text
+from drumlin.spark.options.option_names import warn_of_unknown
+from drumlin.spark.options.option_values import OptionError, boolean, positive, size_bytes
+from drumlin.spark.options.options import SourceOptions
+from drumlin.spark.options.portable import Portable
 
 #: The columns of a state, unless others are chosen.
 COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from drumlin.spark.cluster import Cluster, client_of
-from drumlin.spark.data_loss import DataLoss
-from drumlin.spark.driver import plan_tasks
-from drumlin.spark.offsets import LATEST, OffsetLimit, TopicPartition
-from drumlin.spark.option_values import OptionError
-from drumlin.spark.portable import Portable
-from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.options.offsets import LATEST, OffsetLimit, TopicPartition
+from drumlin.spark.options.option_values import OptionError
+from drumlin.spark.options.portable import Portable
+from drumlin.spark.options.ranges import PlannedRange
+from drumlin.spark.planning.cluster import Cluster, client_of
+from drumlin.spark.planning.data_loss import DataLoss
+from drumlin.spark.planning.driver import plan_tasks
 from drumlin.spark.state.moment import end_offsets
 from drumlin.spark.state.options import StateOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
-    from drumlin.client.state_claims import Claims
+    from drumlin.client.state.state_claims import Claims
 
 #: How much of the log one reducer is to get, before tasks have reduced it.
 _REDUCER_BYTES: Final = 48 << 20

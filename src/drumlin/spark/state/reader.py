@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from drumlin.spark.ranges import PlannedRange
+from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.moment import limit_of
 from drumlin.spark.state.options import StateOptions
@@ -40,8 +40,8 @@ class SnapshotReader(DataSourceReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from drumlin.records.state_passes import passes
-        from drumlin.spark.batch_sizes import of_good_size
+        from drumlin.records.latest.state_passes import passes
+        from drumlin.spark.reading.batch_sizes import of_good_size
         from drumlin.spark.state.entries import as_entries, as_rows, entry_columns, read_columns
 
         if partition.value is None:  # how Spark says that there are no partitions at all

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from drumlin.records.keyed_hash import SEED_SIZE
+from drumlin.records.plain.keyed_hash import SEED_SIZE
 from drumlin.spark.state.cells import CELLS_DDL
 from drumlin.spark.state.stages import Reading
 
@@ -33,7 +33,7 @@ def reduced_and_merged(
     schema: StructType | str,
 ) -> DataFrame:
     """What `merge` makes of the entries, with these columns, of each reducer."""
-    from drumlin.spark.planned_tasks import run_each
+    from drumlin.spark.reading.planned_tasks import run_each
     from drumlin.spark.state.plan import reducer_count
 
     reducers = reducer_count(options, plan.size_bytes, _cores(spark))

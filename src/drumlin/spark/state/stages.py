@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drumlin.spark.data_loss import ReadFailed
-from drumlin.spark.portable import Portable
+from drumlin.spark.options.portable import Portable
+from drumlin.spark.planning.data_loss import ReadFailed
 from drumlin.spark.state.exactness import confirm, read_exactly
 from drumlin.spark.state.options import StateOptions
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     import pyarrow as pa
 
-    from drumlin.client.state_claims import Claims
-    from drumlin.spark.planned_tasks import Ranges
+    from drumlin.client.state.state_claims import Claims
+    from drumlin.spark.reading.planned_tasks import Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Merging(Portable):
         """
         if self.refusal is not None:
             raise ReadFailed(self.refusal)
-        from drumlin.records.latest_rows import LatestRows
-        from drumlin.spark.batch_sizes import of_good_size
+        from drumlin.records.latest.latest_rows import LatestRows
+        from drumlin.spark.reading.batch_sizes import of_good_size
         from drumlin.spark.state.cells import unpacked
         from drumlin.spark.state.entries import as_rows
 

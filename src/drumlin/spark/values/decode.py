@@ -95,9 +95,9 @@ def read_values(
         OptionError: the options are invalid.
         SchemaError, RegistryError, DecoderUnavailable, ValueError: as `decode_values`.
     """
-    from drumlin.spark.keyword_options import as_text
     from drumlin.spark.mapping import map_batches, map_stream
-    from drumlin.spark.options import SourceOptions
+    from drumlin.spark.options.keyword_options import as_text
+    from drumlin.spark.options.options import SourceOptions
     from drumlin.spark.source import spark_schema
 
     columns = _columns(_decoder(schema, format, registry, subject, message), "value", into, key)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from drumlin.client.values.avro_encoder import AvroEncoder
+    from drumlin.client.values.avro.avro_encoder import AvroEncoder
     from drumlin.client.values.registry import SchemaRegistry
 
 WrittenFormat: TypeAlias = Literal["json", "avro"]
@@ -52,7 +52,7 @@ def encode_values(
         return _as_json(df, column)
     from pyspark.sql.pandas.types import to_arrow_type
 
-    from drumlin.client.values.avro_encoder import AvroEncoder
+    from drumlin.client.values.avro.avro_encoder import AvroEncoder
 
     type_ = to_arrow_type(df.schema[column].dataType, timezone="UTC")
     encoder = AvroEncoder(type_, schema, registry=registry, subject=subject)

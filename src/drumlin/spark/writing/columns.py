@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
 
 _TEXT: Final = (StringType, CharType, VarcharType)
 

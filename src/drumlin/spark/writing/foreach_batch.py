@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from drumlin.spark.offsets import without_topic_ids
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.offsets import without_topic_ids
+from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.writing.protocol.content import Plan
 
 if TYPE_CHECKING:

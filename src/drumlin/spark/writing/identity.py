@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from drumlin.spark.option_values import OptionError
+from drumlin.spark.options.option_values import OptionError
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from drumlin.spark.option_names import refuse_unknown
-from drumlin.spark.option_values import (
+from drumlin.spark.options.option_names import refuse_unknown
+from drumlin.spark.options.option_values import (
     OptionError,
     boolean,
     choice,
@@ -25,8 +25,8 @@ from drumlin.spark.option_values import (
     topic_name,
     whole_number,
 )
-from drumlin.spark.portable import Portable
-from drumlin.spark.security import security_of
+from drumlin.spark.options.portable import Portable
+from drumlin.spark.options.security import security_of
 from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.messages import SinkSettings, SourceOffsets
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from drumlin.spark.writing.protocol.errors import Superseded
 from drumlin.spark.writing.protocol.messages import TaskIdentity
+from drumlin.spark.writing.protocol.sink_errors import Superseded
 
 _RUNS_MAX: Final = 10_000
 

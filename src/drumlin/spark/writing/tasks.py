@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from drumlin.client.client import Client
-    from drumlin.client.deliveries import DeliveryRules
-    from drumlin.client.stream_appender import EncodingRules, StreamAppender, StreamReport
+    from drumlin.client.write.deliveries import DeliveryRules
+    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender, StreamReport
     from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
 
 
@@ -70,7 +70,7 @@ def write_once(
             second write of a batch under one name.
         SinkError: this run must not write the batch.
     """
-    from drumlin.spark.writing.protocol.entry import AlreadyDecided, begin_task
+    from drumlin.spark.writing.entry import AlreadyDecided, begin_task
 
     task = begin_task(client_of(options), identity, options.settings)
     if isinstance(task, AlreadyDecided):
@@ -107,7 +107,7 @@ def _count(
     Raises:
         WriteFailed: a row names no topic.
     """
-    from drumlin.client.row_sum import RowsRefused, RowSum
+    from drumlin.client.write.row_sum import RowsRefused, RowSum
 
     found = RowSum(options.topic)
     try:
@@ -121,8 +121,8 @@ def _count(
 
 def _check_not_by_this_run(options: SinkOptions, identity: TaskIdentity) -> None:
     """A run decides a batch once. A second write under the same name would be lost: refuse it."""
+    from drumlin.spark.writing.performer import Performer
     from drumlin.spark.writing.protocol.decisions import glance
-    from drumlin.spark.writing.protocol.performer import Performer
 
     performer = Performer(client_of(options))
     state = performer.run(glance(identity.sink, options.settings, identity.batch))
@@ -145,8 +145,8 @@ def _append(
     import pyarrow as pa
 
     from drumlin.client.errors import ClientError
-    from drumlin.client.row_sum import RowsRefused
-    from drumlin.client.stream_appender import StreamReport
+    from drumlin.client.write.row_sum import RowsRefused
+    from drumlin.client.write.stream_appender import StreamReport
 
     pa.default_memory_pool().release_unused()  # memory that earlier tasks of this process left
     appender = None
@@ -164,13 +164,13 @@ def _append(
 
 
 def _encoding(options: SinkOptions) -> EncodingRules:
-    from drumlin.client.stream_appender import EncodingRules
+    from drumlin.client.write.stream_appender import EncodingRules
 
     return EncodingRules(options.batch_bytes, options.compression, options.compression_level)
 
 
 def _delivery(options: SinkOptions) -> DeliveryRules:
-    from drumlin.client.deliveries import DeliveryRules
+    from drumlin.client.write.deliveries import DeliveryRules
 
     return DeliveryRules(
         options.acks,

@@ -88,7 +88,7 @@ class _Writer:
         )
 
     def _commit(self, messages: Messages, batch: int | None) -> None:
-        from drumlin.spark.writing.protocol.entry import commit_batch
+        from drumlin.spark.writing.entry import commit_batch
 
         if self._options.delivery == "at-least-once":
             return
@@ -103,7 +103,7 @@ class _Writer:
         check_alone(told[0].identity, was_decided=report.was_decided)
 
     def _abort(self, messages: Messages, batch: int | None) -> None:
-        from drumlin.spark.writing.protocol.entry import abort_batch, abort_run
+        from drumlin.spark.writing.entry import abort_batch, abort_run
 
         if self._options.delivery == "at-least-once":
             return

@@ -21,7 +21,7 @@ from drumlin.coordination.share.delivery.share_partition import SharePartition
 from drumlin.coordination.share.state.batches import combine
 from drumlin.coordination.share.state.state import StateBatch
 from drumlin.turns import to_end
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 from rig.depth import seeds
 
 _MEMBERS = ("a", "b", "c")

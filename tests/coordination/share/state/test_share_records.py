@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.coordination.share.state.records import (
     SNAPSHOT,
     UPDATE,
@@ -19,7 +20,6 @@ from drumlin.coordination.share.state.records import (
     encode_record,
 )
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
-from drumlin.coordination.state_partitions import partition_for
 
 TOPIC_ID = UUID("4afa97c8-503e-4901-9544-0d5dfa6aaa08")
 KEY = SharePartitionKey("g", TOPIC_ID, 3)

@@ -13,13 +13,13 @@ from uuid import UUID
 
 import pytest
 
+from drumlin.coordination.shards.state_batches import pack
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import ShareRecord, Snapshot, Update, encode_record
 from drumlin.coordination.share.state.shard import ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState, StateBatch
-from drumlin.coordination.state_batches import pack
-from drumlin.records.batch import assign_offsets, parse_header
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.records.batch.batch import assign_offsets, parse_header
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 KEYS = [SharePartitionKey("g", UUID(int=1), partition) for partition in range(3)]
 KEY = KEYS[0]

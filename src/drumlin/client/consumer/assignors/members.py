@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from drumlin.client.consumer.subscription import MemberSubscription
-from drumlin.client.offsets import TopicPartition
+from drumlin.client.consumer.assignors.subscription import MemberSubscription
+from drumlin.client.read.offsets import TopicPartition
 
 #: Member id to partitions; every member is in it.
 Assignment = dict[str, set[TopicPartition]]

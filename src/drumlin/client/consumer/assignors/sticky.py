@@ -22,8 +22,8 @@ from drumlin.client.consumer.assignors.members import (
     in_order,
     subscribers,
 )
-from drumlin.client.consumer.subscription import one_by_one
-from drumlin.client.offsets import TopicPartition, by_topic
+from drumlin.client.consumer.assignors.subscription import one_by_one
+from drumlin.client.read.offsets import TopicPartition, by_topic
 from drumlin.wire.embedded_protocol import NO_GENERATION, FieldsReader, write_partitions
 
 _INT32: Final = struct.Struct(">i")

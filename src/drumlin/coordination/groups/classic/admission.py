@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership
-from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID, JoinRequest, SyncRequest
-from drumlin.coordination.groups.classic.states import GroupRules, GroupState
-from drumlin.coordination.groups.committer import Committer
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID, JoinRequest, SyncRequest
+from drumlin.coordination.groups.every_kind.states import GroupRules, GroupState
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class Admission:

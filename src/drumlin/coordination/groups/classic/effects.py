@@ -12,7 +12,8 @@ from typing import Any
 
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership, Waiting, in_steps
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.timers import Timers
+from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     Answer,
     Answers,
@@ -23,10 +24,9 @@ from drumlin.coordination.groups.classic.messages import (
     Store,
     SyncAnswer,
 )
-from drumlin.coordination.groups.classic.states import GroupState
-from drumlin.coordination.groups.classic.timers import Timers
+from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 
 class Effects:

@@ -11,19 +11,19 @@ from collections.abc import Set as AbstractSet
 
 from drumlin.clock import Clock
 from drumlin.coordination.groups.classic.membership import Membership, in_steps
-from drumlin.coordination.groups.classic.messages import NO_LEADER, JoinAnswer, SyncAnswer
 from drumlin.coordination.groups.classic.records import GroupMetadata
-from drumlin.coordination.groups.classic.states import (
-    LEGAL_TRANSITIONS,
-    GroupState,
-    IllegalTransition,
-)
 from drumlin.coordination.groups.classic.subscription import (
     CONSUMER_PROTOCOL_TYPE,
     add_topics,
 )
+from drumlin.coordination.groups.every_kind.messages import NO_LEADER, JoinAnswer, SyncAnswer
+from drumlin.coordination.groups.every_kind.states import (
+    LEGAL_TRANSITIONS,
+    GroupState,
+    IllegalTransition,
+)
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,16 @@ from drumlin.coordination.groups.classic.admission import Admission
 from drumlin.coordination.groups.classic.effects import Effects
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.rebalance import Rebalance
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.classic.static_members import StaticMembers
+from drumlin.coordination.groups.classic.stored_group import StoredGroup, members_of
+from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
+from drumlin.coordination.groups.classic.timers import Timers
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     Assigned,
     Created,
@@ -45,24 +54,15 @@ from drumlin.coordination.groups.classic.messages import (
     SyncAnswer,
     SyncRequest,
 )
-from drumlin.coordination.groups.classic.rebalance import Rebalance
-from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
-from drumlin.coordination.groups.classic.states import (
+from drumlin.coordination.groups.every_kind.states import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Deadline,
     DeadlineKind,
     GroupRules,
     GroupState,
 )
-from drumlin.coordination.groups.classic.static_members import StaticMembers
-from drumlin.coordination.groups.classic.stored_group import StoredGroup, members_of
-from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from drumlin.coordination.groups.classic.timers import Timers
-from drumlin.coordination.groups.committer import Committer
-from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
-from drumlin.coordination.groups.kind import GroupKind
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
 class Group:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drumlin.coordination.groups.classic.messages import JoinRequest, Protocols
 from drumlin.coordination.groups.classic.preferences import Preferences
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, Protocols
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Members that are looked at in one step: some hundredths of a millisecond.
 MEMBERS_PER_STEP: Final = 16

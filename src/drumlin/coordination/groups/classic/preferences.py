@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from drumlin.coordination.counts import add
-from drumlin.coordination.groups.classic.messages import Protocols
+from drumlin.coordination.groups.every_kind.messages import Protocols
 
 #: In all different lists together: a millisecond's worth.
 NAMES_MAX: Final = 20_000

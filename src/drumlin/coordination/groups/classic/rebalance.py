@@ -15,22 +15,22 @@ from typing import Final
 from drumlin.coordination.groups.classic.effects import Effects
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.timers import Timers
+from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     Assigned,
     Emptied,
     JoinAnswer,
     SyncAnswer,
 )
-from drumlin.coordination.groups.classic.states import (
+from drumlin.coordination.groups.every_kind.states import (
     EMPTIED_AGAIN_MS,
     Deadline,
     DeadlineKind,
     GroupRules,
     GroupState,
 )
-from drumlin.coordination.groups.classic.timers import Timers
-from drumlin.wire.errors import ErrorCode
+from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from drumlin.coordination.groups.group_record import record_type
-from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.record_schema import (
+from drumlin.coordination.groups.every_kind.group_record import record_type
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.internal_records.record_schema import (
     BYTES,
     INT32,
     INT64,

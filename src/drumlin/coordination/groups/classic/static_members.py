@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from drumlin.coordination.groups.classic.membership import Member, Membership
-from drumlin.coordination.groups.classic.messages import JoinRequest, Protocols
 from drumlin.coordination.groups.classic.records import GroupMetadata
+from drumlin.coordination.groups.every_kind.messages import JoinRequest, Protocols
 
 
 class Former(NamedTuple):

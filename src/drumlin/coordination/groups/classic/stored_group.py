@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 
 from drumlin.coordination.groups.classic.generation import Generation
 from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
-from drumlin.coordination.groups.classic.messages import (
+from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
+from drumlin.coordination.groups.every_kind.messages import (
     Assigned,
     Created,
     Purpose,
     StaticMemberReplaced,
 )
-from drumlin.coordination.groups.classic.records import GroupMetadata, MemberMetadata
-from drumlin.coordination.groups.classic.states import GroupState
+from drumlin.coordination.groups.every_kind.states import GroupState
 from drumlin.turns import Work
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from drumlin.clock import Clock
 from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.membership import Member
-from drumlin.coordination.groups.classic.messages import NO_MEMBER_ID
-from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID
+from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 
 
 class Timers:

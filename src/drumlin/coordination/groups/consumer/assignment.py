@@ -17,9 +17,9 @@ from drumlin.coordination.groups.consumer.assignors import ASSIGNORS, Assignee
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import Member, Partitions, Subscription
 from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey, TargetKey
-from drumlin.coordination.groups.group_context import Topic
-from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.target_epoch import TargetEpoch
+from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.turns import Work
 
 _log = logging.getLogger(__name__)

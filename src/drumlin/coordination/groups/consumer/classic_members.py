@@ -11,15 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from drumlin.coordination.groups.classic.messages import (
-    NO_MEMBER_ID,
-    JoinAnswer,
-    JoinRequest,
-    LeavingMember,
-    SyncAnswer,
-    SyncRequest,
-)
-from drumlin.coordination.groups.classic.states import DeadlineKind
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.conversion import (
     by_id,
@@ -44,11 +35,20 @@ from drumlin.coordination.groups.consumer.member_change import (
     check_static,
 )
 from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.every_kind.messages import (
+    NO_MEMBER_ID,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.groups.every_kind.states import DeadlineKind
 from drumlin.wire.embedded_protocol import (
     read_subscription,
     write_assignment,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.coordination.groups.consumer.group import ConsumerGroup

@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.any_group import AnyGroup, Downgrade, Effect
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.membership import Member as ClassicMember
-from drumlin.coordination.groups.classic.messages import Protocols
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata, MemberMetadata
 from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -39,9 +37,11 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.group_context import Topics
-from drumlin.coordination.groups.group_record import GroupRecord
-from drumlin.coordination.groups.target_epoch import TargetEpoch
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Downgrade, Effect
+from drumlin.coordination.groups.every_kind.group_context import Topics
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.messages import Protocols
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.turns import Work, to_end
 from drumlin.wire.embedded_protocol import (
     NamedPartitions,
@@ -49,7 +49,7 @@ from drumlin.wire.embedded_protocol import (
     read_subscription,
     write_assignment,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from drumlin.coordination.groups.any_group import Effect, Write
-from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.consumer.conversion import (
     downgrade_later,
     may_become_classic,
@@ -27,6 +25,8 @@ from drumlin.coordination.groups.consumer.member_change import MemberChange, che
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import ProgressKey, RegexKey
+from drumlin.coordination.groups.every_kind.any_group import Effect, Write
+from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 
 _log = logging.getLogger(__name__)
 

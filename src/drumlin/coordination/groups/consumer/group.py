@@ -15,10 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from drumlin.coordination.counts import add, add_all
-from drumlin.coordination.groups.any_group import Effect
 from drumlin.coordination.groups.classic.preferences import Preferences
-from drumlin.coordination.groups.classic.states import Deadline, DeadlineKind
-from drumlin.coordination.groups.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.consumer.member import (
     NO_EPOCH,
     Member,
@@ -39,12 +36,15 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.group_context import GroupContext, Topic, those_there
-from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
-from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.target_epoch import TargetEpoch
+from drumlin.coordination.groups.every_kind.any_group import Effect
+from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
+from drumlin.coordination.groups.every_kind.group_context import GroupContext, Topic, those_there
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
 #: Older OffsetCommits have no room for a member's epoch.

@@ -26,7 +26,7 @@ from drumlin.coordination.groups.consumer.member_change import (
 )
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.coordination.groups.consumer.group import ConsumerGroup

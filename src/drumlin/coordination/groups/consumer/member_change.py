@@ -31,9 +31,9 @@ from drumlin.coordination.groups.consumer.records import (
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
-from drumlin.coordination.groups.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.turns import Work, one_turn
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The least time between two resolutions of regular expressions that are known already.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import Final
 
-from drumlin.coordination.groups.group_context import Topic
+from drumlin.coordination.groups.every_kind.group_context import Topic
 
 _INT64: Final = struct.Struct(">q")
 _COUNT: Final = struct.Struct(">i")

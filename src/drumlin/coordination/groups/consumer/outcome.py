@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from drumlin.coordination.groups.any_group import AnyGroup, Effect
 from drumlin.coordination.groups.consumer.assignment import NextTarget
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
-from drumlin.coordination.groups.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Effect
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.turns import Work
 
 

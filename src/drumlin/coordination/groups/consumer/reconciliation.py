@@ -27,7 +27,7 @@ from drumlin.coordination.groups.consumer.member import (
     Progress,
     intersect,
 )
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _NOBODY: Final[Mapping[int, int]] = {}
 _NOTHING: Final[frozenset[int]] = frozenset()

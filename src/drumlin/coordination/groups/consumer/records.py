@@ -26,10 +26,14 @@ from drumlin.coordination.groups.consumer.member import (
     Progress,
     Subscription,
 )
-from drumlin.coordination.groups.group_record import MEMBER, TOPIC_PARTITIONS, record_type
-from drumlin.coordination.groups.kind import GroupKind
-from drumlin.coordination.groups.target_epoch import TARGET_EPOCH
-from drumlin.coordination.record_schema import (
+from drumlin.coordination.groups.every_kind.group_record import (
+    MEMBER,
+    TOPIC_PARTITIONS,
+    record_type,
+)
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.target_epoch import TARGET_EPOCH
+from drumlin.coordination.internal_records.record_schema import (
     BYTES,
     INT8,
     INT32,
@@ -43,7 +47,7 @@ from drumlin.coordination.record_schema import (
     Struct,
     ValueSchema,
 )
-from drumlin.coordination.record_schema import UUID as TOPIC_ID
+from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
 
 #: A topic's id, its partitions, and their epochs, of which there may be none.
 _TopicEpochs = tuple[UUID, list[int], list[int]]

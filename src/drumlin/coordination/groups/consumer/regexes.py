@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from drumlin.coordination.regexes import compile_regex
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 
 def check_regex(pattern: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from drumlin.coordination.share.delivery.in_flight import Change, RecordState, Run, Runs
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.turns import Work
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Types, and runs of records, that are looked at in one go.
 _AT_ONCE: Final = 100

@@ -38,7 +38,7 @@ from drumlin.coordination.share.delivery.in_flight import (
 from drumlin.coordination.share.delivery.settings import Settings
 from drumlin.coordination.share.state.state import StateBatch, StoredRecordState
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import KafkaError
+from drumlin.wire.error_codes import KafkaError
 
 _OFFSET_MAX: Final = 2**63 - 1
 #: One delivery more still fits into an int16. No configuration allows for as many.

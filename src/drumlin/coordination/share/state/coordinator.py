@@ -14,17 +14,17 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from drumlin.clock import Clock
-from drumlin.coordination.dropped_state import forget
-from drumlin.coordination.pending_answer import Written
-from drumlin.coordination.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.shards.dropped_state import forget
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.shards.state_form import StateForm, StateLimits
+from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
 from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
-from drumlin.coordination.state_form import StateForm, StateLimits
-from drumlin.coordination.state_topic import Confirmation, StateTopic
 from drumlin.turns import Pace, Turns
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drumlin.coordination.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
 from drumlin.coordination.share.state.records import (
     SNAPSHOT,
     UPDATE,
     decode_key,
 )
 from drumlin.coordination.share.state.shard import LoadedStates, replay
-from drumlin.records.batch import Buffer
-from drumlin.records.record import decode_records
+from drumlin.records.batch.batch import Buffer
+from drumlin.records.plain.record import decode_records
 
 
 def load(buffers: Iterable[Buffer]) -> LoadedStates:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from drumlin.coordination.record_fields import FieldReader
-from drumlin.coordination.record_schema import (
+from drumlin.coordination.internal_records.record_fields import FieldReader
+from drumlin.coordination.internal_records.record_schema import (
     INT8,
     INT16,
     INT32,
@@ -25,7 +25,7 @@ from drumlin.coordination.record_schema import (
     Struct,
     ValueSchema,
 )
-from drumlin.coordination.record_schema import UUID as TOPIC_ID
+from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
 from drumlin.coordination.share.state.state import (
     UNKNOWN_COUNT,
     SharePartitionKey,

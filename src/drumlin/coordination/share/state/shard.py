@@ -21,7 +21,7 @@ from drumlin.coordination.share.state.state import (
     ShareState,
 )
 from drumlin.turns import Work, to_end
-from drumlin.wire.errors import ErrorCode, KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is taken over before others get their turn on the loop: some milliseconds' worth.
 _STATES_PER_STEP: Final = 1_000

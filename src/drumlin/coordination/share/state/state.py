@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.storage.partition_metadata import decode_uuid, encode_uuid
+from drumlin.storage.directory.partition_metadata import decode_uuid, encode_uuid
 
 #: No start yet: the partition's leader chooses one by the group's share.auto.offset.reset.
 UNINITIALIZED_OFFSET: Final = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
-from drumlin.coordination.pending_answer import Written
+from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 
 

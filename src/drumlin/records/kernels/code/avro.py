@@ -1,8 +1,8 @@
 """The kernel of Avro values: runs a program over the bytes of each row, into nodes.
 
-A program is made of the writer's schema and the reader's (`client/values/avro_program.py`), which
-bound what it does: each item of a loop takes at least a byte of the row, and so does each call
-within a call. A row that is at fault becomes a null; one that finds no room waits for the next
+A program is made of the writer's schema and the reader's (`client/values/avro/avro_program.py`),
+which bound what it does: each item of a loop takes at least a byte of the row, and so does each
+call within a call. A row that is at fault becomes a null; one that finds no room waits for the next
 call of the kernel.
 """
 

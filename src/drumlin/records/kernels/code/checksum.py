@@ -1,4 +1,4 @@
-"""The kernel of `records/arrow_checksum.py`: a sum of hashes, one of each row."""
+"""The kernel of `records/columns/arrow_checksum.py`: a sum of hashes, one of each row."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _by_byte(_context: Any, _crc: Any, _byte: Any) -> Any:
 
 @helper
 def crc32c(data: Pointer, position: int, end: int, table: Pointer) -> int:
-    """CRC32C of `data[position:end]`; the table is that of `records/crc_table.py`.
+    """CRC32C of `data[position:end]`; the table is that of `records/batch/crc_table.py`.
 
     Three stretches at a time: a step takes the processor as long as three do in a row.
     """

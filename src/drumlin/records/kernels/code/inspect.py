@@ -1,4 +1,6 @@
-"""The kernel that lets ordinary batches pass: what `records/validation.py` need not look into."""
+"""The kernel that lets ordinary batches pass: what `records/validation/validation.py` need not look
+into.
+"""
 
 from __future__ import annotations
 

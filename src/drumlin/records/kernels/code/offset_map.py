@@ -1,4 +1,4 @@
-"""The offset map's slots; what they look like is told in `compaction/offset_map.py`."""
+"""The offset map's slots; what they look like is told in `compaction/passes/offset_map.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fast hash of 128 bits; its plain twin is `records/row_hash.py`."""
+"""A fast hash of 128 bits; its plain twin is `records/plain/row_hash.py`."""
 
 from __future__ import annotations
 

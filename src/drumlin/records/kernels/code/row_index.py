@@ -1,4 +1,4 @@
-"""The kernels of `records/row_index.py`: the last offset of every key, and shares of keys.
+"""The kernels of `records/latest/row_index.py`: the last offset of every key, and shares of keys.
 
 A key is known by the 128-bit keyed hash of its partition and its bytes. Each partition has a seed
 of its own, a hash of its number, so that equal keys of many partitions don't crowd together.

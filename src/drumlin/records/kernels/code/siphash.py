@@ -1,4 +1,4 @@
-"""SipHash-1-3 with 128 bits of output; its plain twin is `records/keyed_hash.py`."""
+"""SipHash-1-3 with 128 bits of output; its plain twin is `records/plain/keyed_hash.py`."""
 
 from __future__ import annotations
 

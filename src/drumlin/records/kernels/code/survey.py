@@ -1,4 +1,4 @@
-"""The kernel of `records/survey.py`."""
+"""The kernel of `records/validation/survey.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zigzag varints. Their rules are those of `records/varint.py`, their plain twin.
+"""Zigzag varints. Their rules are those of `records/batch/varint.py`, their plain twin.
 
 A read that fails returns the position BEYOND, from which every further read fails too: a
 record is read as if all were well, and checked once where it must end.

@@ -18,7 +18,6 @@ from drumlin.spark.writing.protocol.driver import (
     open_besides,
     write,
 )
-from drumlin.spark.writing.protocol.errors import NotRepairable, StateLost, WinnersLost
 from drumlin.spark.writing.protocol.job import Job
 from drumlin.spark.writing.protocol.messages import SinkSettings, TaskIdentity, TaskMessage
 from drumlin.spark.writing.protocol.requests import (
@@ -28,6 +27,7 @@ from drumlin.spark.writing.protocol.requests import (
     PrepareTopic,
     Steps,
 )
+from drumlin.spark.writing.protocol.sink_errors import NotRepairable, StateLost, WinnersLost
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.winners import Fates, finish
 

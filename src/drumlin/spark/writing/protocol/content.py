@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from drumlin.records.row_hash import combined
+from drumlin.records.plain.row_hash import combined
 
 #: Longer ends are kept as a digest only.
 _TEXT_MAX: Final = 100_000

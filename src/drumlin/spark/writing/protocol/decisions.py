@@ -8,7 +8,6 @@ error; it must never count as "nothing was decided".
 from __future__ import annotations
 
 from drumlin.spark.writing.protocol import names
-from drumlin.spark.writing.protocol.errors import StateLost, Superseded
 from drumlin.spark.writing.protocol.messages import SinkSettings
 from drumlin.spark.writing.protocol.requests import (
     Describe,
@@ -18,6 +17,7 @@ from drumlin.spark.writing.protocol.requests import (
     ReadRecord,
     Steps,
 )
+from drumlin.spark.writing.protocol.sink_errors import StateLost, Superseded
 from drumlin.spark.writing.protocol.state import Anchor, Note, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened
 from drumlin.spark.writing.protocol.winners import COMMITTED

@@ -24,18 +24,6 @@ from drumlin.spark.writing.protocol.decisions import (
     superseded,
     take_over,
 )
-from drumlin.spark.writing.protocol.errors import (
-    LONGER,
-    BatchDiffers,
-    DecisionUnknown,
-    Fenced,
-    NotDecided,
-    NotRepairable,
-    RequestFailed,
-    SinkError,
-    Superseded,
-    WinnersLost,
-)
 from drumlin.spark.writing.protocol.job import Job
 from drumlin.spark.writing.protocol.messages import (
     CommitReport,
@@ -53,6 +41,18 @@ from drumlin.spark.writing.protocol.requests import (
     PrepareTopic,
     SendOffsets,
     Steps,
+)
+from drumlin.spark.writing.protocol.sink_errors import (
+    LONGER,
+    BatchDiffers,
+    DecisionUnknown,
+    Fenced,
+    NotDecided,
+    NotRepairable,
+    RequestFailed,
+    SinkError,
+    Superseded,
+    WinnersLost,
 )
 from drumlin.spark.writing.protocol.state import Office, SinkState
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
@@ -77,8 +77,8 @@ def commit(
     `office` is what the sink's last commit in this process has left, if there was one.
 
     Raises:
-        SinkError: see errors.py. Repeating the batch is the remedy, except after NotRepairable and
-            StateLost.
+        SinkError: see sink_errors.py. Repeating the batch is the remedy, except after NotRepairable
+            and StateLost.
     """
     job = Job.of(messages, batch, NO_PLAN if source is None else source.plan)
     if office is not None:

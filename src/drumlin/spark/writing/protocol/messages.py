@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from drumlin.spark.portable import Portable
+from drumlin.spark.options.portable import Portable
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.content import NO_PLAN, Plan
 from drumlin.spark.writing.protocol.state import Office

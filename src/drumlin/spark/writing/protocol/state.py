@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol.content import Content
-from drumlin.spark.writing.protocol.errors import StateLost
+from drumlin.spark.writing.protocol.sink_errors import StateLost
 from drumlin.spark.writing.protocol.transactions import Opened, Winner
 
 VERSION: Final = 1

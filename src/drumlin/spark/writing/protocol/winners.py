@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from drumlin.spark.writing.protocol.errors import NotRepairable, Unfinished
 from drumlin.spark.writing.protocol.requests import CommitAll, Describe, Description, Steps
+from drumlin.spark.writing.protocol.sink_errors import NotRepairable, Unfinished
 from drumlin.spark.writing.protocol.state import SinkState
 from drumlin.spark.writing.protocol.transactions import Winner
 

@@ -1,0 +1,1 @@
+"""Which APIs, versions and features are served, and what their first use loads."""

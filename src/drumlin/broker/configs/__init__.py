@@ -1,0 +1,1 @@
+"""Configurations: checks of changes, and how they are shown."""

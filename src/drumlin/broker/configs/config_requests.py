@@ -1,0 +1,91 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: resources one by one, and answers.
+
+Each resource succeeds or fails by itself. One that is named twice is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from drumlin.broker.configs.config_changes import tell_without_effect
+from drumlin.turns import Work, side_by_side
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from kio.schema.alter_configs.v2.request import AlterConfigsResource as Replaced
+    from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource as Changed
+
+    from drumlin.broker.parts.parts import BrokerData
+    from drumlin.metadata.image import Resource
+    from drumlin.metadata.store.store import Alteration
+
+R = TypeVar("R", bound="Replaced | Changed")
+#: Per resource; only some hundred keys have a meaning.
+_KEYS_MAX: Final = 2_000
+
+
+def _counted(resources: Iterable[R]) -> Work[Counter[tuple[int, str]]]:
+    named: Counter[tuple[int, str]] = Counter()
+    for each in resources:
+        named[each.resource_type, each.resource_name] += 1
+        yield
+    return named
+
+
+async def answer_each(
+    broker: BrokerData,
+    resources: Sequence[R],
+    shape: Shape,
+    alter: Callable[[R], Awaitable[None]],
+) -> tuple[Any, ...]:
+    """Call `alter` for each resource of the request; returns what is answered of each.
+
+    A `KafkaError` of `alter` becomes the error of its resource.
+    """
+    named = await broker.turns.run(_counted(resources))
+
+    async def answer(wanted: R) -> Any:
+        error: KafkaError | None = None
+        try:
+            if named[wanted.resource_type, wanted.resource_name] > 1:
+                message = "named more than once in one request"
+                raise KafkaError(ErrorCode.invalid_request, message)
+            if len(wanted.configs) > _KEYS_MAX:
+                message = f"{_KEYS_MAX} keys of a resource can be altered at once"
+                raise KafkaError(ErrorCode.policy_violation, message)
+            await alter(wanted)
+        except KafkaError as refusal:
+            error = refusal.with_traceback(None)  # it would refer to this very frame
+        return shape(
+            "AlterConfigsResourceResponse",
+            error_code=error.code if error else ErrorCode.none,
+            error_message=error.message if error else None,
+            resource_type=wanted.resource_type,
+            resource_name=wanted.resource_name,
+        )
+
+    return tuple(await side_by_side(answer, resources))
+
+
+async def alter_or_check(
+    broker: BrokerData,
+    resource: Resource,
+    alteration: Alteration,
+    keys: Iterable[str],
+    validate_only: bool,
+) -> None:
+    """Alter what is stored, or only check whether that would be accepted.
+
+    `keys` are those that get a value. The log tells which of them have no effect, as at start.
+
+    Raises:
+        KafkaError: it is refused.
+    """
+    if validate_only:
+        alteration(broker.metadata.image.configs(resource))
+    else:
+        await broker.metadata.alter_configs(resource, alteration)
+        tell_without_effect(resource, keys)

@@ -1,0 +1,1 @@
+"""What a fetch reads of a partition, and incremental sessions (KIP-227)."""

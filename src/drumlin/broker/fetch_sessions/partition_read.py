@@ -1,0 +1,280 @@
+"""What one fetch reads of a partition: slices of its log, or an error.
+
+- `max_bytes` bounds the response and each partition's own limit the partition, but the first
+  partition that has anything gives a whole batch at least (KIP-74).
+- A replica or consumer whose log diverges from ours is told where (KIP-595); one with another
+  leader epoch gets an error (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from drumlin.wire.by_hand.fetch_answer import NOTHING, Answer, PreferredReplica, failed
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import BrokerData
+    from drumlin.replication.replica import Replica
+    from drumlin.wire.by_hand.fetch_request import Wanted
+
+_READ_COMMITTED: Final = 1
+#: Stands for existing records for which no room was left.
+NO_ROOM: Final = None
+_NO_ABORTED: Final[tuple[tuple[int, int], ...]] = ()
+_NO_EPOCH: Final = -1
+_NULL_ID: Final = bytes(16)
+#: Aborted transactions listed for one partition; they take a millisecond to write. If there are
+#: more, fewer records are sent.
+_ABORTED_MAX: Final = 1000
+
+
+def missing_partition(
+    broker: BrokerData,
+    topic: bytes,
+    index: int,
+    leader_epoch: int,
+    *,
+    by_id: bool,
+    may_follow: bool,
+) -> Replica:
+    """A partition that is not led here by the bytes of its topic's name or id.
+
+    `may_follow`: one that this broker follows will do (KIP-392).
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_ID, or as `PartitionRegistry.get` does.
+    """
+    if by_id:
+        name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+    else:
+        try:
+            name = topic.decode()
+        except UnicodeDecodeError:
+            raise KafkaError(ErrorCode.unknown_topic_or_partition) from None
+    followed = broker.partitions.find_followed(name, index) if may_follow else None
+    return broker.partitions.get(name, index, leader_epoch) if followed is None else followed
+
+
+def has_records(answer: Answer) -> bool:
+    """Whether there is a slice of a log in it."""
+    records = answer[5]
+    return records is not NOTHING and records is not NO_ROOM
+
+
+def sent_to_follower(partition: Replica | None, answer: Answer) -> None:
+    """An answer is on its way: its records count for the throttle."""
+    if partition is not None and has_records(answer):
+        partition.sent_to_follower(answer[5].size)
+
+
+class PartitionRead:
+    """One pass of a fetch over its partitions: what it has taken, and what it may still take."""
+
+    __slots__ = (
+        "_isolation_level",
+        "_rack",
+        "_replica_epoch",
+        "_replica_id",
+        "bytes_left",
+        "is_follower",
+        "must_answer",
+        "read_bytes",
+    )
+
+    def __init__(
+        self,
+        max_bytes: int,
+        isolation_level: int,
+        replica_id: int,
+        replica_epoch: int,
+        rack: str | None,
+    ) -> None:
+        """`replica_id` is below zero for a consumer; one in a `rack` may read elsewhere."""
+        self.bytes_left = max_bytes
+        self.read_bytes = 0
+        self.must_answer = False  # something is wrong, of which the reader has to hear now
+        self._isolation_level = isolation_level
+        self.is_follower = replica_id >= 0
+        self._replica_id, self._replica_epoch = replica_id, replica_epoch
+        self._rack = rack
+
+    def take(self, answer: Answer) -> None:
+        """Count what was read."""
+        if has_records(answer):
+            size = answer[5].size
+            self.read_bytes += size
+            self.bytes_left = max(0, self.bytes_left - size)
+        elif answer[0] or answer[6] is not None:
+            self.must_answer = True
+
+    def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
+        """Note how far a follower has come, before it is answered.
+
+        An answer is returned if it is refused, or held back as it has had enough for now.
+        """
+        _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
+        try:
+            partition.check_follower(self._replica_id)
+            partition.check_leader_epoch(leader_epoch)
+            parting = self._parting(partition, wanted)
+            if parting is not None and parting[0] == _NO_EPOCH:
+                partition.follower_begins_anew(self._replica_id)
+            elif parting is None:
+                partition.follower_fetched(
+                    self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
+                )
+                if partition.holds_back(self._replica_id):
+                    partition.check_offset(fetch_offset)
+                    if fetch_offset < partition.log_end_offset:
+                        return (0, *partition.offsets(), None, NO_ROOM, None)
+        except KafkaError as error:
+            return failed(error.code)
+        return None
+
+    def look(self, partition: Replica, wanted: Wanted, *, may_block: bool) -> Answer:
+        """The answer for a partition. Changes nothing, so a thread may call it.
+
+        Raises:
+            BlockingIOError: unless it may block, and finding a batch needs the disk.
+        """
+        _, leader_epoch, fetch_offset, last_fetched_epoch, _, max_bytes = wanted
+        records: Any = NOTHING
+        try:
+            if leader_epoch >= 0:
+                partition.check_leader_epoch(leader_epoch)
+            if last_fetched_epoch >= 0 or self._rack is not None:
+                aside = self._told_instead(partition, wanted)
+                if aside is not None:
+                    return (0, *partition.offsets(), None, NOTHING, aside)
+            is_committed = self._isolation_level == _READ_COMMITTED and not self.is_follower
+            aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
+            bytes_left = self.bytes_left
+            offsets = partition.offsets()
+            end_offset = partition.log_end_offset if self.is_follower else offsets[is_committed]
+            if fetch_offset == end_offset:
+                self._check_end(partition)
+            elif bytes_left <= 0 and self.read_bytes:
+                partition.check_offset(fetch_offset)
+                records = NO_ROOM
+            else:
+                most, needs_one = min(bytes_left, max_bytes), self.read_bytes == 0
+                if is_committed:
+                    read, found = partition.read_committed(
+                        fetch_offset,
+                        most,
+                        _ABORTED_MAX,
+                        minimum_one_batch=needs_one,
+                        may_block=may_block,
+                    )
+                    if found:  # of very many, the first
+                        aborted = [(each.producer_id, each.first_offset) for each in found]
+                elif self.is_follower:
+                    read = partition.read_as_replica(
+                        fetch_offset, most, minimum_one_batch=needs_one, may_block=may_block
+                    )
+                else:
+                    read = partition.read(
+                        fetch_offset,
+                        most,
+                        self._isolation_level,
+                        minimum_one_batch=needs_one,
+                        may_block=may_block,
+                    )
+                if read.slices:
+                    records = read.slices[0] if read.slices[0].size else NO_ROOM
+                if may_block:
+                    offsets = partition.offsets()  # they may have moved while a thread read
+        except KafkaError as error:
+            return self._refusal(error.code, partition, fetch_offset)
+        answer = (0, *offsets, aborted, records, None)
+        return self._looked_again(partition, wanted, answer) if may_block else answer
+
+    def _check_end(self, partition: Replica) -> None:
+        """Refuse who has all there is where it must not wait for more."""
+        partition.check_readable()
+        if not self.is_follower:
+            partition.check_grows()
+
+    def _looked_again(self, partition: Replica, wanted: Wanted, answer: Answer) -> Answer:
+        """The answer, unless it may be from cleaned segments that came after `follow`."""
+        if not self.is_follower:
+            return answer
+        try:
+            parting = self._parting(partition, wanted)
+        except KafkaError as error:
+            instead = failed(error.code)
+        else:
+            if parting is None:
+                return answer
+            instead = (0, *partition.offsets(), None, NOTHING, parting)
+        if has_records(answer):
+            answer[5].release()
+        return instead
+
+    def _refusal(self, code: ErrorCode, partition: Replica, fetch_offset: int) -> Answer:
+        """A consumer that hears of an offset out of range goes elsewhere, and maybe leaves out all.
+
+        So one that may have it from a later leader is told to come again. A follower has to know
+        from when on it has all that is committed.
+        """
+        if code is not ErrorCode.offset_out_of_range:
+            return failed(code)
+        if self.is_follower:
+            return (code.value, *partition.offsets(), None, NOTHING, None)
+        if fetch_offset < partition.log_end_offset or partition.knows_its_end:
+            return failed(code)
+        return failed(ErrorCode.offset_not_available)
+
+    def _told_instead(
+        self, partition: Replica, wanted: Wanted
+    ) -> tuple[int, int] | PreferredReplica | None:
+        """What a reader is told in place of records."""
+        parting = self._parting(partition, wanted)
+        if parting is not None:
+            return parting
+        nearest = None
+        if self._rack is not None:
+            nearest = partition.nearest_to(self._rack, wanted[2])
+        return None if nearest is None else PreferredReplica(nearest)
+
+    def _parting(self, partition: Replica, wanted: Wanted) -> tuple[int, int] | None:
+        """Where our log and the reader's part; None: they do not, as far as anyone knows.
+
+        A follower may share nothing that we have; its records may all be of epochs before those
+        that we know of; what we have dropped since may have ended some of them. Then it is told to
+        fetch all anew, beside what it has: by no epoch, and where this one begins. A member of the
+        ISR must not have a log beside the one that it is a member with: it is told where to cut.
+        """
+        _, _, fetch_offset, last_fetched_epoch, its_start, _ = wanted
+        if last_fetched_epoch < 0:
+            return None
+        parting = _diverging(partition, last_fetched_epoch, fetch_offset)
+        if not self.is_follower:
+            return parting
+        start = partition.log_start_offset
+        if parting is None:
+            if partition.knows_epochs_from(last_fetched_epoch) and not partition.may_miss_deletions(
+                self._replica_id, self._replica_epoch, fetch_offset
+            ):
+                return None
+            parting = last_fetched_epoch, start
+        elif parting[1] > start and parting[1] >= its_start:
+            return parting
+        if partition.has_in_sync(self._replica_id):
+            return parting
+        return _NO_EPOCH, partition.settled_before
+
+
+def _diverging(
+    partition: Replica, last_fetched_epoch: int, fetch_offset: int
+) -> tuple[int, int] | None:
+    """Where our log diverges from that of a client at `last_fetched_epoch`."""
+    epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)
+    if epoch < 0:
+        raise KafkaError(ErrorCode.offset_out_of_range)
+    if epoch == last_fetched_epoch and end_offset >= fetch_offset:
+        return None
+    return epoch, end_offset

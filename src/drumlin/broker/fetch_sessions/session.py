@@ -1,0 +1,233 @@
+"""One incremental fetch session (KIP-227): a reader's partitions, and which of them have news.
+
+Each entry of the session watches its partition, and so knows when there is something to report:
+records, a new high watermark, log start offset or leader epoch, or its deletion. A fetch examines
+only such entries, whether the session has ten partitions or ten thousand:
+
+- `dirty` holds, in the order of their turn, all entries that may have something to report. An
+  examined entry without news leaves it. An entry that gave records stays, at the end, as it may
+  have more; so do entries with an error, and those that a full response had no room for.
+- Whether a log dir failed or came back is checked at each fetch, as threads may notice it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, Protocol
+
+from drumlin.broker.fetch_sessions.partition_read import has_records
+from drumlin.turns import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from drumlin.replication.replica import Replica
+    from drumlin.wire.by_hand.fetch_answer import Answer
+    from drumlin.wire.by_hand.fetch_request import Wanted
+
+_STEP: Final = 64
+_UNKNOWN: Final = -1
+#: A topic name up to this size is not counted; no topic has a longer one.
+_NAME_BYTES: Final = 256
+
+
+class Listener(Protocol):
+    """The fetch that is under way in a session."""
+
+    def gained(self, readable_bytes: int) -> None:
+        """A partition of the session has more to read."""
+
+    def disturb(self) -> None:
+        """There is other news to report now."""
+
+
+class Watched:
+    """A session's entry for one partition: what the reader wants, and what was last reported.
+
+    `partition` is the partition that it watches; None while no partition of that name exists.
+    """
+
+    __slots__ = ("high_watermark", "log_start_offset", "partition", "session", "topic", "wanted")
+
+    def __init__(self, session: Session, topic: bytes, wanted: Wanted) -> None:
+        self.session = session
+        self.topic = topic
+        self.wanted = wanted
+        self.partition: Replica | None = None
+        self.high_watermark = _UNKNOWN
+        self.log_start_offset = _UNKNOWN
+
+    def watch(self, partition: Replica | None) -> None:
+        """Watch this partition instead."""
+        session = self.session
+        if self.partition is not None:
+            self.partition.waiting.leave(self)
+            self.partition.replicas_waiting.leave(self)
+        self.partition = partition
+        if partition is not None:
+            room = partition.replicas_waiting if session.is_follower else partition.waiting
+            room.watch(self, also_for_stable=session.for_stable)
+
+    def is_news(self, answer: Answer) -> bool:
+        """Whether an incremental response has to name this partition."""
+        error, high_watermark, _, log_start_offset, _, _, diverging = answer
+        return (
+            has_records(answer)
+            or high_watermark != self.high_watermark
+            or log_start_offset != self.log_start_offset
+            or error != 0
+            or diverging is not None
+        )
+
+    def told(self, answer: Answer) -> None:
+        """Remember what this response reports."""
+        # An error is repeated until it goes away, and then the partition is named once more.
+        self.high_watermark = _UNKNOWN if answer[0] else answer[1]
+        self.log_start_offset = answer[3]
+
+    # -- as its partition's watcher -----------------------------------------------------
+
+    def advanced(self, readable_bytes: int) -> None:
+        session = self.session
+        session.dirty[self] = None
+        if session.fetch is not None and not session.for_stable:
+            session.fetch.gained(readable_bytes)
+
+    def stable_advanced(self, readable_bytes: int) -> None:
+        session = self.session
+        session.dirty[self] = None
+        if session.fetch is not None:
+            session.fetch.gained(readable_bytes)
+
+    def disturb(self) -> None:
+        session = self.session
+        session.dirty[self] = None
+        if session.fetch is not None:
+            session.fetch.disturb()
+
+    def note(self) -> None:
+        self.session.dirty[self] = None
+
+
+class Session:
+    """The state of one reader. One fetch at a time is in progress in it."""
+
+    def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
+        self.id = session_id
+        self.by_id = by_id
+        self.epoch = 1  # expected of the next request
+        self.created_at = self.used_at = now_s
+        self.counted = 0  # partitions, as the cache has counted them
+        self.is_ended = False
+        self.for_stable = self.is_follower = False
+        self.fetch: Listener | None = None
+        self.queue: deque[Callable[[], None]] = deque()  # fetches that came during another
+        self.dirty: dict[Watched, None] = {}
+        self._topics: dict[bytes, dict[int, Watched]] = {}
+        self._size = 0
+        self._long_names = 0
+        self._log_dirs: list[OSError | None] = []
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def weight(self) -> int:
+        """The number of partitions; overlong topic names count as partitions of the same memory."""
+        return self._size + self._long_names
+
+    def follow(
+        self,
+        topics: Sequence[tuple[bytes, Sequence[Wanted]]],
+        forgotten: Sequence[tuple[bytes, Sequence[int]]],
+    ) -> Work[None]:
+        """Apply a request: added partitions, changed offsets, forgotten partitions."""
+        steps = 0
+        changed: list[Watched] = []
+        for topic, parts in topics:
+            if not parts:
+                continue
+            known = self._topics.get(topic)
+            if known is None:
+                known = self._topics[topic] = {}
+                self._long_names += len(topic) // _NAME_BYTES
+            else:
+                topic = next(iter(known.values())).topic  # the same bytes for all of them
+            for wanted in parts:
+                watched = known.get(wanted[0])
+                if watched is None:
+                    watched = known[wanted[0]] = Watched(self, topic, wanted)
+                    self._size += 1
+                    changed.append(watched)
+                # A follower that names one wants it to be known where it stands.
+                elif watched.wanted != wanted or self.is_follower:
+                    watched.wanted = wanted
+                    changed.append(watched)
+                steps += 1
+                if steps % _STEP == 0:
+                    yield  # both dicts grow now and then, which takes long: not in the same turn
+                    self._look_at(changed)
+        self._look_at(changed)
+        for topic, indexes in forgotten:
+            for index in indexes:
+                self._forget(topic, index)
+                steps += 1
+                if steps % _STEP == 0:
+                    yield
+
+    def _look_at(self, changed: list[Watched]) -> None:
+        for watched in changed:
+            self.dirty[watched] = None
+        changed.clear()
+
+    def _forget(self, topic: bytes, index: int) -> None:
+        known = self._topics.get(topic, {})
+        watched = known.pop(index, None)
+        if watched is None:
+            return
+        watched.watch(None)
+        self._size -= 1
+        self.dirty.pop(watched, None)
+        if not known:
+            del self._topics[topic]
+            self._long_names -= len(topic) // _NAME_BYTES
+
+    def is_to_be_looked_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> bool:
+        """Whether any partition may have news that its watcher did not see."""
+        return for_stable != self.for_stable or log_dirs != self._log_dirs
+
+    def look_through(self, log_dirs: list[OSError | None], *, for_stable: bool) -> Work[None]:
+        """Mark all partitions to be examined, for these log dirs and this isolation level."""
+        self._log_dirs, self.for_stable = log_dirs, for_stable
+        steps = 0
+        for known in self._topics.values():
+            for watched in known.values():
+                watched.watch(None)  # it must watch another partition
+                self.dirty[watched] = None
+                steps += 1
+                if steps % _STEP == 0:
+                    yield
+
+    def to_the_back(self, watched: Watched) -> None:
+        """It gave records: all others have their turn before its next one."""
+        self.dirty.pop(watched, None)
+        self.dirty[watched] = None
+
+    def clean(self, watched: Watched) -> None:
+        """It was examined, and has no news."""
+        self.dirty.pop(watched, None)
+        if not self.dirty:
+            self.dirty = {}  # a dict never shrinks
+
+    def leave_all(self) -> Work[None]:
+        """End the session: stop watching all partitions."""
+        self.dirty = {}
+        while self._topics:
+            _, known = self._topics.popitem()
+            while known:
+                _, watched = known.popitem()
+                watched.watch(None)
+                self.dirty = {}
+                self._size -= 1
+                if self._size % _STEP == 0:
+                    yield

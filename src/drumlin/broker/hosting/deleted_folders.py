@@ -1,0 +1,72 @@
+"""Folders of deleted topics that are left in log dirs, and who still has to know of them.
+
+A crash, or a log dir that was offline, may leave some. Nothing else is ever removed: a folder
+without a topic may have been restored from a backup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from drumlin.wire.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.metadata.store.store import MetadataStore
+    from drumlin.replication.partition_registry import PartitionRegistry
+    from drumlin.storage.all_logs.log_directories import LogDirectories
+
+_log = logging.getLogger(__name__)
+
+
+class DeletedFolders:
+    """See the module."""
+
+    def __init__(
+        self, metadata: MetadataStore, logs: LogDirectories, partitions: PartitionRegistry
+    ) -> None:
+        self._metadata = metadata
+        self._logs = logs
+        self._partitions = partitions
+        #: Of which that could not be noted.
+        self._to_note: set[UUID] = set()
+
+    async def finish(self) -> None:
+        """Delete what is left of deleted topics."""
+        served = self._partitions.topic_ids()  # their turn comes
+        deleted = {
+            topic_id: log_dirs
+            for topic_id, log_dirs in self._metadata.deleted_topics.items()
+            if topic_id not in served
+        }
+        for log in self._logs.with_second_logs():
+            log_dirs = deleted.get(log.topic_id, ())
+            if log_dirs is None or log.log_directory.path in log_dirs:
+                _log.info("%s is of a topic that was deleted, and is removed", log.path)
+                self._logs.delete_log(log)
+        await self.note(deleted)
+
+    async def note(self, topic_ids: Iterable[UUID]) -> None:
+        """Note that only some log dirs can still have a folder of these topics.
+
+        Those that are offline, or have a folder that could not be loaded. And of those of which it
+        could not be noted before.
+        """
+        self._to_note.update(topic_ids)
+        noting = list(self._to_note)
+        dirs = self._logs.directories
+        offline = [each.path for each in dirs if not each.is_online or each.not_loaded]
+        deleted = self._metadata.deleted_topics
+        left: dict[UUID, Sequence[str]] = {}
+        for topic_id in noting:
+            known = deleted.get(topic_id, ())
+            log_dirs = [path for path in offline if known is None or path in known]
+            if known is None or len(log_dirs) < len(known):
+                left[topic_id] = log_dirs
+        with contextlib.suppress(KafkaError):  # said by the store; it is tried again
+            if left:
+                await self._metadata.note_folders_left(left)
+            self._to_note.difference_update(noting)

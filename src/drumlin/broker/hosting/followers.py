@@ -1,0 +1,56 @@
+"""The partitions that this broker follows: who leads them, and what fetches them.
+
+Brings registry and fetchers in step with what `hosted_partitions.py` finds in the metadata.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.metadata.image import NO_LEADER
+from drumlin.replication.followed_partition import FollowedPartition
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import PartitionState, TopicState
+    from drumlin.replication.fetchers import Fetchers
+    from drumlin.replication.partition_registry import PartitionRegistry
+    from drumlin.storage.log.partition_log import PartitionLog
+
+
+class Followers:
+    """See the module."""
+
+    def __init__(self, node_id: int, partitions: PartitionRegistry, fetchers: Fetchers) -> None:
+        self._node_id = node_id
+        self._partitions = partitions
+        self._fetchers = fetchers
+
+    def follow(self, topic: TopicState, state: PartitionState, log: PartitionLog) -> None:
+        """Follow the leader that a partition has now; without one, wait for the next."""
+        known = self._partitions.find_followed(topic.name, state.index)
+        if (
+            known is not None
+            and known.has(log)
+            and known.leader_epoch >= state.leader_epoch
+            and known.leader_id == state.leader
+        ):
+            known.note_in_sync(is_in_sync=self._node_id in state.isr)
+            return
+        self.forget(topic.name, state.index)
+        followed = FollowedPartition(log, state.leader, state.leader_epoch)
+        followed.is_in_sync = self._node_id in state.isr
+        self._partitions.add_followed(followed)
+        if state.leader != NO_LEADER:
+            self._fetchers.follow(followed)
+
+    def hold_back(self, topic: str, index: int) -> None:
+        """Its log dir has failed: its leader must not take it for one that is about to catch up."""
+        self._fetchers.hold_back(topic, index)
+
+    def forget(self, topic: str, index: int) -> None:
+        """Follow nobody: this broker leads the partition, or has no replica of it."""
+        followed = self._partitions.find_followed(topic, index)
+        if followed is not None:
+            self._fetchers.forget(topic, index)
+            self._partitions.remove_followed(topic, index)
+            followed.close()

@@ -1,0 +1,155 @@
+"""Changes of in-sync replicas, from the leaders that ask for them to the metadata and back.
+
+What several partitions ask for meanwhile goes together: when a follower comes back, it joins
+thousands of ISRs at once. What cannot be told to the metadata is asked for again ever more slowly,
+and holds up no others. Decides nothing: see `replication/isr.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.image import PartitionId
+from drumlin.replication.repeated_lines import RepeatedLines
+from drumlin.turns import Pace
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from drumlin.metadata.image import PartitionState
+    from drumlin.metadata.store.store import IsrWish, MetadataStore
+    from drumlin.replication.partition import Partition
+
+_log = logging.getLogger(__name__)
+
+#: After a refusal: the reason for it is mostly news that has not come yet.
+_AGAIN_S: Final = 0.2
+#: While nobody can be asked: doubled from the former to this.
+_AGAIN_MAX_S: Final = 2.0
+#: The metadata has a later state of the partition than its leader.
+_OUTDATED: Final = (ErrorCode.fenced_leader_epoch, ErrorCode.invalid_update_version)
+#: An attempt may have been made whose answer was lost.
+_UNKNOWN: Final = (ErrorCode.kafka_storage_error, ErrorCode.not_controller)
+
+
+class IsrChanges:
+    """See the module."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._wishes: dict[Partition, IsrWish] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: Those of which it is not known whether they were made, and what was said of them.
+        self._unknown: dict[Partition, tuple[IsrWish, str]] = {}
+        self._pause_s = _AGAIN_S
+        self._timer: asyncio.TimerHandle | None = None
+        self._lines = RepeatedLines(_log)
+        #: Since the start: by how many members ISRs have grown and shrunk, for the metrics.
+        self.grown = self.shrunk = 0
+
+    def ask_for(self, partition: Partition, wish: IsrWish) -> None:
+        self._wishes[partition] = wish
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("in-sync replicas could not be changed", exc_info=task.exception())
+
+    async def _run(self) -> None:
+        try:
+            while self._wishes:
+                asked, self._wishes = self._wishes, {}
+                if await self._ask_all(asked):
+                    await asyncio.sleep(_AGAIN_S)
+        finally:
+            # In the turn that found no more: a wish that comes before `_ended` begins anew.
+            self._task = None
+
+    async def _ask_all(self, asked: Mapping[Partition, IsrWish]) -> bool:
+        """Whether any was refused."""
+        ids = {PartitionId(each.topic_id, each.index): each for each in asked}
+        wishes = {key: asked[partition] for key, partition in ids.items()}
+        before = {key: partition.isr_size for key, partition in ids.items()}
+        try:
+            answers = await self._metadata.alter_isrs(wishes)
+        except KafkaError as error:
+            answers = dict.fromkeys(wishes, error)
+        pace, is_refused = Pace(), False
+        for key, answer in answers.items():
+            if not isinstance(answer, KafkaError):
+                self._count(before[key], len(answer.isr))
+            is_refused |= self._take(ids[key], wishes[key], answer)
+            await pace.give_way()
+        self._wait_if_unknown()
+        return is_refused
+
+    def _wait_if_unknown(self) -> None:
+        """Ask again for what is not known, later; or say that it is known now."""
+        if self._unknown and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._pause_s, self._ask_again)
+            self._pause_s = min(2 * self._pause_s, _AGAIN_MAX_S)
+        elif not self._unknown and self._pause_s > _AGAIN_S:
+            self._pause_s = _AGAIN_S
+            _log.warning("in-sync replicas can be changed again, or need not be")
+
+    def _ask_again(self) -> None:
+        self._timer = None
+        self._unknown = {each: known for each, known in self._unknown.items() if each.is_led}
+        for partition, (wish, _) in self._unknown.items():
+            self._wishes.setdefault(partition, wish)
+        if self._unknown:
+            self._begin()
+        else:
+            self._wait_if_unknown()
+
+    def _count(self, before: int, now: int) -> None:
+        """The partition knows of the change already: it was told before the answer came."""
+        self.grown += max(now - before, 0)
+        self.shrunk += max(before - now, 0)
+
+    def _take(
+        self, partition: Partition, wish: IsrWish, answer: PartitionState | KafkaError
+    ) -> bool:
+        """Whether it was refused."""
+        said = self._unknown.pop(partition, (wish, ""))[1]
+        if not isinstance(answer, KafkaError):
+            if answer.leader_epoch == partition.leader_epoch:
+                partition.agreed(answer)
+                partition.refused(wish)  # unless it was made: then nothing is pending any more
+            _log.info("%s: in-sync replicas are %s", partition.name, list(answer.isr))
+            return False
+        if answer.code in _OUTDATED:
+            # There is news of the partition. Until that has come to it, both ISRs count.
+            text = f"in-sync replicas have changed otherwise: {answer}"
+            self._lines.say(logging.INFO, partition.name, text)
+        elif answer.code in _UNKNOWN:
+            # It may have been made, now or before: both ISRs count until that is known.
+            text = f"in-sync replicas are not changed yet: {answer}"
+            if text != said:
+                self._lines.say(logging.WARNING, partition.name, text)
+            if partition.is_led and partition not in self._wishes:
+                self._unknown[partition] = wish, text
+            return False
+        else:
+            text = f"in-sync replicas stay, {answer}"
+            self._lines.say(logging.INFO, partition.name, text)
+            partition.refused(wish)
+        return True

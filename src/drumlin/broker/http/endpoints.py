@@ -1,0 +1,219 @@
+"""The HTTP endpoints of a broker.
+
+    drumlin.metrics.listener      GET /metrics, GET /compaction, GET /clock: looking only
+    the socket in a log dir       the same, and GET /compaction/simulate, POST /compaction/run,
+                                  POST /clock/trust
+
+Values that come from files are gathered in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from drumlin.broker.http.admin_socket import bind_admin_socket, remove_admin_socket
+from drumlin.broker.http.message import HttpError, Request, Response
+from drumlin.broker.http.server import HttpServer, Routes, answer
+from drumlin.broker.loop.measures import Measure, Metrics
+from drumlin.broker.metrics.clock import measure_clock
+from drumlin.broker.metrics.compaction import measure_compaction
+from drumlin.broker.metrics.controller import measure_controller
+from drumlin.broker.metrics.exposition import CONTENT_TYPE, write_metrics
+from drumlin.broker.metrics.replication import measure_replication
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.compaction.failures import CleaningStopped
+from drumlin.compaction.pool.report import describe_result
+from drumlin.config.values import Refused, ValueType, parse
+from drumlin.wire.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.hosting.log_cleaner import Cleaning
+    from drumlin.broker.hosting.replicas import Replicas
+    from drumlin.storage.log.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+_Act = Callable[["PartitionLog"], Awaitable[dict[str, Any]]]
+
+
+class Operated(BrokerData, Protocol):
+    """What of the broker can be inspected, and what an operator can trigger."""
+
+    cleaning: Cleaning
+    replicas: Replicas
+
+
+class Endpoints:
+    """All HTTP of one broker."""
+
+    def __init__(self, broker: Operated) -> None:
+        self._broker = broker
+        self.metrics = Metrics()
+        self.metrics.add(self._measure_compaction)
+        self.metrics.add(lambda: measure_replication(broker, broker.replicas.isr_changes))
+        self.metrics.add(lambda: measure_clock(broker.clock))
+        metadata = broker.metadata
+        self.metrics.add(lambda: measure_controller(metadata.elections, metadata.controller_queue))
+        self._turn = asyncio.Lock()
+        self._looking: Routes = {
+            "/metrics": {"GET": self._metrics},
+            "/compaction": {"GET": self._compaction},
+            "/clock": {"GET": self._clock},
+        }
+        self._acting: Routes = {
+            "/clock/trust": {"POST": self._trust_clock},
+            "/compaction/run": {"POST": self._run},
+            "/compaction/simulate": {"GET": self._simulate},
+        }
+        self._servers: list[HttpServer] = []
+        self._admin_directory: Path | None = None
+
+    async def serve_metrics(self, sock: socket.socket) -> None:
+        """Serve metrics to everyone on a bound socket.
+
+        Raises:
+            OSError: it is impossible to listen on it.
+        """
+        await self._serve(self._looking, sock)
+
+    async def serve_operator(self) -> None:
+        """Serve the operator, through a socket in the first log dir. A broker can do without."""
+        directory = Path(self._broker.config.log_dirs[0])
+        try:
+            sock = bind_admin_socket(directory)
+        except OSError as error:
+            _log.warning("`drumlin compaction` cannot reach this broker: no socket: %s", error)
+            return
+        self._admin_directory = directory
+        await self._serve({**self._looking, **self._acting}, sock)
+
+    async def _serve(self, routes: Routes, sock: socket.socket) -> None:
+        server = HttpServer(routes)
+        await server.start(sock)
+        self._servers.append(server)
+
+    async def answer(self, request: Request) -> Response:
+        """What the operator is answered that has asked for all brokers of the machine."""
+        return await answer({**self._looking, **self._acting}, request)
+
+    async def measures(self) -> list[Measure]:
+        """All that is measured, now."""
+        return await self._look(lambda: list(self.metrics.collect()))
+
+    async def stop(self) -> None:
+        """Close all servers, and remove the socket."""
+        for server in self._servers:
+            await server.stop()
+        self._servers.clear()
+        if self._admin_directory is not None:
+            remove_admin_socket(self._admin_directory)
+
+    # -- looking -----------------------------------------------------------------------
+
+    async def _metrics(self, _: Request) -> Response:
+        page = await self._look(lambda: write_metrics(self.metrics.collect()))
+        return Response(page, CONTENT_TYPE)
+
+    def _measure_compaction(self) -> Iterable[Measure]:
+        broker = self._broker
+        log_dirs = [directory.path for directory in broker.logs.directories]
+        rows = broker.cleaning.report()
+        return measure_compaction(broker.cleaning.totals(), log_dirs, rows, broker.clock.wall_ms())
+
+    async def _compaction(self, request: Request) -> Response:
+        cleaning = self._broker.cleaning
+        topic, partition = request.query.get("topic"), _partition(request.query.get("partition"))
+        rows = await self._look(lambda: cleaning.report(topic, partition))
+        return Response.of_json(
+            {"is_enabled": cleaning.is_enabled, "totals": cleaning.totals(), "partitions": rows}
+        )
+
+    async def _clock(self, _: Request) -> Response:
+        clock = self._broker.clock
+        doubt = clock.expiry.doubt
+        told = {
+            "wall_ms": clock.wall_ms(),
+            "expiry_ms": clock.expiry.now_ms(),
+            "is_doubted": doubt is not None,
+            "ahead_ms": 0 if doubt is None else doubt.ahead_ms,
+            "counts_in_s": 0 if doubt is None else round(doubt.remaining_s),
+        }
+        return Response.of_json({"results": [told]})
+
+    async def _look(self, function: Callable[[], T]) -> T:
+        """Gather something in a thread: one at a time, however many requests there are."""
+        async with self._turn:
+            try:
+                return await self._broker.threads.administering(function)
+            except CleaningStopped as error:
+                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+
+    # -- acting ------------------------------------------------------------------------
+
+    async def _run(self, request: Request) -> Response:
+        cleaning, wanted = self._broker.cleaning, request.json()
+        if not cleaning.is_enabled:
+            raise HttpError(HTTPStatus.CONFLICT, "nothing is cleaned: log.cleaner.enable is false")
+        if self._broker.config.log_cleaner_threads == 0:
+            raise HttpError(HTTPStatus.CONFLICT, "nothing is cleaned: log.cleaner.threads is 0")
+        logs = self._wanted_logs(wanted.get("topic"), wanted.get("partition"))
+        act = cleaning.roll_and_run if wanted.get("roll") is True else cleaning.run_now
+        return await self._each(act, logs)
+
+    async def _trust_clock(self, request: Request) -> Response:
+        self._broker.clock.expiry.believe()
+        return await self._clock(request)
+
+    async def _simulate(self, request: Request) -> Response:
+        query = request.query
+        logs = self._wanted_logs(query.get("topic"), _partition(query.get("partition")))
+        return await self._each(self._broker.cleaning.simulate, logs)
+
+    async def _each(self, act: _Act, logs: list[PartitionLog]) -> Response:
+        results = []
+        for log in logs:
+            try:
+                results.append(await act(log))
+            except CleaningStopped as error:
+                raise HttpError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
+            except (OSError, KafkaError) as error:
+                results.append(
+                    describe_result(log.topic, log.partition, None, str(error), is_failed=True)
+                )
+        return Response.of_json({"results": results})
+
+    def _wanted_logs(self, topic: object, partition: object) -> list[PartitionLog]:
+        if not isinstance(topic, str):
+            raise HttpError(HTTPStatus.BAD_REQUEST, "a topic must be named")
+        if partition is not None and type(partition) is not int:
+            raise HttpError(HTTPStatus.BAD_REQUEST, "a partition is a number")
+        if topic not in self._broker.metadata.image.topics:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"there is no topic {topic}")
+        logs = [
+            log
+            for log in self._broker.logs
+            if log.topic == topic and partition in (None, log.partition)
+        ]
+        if not logs:
+            raise HttpError(HTTPStatus.NOT_FOUND, f"{topic} has no partition {partition} here")
+        if not logs[0].config.is_compacted:
+            message = f"{topic} is not compacted: compact is not in its cleanup.policy"
+            raise HttpError(HTTPStatus.CONFLICT, message)
+        return sorted(logs, key=lambda log: log.partition)
+
+
+def _partition(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        number = parse(ValueType.INT, text)
+    except Refused:
+        raise HttpError(HTTPStatus.BAD_REQUEST, "a partition is a number") from None
+    assert isinstance(number, int)
+    return number

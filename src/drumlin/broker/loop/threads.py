@@ -1,0 +1,76 @@
+"""The threads for a broker's blocking or long work, separate for each kind.
+
+Waiting for a slow disk must not keep threads from computations, nor consumers of old data from the
+fsyncs that producers wait for. So each kind has threads of its own, which are all there
+from the beginning. Nothing in here may wait for something of its own kind.
+
+What is done in a thread comes back as a value: only the event loop changes the broker's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from drumlin.broker.loop.garbage import making_many
+from drumlin.ready_threads import ready_threads
+
+T = TypeVar("T")
+
+_READING: Final = 16
+#: More would only contend for the GIL; checksums and codecs release it.
+_COMPUTING: Final = 4
+_SYNCING: Final = 16
+_ADMINISTERING: Final = 4
+
+
+class Threads:
+    """Calls functions in threads. All methods may be awaited from any task on the loop."""
+
+    def __init__(self) -> None:
+        self._reading = ready_threads(_READING, "reading")
+        self._computing = ready_threads(_COMPUTING, "computing")
+        self._syncing = ready_threads(_SYNCING, "syncing")
+        self._administering = ready_threads(_ADMINISTERING, "administering")
+
+    async def reading(self, function: Callable[..., T], *args: Any) -> T:
+        """Reads that a client waits for and that may need the disk: fetches, searches by time."""
+        return await _run(self._reading, function, *args)
+
+    async def computing(self, function: Callable[..., T], *args: Any) -> T:
+        """Computations that take more than a turn of the loop and wait for nothing: codecs."""
+        return await _run(self._computing, function, *args)
+
+    async def making(self, function: Callable[..., T], *args: Any) -> T:
+        """Like `computing`, for what makes or frees thousands of objects: messages."""
+        return await _run(self._computing, _make, function, *args)
+
+    async def syncing(self, function: Callable[..., T], *args: Any) -> T:
+        """An fsync of a log."""
+        return await _run(self._syncing, function, *args)
+
+    async def administering(self, function: Callable[..., T], *args: Any) -> T:
+        """Work on folders and files: creation and removal of logs, checkpoints, retention."""
+        return await _run(self._administering, function, *args)
+
+    def make_later(self, function: Callable[..., object], *args: Any) -> None:
+        """Like `making`, for work that is not awaited and may be left undone at the end."""
+        with contextlib.suppress(RuntimeError):  # it was closed
+            self._computing.submit(_make, function, *args)
+
+    def close(self) -> None:
+        """Wait for the work under way, and end the threads."""
+        for pool in (self._reading, self._computing, self._syncing, self._administering):
+            pool.shutdown()
+
+
+async def _run(pool: ThreadPoolExecutor, function: Callable[..., T], *args: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, function, *args)
+
+
+def _make(function: Callable[..., T], *args: Any) -> T:
+    with making_many():
+        return function(*args)

@@ -1,0 +1,1 @@
+"""Connections of clients: frames in, answers out, bounded memory. Knows no API."""

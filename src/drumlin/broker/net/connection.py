@@ -1,0 +1,437 @@
+"""One client's connection: frames in, responses out, in the order of the requests.
+
+Works on a channel with the loop's readiness callbacks, not on an asyncio transport: requests
+are received into their final memory, and slices of log files go out by `sendfile` as soon as the
+socket takes them.
+
+What bounds it:
+- the memory of large requests is counted in `RequestMemory`, shared by all connections;
+- answers that wait for earlier ones: with a megabyte of them no further request is started;
+- at most `_IN_FLIGHT_MAX` requests that are started and not yet answered on the wire; then
+  nothing more is read, and TCP makes the client wait;
+- a request that still changes something holds the next ones back until it is answered,
+  as every request does in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from drumlin.broker.loop.later import Later, Parts, release
+from drumlin.broker.net.outbox import Outbox, Wanted
+from drumlin.broker.net.request_memory import RequestMemory
+from drumlin.broker.net.request_sizes import request_bytes_max
+from drumlin.peer.connection import Address
+from drumlin.turns import first_turn_ends_at, is_long_turn
+from drumlin.wire.error_codes import KafkaError, MalformedMessage
+from drumlin.wire.frames import FrameReader
+
+if TYPE_CHECKING:
+    from drumlin.broker.loop.later import GivingUp
+    from drumlin.broker.net.channel import Channel
+    from drumlin.turns import Rounds
+
+_log = logging.getLogger(__name__)
+_IN_FLIGHT_MAX: Final = 64
+#: Requests up to this size, all of one connection together, are not worth counting.
+_COUNTED_FROM_BYTES: Final = 64 * 1024
+#: With more bytes of answers that wait for a slow one, no further request is started.
+_ANSWERED_BYTES_MAX: Final = 1 << 20
+_READS_PER_TURN: Final = 8
+#: A peer that has sent this much more than we have read is not slow.
+_SENT_AHEAD_BYTES: Final = 16 * 1024
+
+
+class Dispatcher(Protocol):
+    """What starts the requests of connections: the router."""
+
+    #: Where connections wait that have more requests than they may start in one turn.
+    rounds: Rounds
+    #: Gives up answers of connections that have closed.
+    giving_up: GivingUp
+
+    def is_prepared(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
+        """Whether the request can be dispatched; if not, `go_on` is called when it can."""
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> Parts | Later | None:
+        """Start one request; None if it is not answered.
+
+        Raises:
+            MalformedMessage: the connection has to be closed.
+        """
+
+    def finish_woken(self) -> None:
+        """Answer waiting fetches that the requests just started have given something to read."""
+
+    async def reading(self, read: Callable[[], None]) -> None:
+        """Run `read`, which needs the disk, in a thread."""
+
+
+class _Slot:
+    """The place of one answer in the order of answers."""
+
+    __slots__ = (
+        "answer_bytes",
+        "done",
+        "later",
+        "lets_pass",
+        "parts",
+        "request_bytes",
+    )
+
+    def __init__(self, later: Later | None, request_bytes: int) -> None:
+        self.later = later
+        self.lets_pass = later is not None and later.lets_pass
+        self.request_bytes = request_bytes
+        self.done = False
+        self.parts: Parts | None = None
+        self.answer_bytes = 0  # of the parts that are in memory
+
+
+class Connection:
+    """Reads requests, has them started, sends the answers. Lives until `close`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        router: Dispatcher,
+        *,
+        memory: RequestMemory,
+        scratch: bytearray,
+        max_frame_bytes: int,
+        listener_name: str,
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._channel = channel
+        self._router = router
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(
+            max_frame_bytes,
+            scratch=scratch,
+            has_plenty=memory.has_plenty,
+            limit_of=request_bytes_max,
+        )
+        self._outbox = Outbox(channel)
+        self._memory = memory
+        self._in_flight_bytes = 0  # of requests started and not answered
+        self._answered_bytes = 0  # of answers that wait for those before them
+        self._received_bytes = 0
+        self._counted = False  # whether the shared budget knows of us
+        self._backlog: deque[memoryview] = deque()  # frames received and not yet started
+        self._slots: deque[_Slot] = deque()  # started and not yet handed to the outbox
+        self._on_close = on_close
+        self._reading = False
+        self._writing = False
+        self._is_finishing = False
+        self._will_go_on = False
+        self._will_send = False
+        self._awaits_preparation = False  # of what answers the next request
+        self.listener_name = listener_name
+        self.closed = False
+        self.last_active = self._loop.time()
+        self.peer_host, self.peer_port = channel.peer_host, channel.peer_port
+        self._when_closed: list[Callable[[], None]] = []
+        self.resume_reading()
+
+    # -- receiving ---------------------------------------------------------------------
+
+    def resume_reading(self) -> None:
+        """Read again, unless what was read has to be started first."""
+        if self._reading or self.closed or self._is_finishing:
+            return
+        if not self._backlog and len(self._slots) < _IN_FLIGHT_MAX:
+            self._loop.add_reader(self._channel.fileno(), self._on_readable)
+            self._reading = True
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._loop.remove_reader(self._channel.fileno())
+            self._reading = False
+
+    def _on_readable(self) -> None:
+        self.last_active = self._loop.time()
+        try:
+            for _ in range(_READS_PER_TURN):
+                memory = self._reader.buffers()
+                count = self._channel.receive_into(memory)
+                if count == 0:
+                    self.close(None)
+                    return
+                self._received_bytes += count
+                self._backlog.extend(self._reader.received(count))
+                if self._backlog or count < sum(map(len, memory)) or not self._within_budget():
+                    break
+        except (BlockingIOError, InterruptedError):
+            pass
+        except (MalformedMessage, OSError) as error:
+            self.close(error)
+            return
+        if self._backlog:
+            self._start_requests()
+        elif not self._within_budget():
+            self._pause_reading()
+
+    def _within_budget(self) -> bool:
+        """Report what we hold to the shared budget; False if we must wait for other connections."""
+        reader = self._reader
+        if not (self._counted or self._backlog or self._in_flight_bytes or reader.held_bytes):
+            return True
+        complete = self._in_flight_bytes + sum(map(len, self._backlog))
+        held = complete + reader.held_bytes
+        if held < _COUNTED_FROM_BYTES:
+            if not self._counted:
+                return True
+            held = 0
+        self._counted = held > 0
+        return self._memory.hold(self, held, complete + reader.announced_bytes)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Received from the peer and sent to it, since the connection began."""
+        return self._received_bytes + self._outbox.sent_bytes
+
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether we can't free what we hold before the peer sends or takes something."""
+        if self._backlog:
+            slots = self._slots
+            if self._awaits_preparation:
+                return False
+            return not slots or slots[-1].lets_pass or slots[-1].done
+        missing = self._reader.missing_bytes
+        return missing > 0 and self._sent_ahead() < min(missing, _SENT_AHEAD_BYTES)
+
+    def _sent_ahead(self) -> int:
+        """Bytes that arrived but were not read, as others have to free memory first."""
+        return self._channel.unread_bytes()
+
+    # -- requests ----------------------------------------------------------------------
+
+    def _start_requests(self) -> None:
+        """Start the requests that may start, then send the answers that are ready."""
+        try:
+            ends_at = first_turn_ends_at(self._loop)
+            while self._backlog and self._may_start() and time.monotonic() < ends_at:
+                if not self._router.is_prepared(self._backlog[0], self._prepared):
+                    self._awaits_preparation = True
+                    break
+                frame = self._backlog.popleft()
+                answer = self._router.dispatch(self, frame)
+                if isinstance(answer, Later):
+                    self._await(answer, frame)
+                elif self._slots:
+                    self._answered(self._new_slot(None, frame), answer)
+                elif answer:  # it is there, and no answer comes before it
+                    self._outbox.put(answer)
+            self._router.finish_woken()
+            self._send()
+            if not self.closed:
+                self._read_on_or_pause()
+        except MalformedMessage as error:
+            self._send(is_our_turn=True)  # what came before it is answered
+            self.close(error)
+        except Exception as error:  # noqa: BLE001  a peer that waits for ever would be worse
+            self._fail(error)
+
+    def _read_on_or_pause(self) -> None:
+        is_within_budget = self._within_budget()
+        if self._backlog or len(self._slots) >= _IN_FLIGHT_MAX or not is_within_budget:
+            self._pause_reading()
+        else:
+            self.resume_reading()
+        if self._backlog and self._may_start() and not self._will_go_on:
+            # Nothing else would call us again: other connections had their turn first, or the
+            # outbox was full and no longer is.
+            self._will_go_on = True
+            self._router.rounds.add(self._go_on)
+
+    def _go_on(self) -> None:
+        self._will_go_on = False
+        if not self.closed:
+            self._start_requests()
+
+    def _prepared(self) -> None:
+        """The next request can be dispatched now."""
+        self._awaits_preparation = False
+        if not self.closed:
+            self._start_requests()
+
+    def _may_start(self) -> bool:
+        if self._awaits_preparation:
+            return False
+        if self._outbox.is_full or self._answered_bytes > _ANSWERED_BYTES_MAX:
+            return False
+        slots = self._slots
+        if not slots:
+            return True
+        return len(slots) < _IN_FLIGHT_MAX and (slots[-1].lets_pass or slots[-1].done)
+
+    def _new_slot(self, later: Later | None, frame: memoryview) -> _Slot:
+        """A place for an answer that is not ready, or whose turn has not come."""
+        slot = _Slot(later, len(frame))
+        self._in_flight_bytes += len(frame)
+        self._slots.append(slot)
+        return slot
+
+    def _await(self, later: Later, frame: memoryview) -> None:
+        later.when_settled(partial(self._settled, self._new_slot(later, frame)))
+
+    def _settled(self, slot: _Slot, later: Later) -> None:
+        """A pending answer is ready."""
+        try:
+            parts = later.result()
+        except MalformedMessage as error:
+            self.close(error)
+        except Exception as error:  # noqa: BLE001  as in `_start_requests`
+            self._fail(error)
+        else:
+            self._answered(slot, parts)
+            self._start_requests()
+
+    def _answered(self, slot: _Slot, parts: Parts | None) -> None:
+        """Keep an answer until its turn to be sent comes."""
+        slot.parts = parts
+        slot.done = True
+        slot.answer_bytes = sum(len(part) for part in parts or () if not hasattr(part, "fileno"))
+        self._answered_bytes += slot.answer_bytes
+
+    # -- sending -----------------------------------------------------------------------
+
+    def _send(self, *, is_our_turn: bool = False) -> None:
+        slots = self._slots
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            self._in_flight_bytes -= slot.request_bytes
+            self._answered_bytes -= slot.answer_bytes
+            if slot.parts:
+                self._outbox.put(slot.parts)
+        self._flush(is_our_turn=is_our_turn)
+
+    def _flush(self, *, is_our_turn: bool = False) -> None:
+        if self._will_send and not is_our_turn:
+            return
+        if not is_our_turn and is_long_turn(self._loop) and self._outbox.holds_much:
+            # Very many connections may be ready to send at once: each waits for its turn.
+            self._will_send = True
+            self._wait_until_writable(False)
+            self._router.rounds.add(self._send_in_turn)
+            return
+        try:
+            drained = self._outbox.flush()
+        except OSError as error:
+            is_of_socket = isinstance(error, ConnectionError)
+            suspect = None if is_of_socket else self._outbox.lend_suspect()
+            if suspect is not None:
+                self._loop.create_task(self._bring(suspect))
+            self.close(error)
+            return
+        except KafkaError as error:
+            self.close(error)
+            return
+        if drained and self._is_finishing and not self._slots:
+            self.close(None)
+            return
+        cold = None if drained else self._outbox.lend_cold()
+        if cold is not None:
+            self._loop.create_task(self._bring(cold))
+        self._wait_until_writable(not drained and not self._outbox.awaits_disk)
+
+    def _wait_until_writable(self, waits: bool) -> None:
+        if waits and not self._writing:
+            self._loop.add_writer(self._channel.fileno(), self._on_writable)
+        elif self._writing and not waits:
+            self._loop.remove_writer(self._channel.fileno())
+        self._writing = waits
+
+    async def _bring(self, cold: Wanted) -> None:
+        """Read bytes of a file in a thread: those that left the page cache while they waited.
+
+        Or those that could not be sent: then this finds out whether their device has failed.
+        """
+        try:
+            await self._router.reading(cold.bring)
+        except KafkaError as error:
+            self.close(error)
+        finally:
+            self._outbox.take_back()
+        self._go_on_sending()
+
+    def _on_writable(self) -> None:
+        self.last_active = self._loop.time()
+        self._go_on_sending()
+
+    def _send_in_turn(self) -> None:
+        self._will_send = False
+        self._go_on_sending(is_our_turn=True)
+
+    def _go_on_sending(self, *, is_our_turn: bool = False) -> None:
+        """Send, which makes room for the answers to requests that had to wait."""
+        if not self.closed:
+            self._flush(is_our_turn=is_our_turn)
+        if not self.closed and self._backlog:
+            self._start_requests()
+
+    # -- the end -----------------------------------------------------------------------
+
+    def tell_when_closed(self, told: Callable[[], None]) -> None:
+        """Have `told` called for what ends with the connection: at once if that has ended.
+
+        It may end while a handler works for it, and gives way.
+        """
+        if self.closed:
+            told()
+        else:
+            self._when_closed.append(told)
+
+    @property
+    def awaits_us(self) -> bool:
+        """Whether the peer waits for an answer that is not ready, and so is not idle."""
+        return bool(self._slots) or self._awaits_preparation
+
+    def finish(self) -> None:
+        """Start no more requests; close when all started ones are answered."""
+        self._is_finishing = True
+        self._backlog.clear()
+        self._pause_reading()
+        self._send()
+
+    @property
+    def _peer(self) -> Address:
+        return Address(self.peer_host, self.peer_port)
+
+    def _fail(self, error: Exception) -> None:
+        """Close after an unforeseen error: there is no answer to give."""
+        _log.error("a request of %s failed", self._peer, exc_info=error)
+        self.close(None)
+
+    def close(self, reason: Exception | str | None) -> None:
+        """Close at once; `reason` is logged unless the peer just went away."""
+        if self.closed:
+            return
+        self.closed = True
+        if reason is not None and not isinstance(reason, ConnectionError):
+            _log.warning("closed %s: %s", self._peer, reason)
+        self._pause_reading()
+        self._wait_until_writable(False)
+        for slot in self._slots:
+            if slot.later is not None and not slot.done:
+                self._router.giving_up.add(slot.later)
+            release(slot.parts)
+        self._slots.clear()
+        self._backlog.clear()
+        self._outbox.close()
+        self._channel.close()
+        if self._counted:
+            self._memory.forget(self)
+        self._on_close(self)
+        for told in self._when_closed:
+            try:
+                told()
+            except Exception:  # noqa: BLE001  what ends with us ends, one thing with the other
+                _log.exception("something that ended with a connection failed")

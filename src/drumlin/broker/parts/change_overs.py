@@ -1,0 +1,119 @@
+"""Logs that take no batches for the moment in which they change their log dir, and who waits.
+
+To refuse a batch in this moment would change the order of a producer's records: those behind it,
+which are on their way already, come when the moment has passed, and it is sent again after them. So
+requests wait before they append, and with them whatever their connection has sent behind them.
+Nobody waits for long: a disk that hangs is told as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.metadata.names import GROUP_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
+from drumlin.wire.messages import API_KEYS
+
+if TYPE_CHECKING:
+    from drumlin.replication.partition import Partition
+    from drumlin.storage.log.partition_log import PartitionLog
+
+#: Less than clients wait for an answer.
+_PATIENCE_S: Final = 10.0
+#: Requests that a coordinator answers by a record, and its topic.
+_WRITING: Final = {
+    API_KEYS[api]: topic
+    for topic, apis in (
+        (
+            GROUP_METADATA,
+            (
+                "join_group",
+                "sync_group",
+                "leave_group",
+                "delete_groups",
+                "offset_commit",
+                "offset_delete",
+                "txn_offset_commit",
+                "consumer_group_heartbeat",
+                "share_group_heartbeat",
+                "alter_share_group_offsets",
+                "delete_share_group_offsets",
+            ),
+        ),
+        (
+            TRANSACTION_STATE,
+            ("init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn"),
+        ),
+        (
+            SHARE_GROUP_STATE,
+            (
+                "share_fetch",
+                "share_acknowledge",
+                "initialize_share_group_state",
+                "write_share_group_state",
+                "delete_share_group_state",
+            ),
+        ),
+    )
+    for api in apis
+}
+
+
+class _ChangeOver(NamedTuple):
+    over: asyncio.Future[None]
+    waited_for_until: float  # by the loop's time
+
+
+class ChangeOvers:
+    """Of one broker."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[PartitionLog, _ChangeOver] = {}
+
+    @contextmanager
+    def pausing(self, log: PartitionLog) -> Iterator[None]:
+        """Have a log take no batches for as long as this lasts."""
+        loop = asyncio.get_running_loop()
+        under_way = _ChangeOver(loop.create_future(), loop.time() + _PATIENCE_S)
+        self._under_way[log], log.is_moving = under_way, True
+        try:
+            yield
+        finally:
+            log.is_moving = False
+            del self._under_way[log]
+            under_way.over.set_result(None)
+
+    async def over(self, partition: Partition) -> None:
+        """Return when a partition takes batches, or has taken none for too long."""
+        under_way = self._under_way.get(partition.log)
+        if under_way is not None:
+            timeout_s = under_way.waited_for_until - asyncio.get_running_loop().time()
+            await asyncio.wait((under_way.over,), timeout=max(timeout_s, 0))
+
+    def let_begin(self, frame: memoryview, go_on: Callable[[], None]) -> bool:
+        """Whether a request may begin; if not, `go_on` is called when it may.
+
+        A coordinator decides, writes and takes over in one step: it cannot wait in its midst.
+        """
+        if not self._under_way:
+            return True
+        topic = _WRITING.get(int.from_bytes(frame[:2], "big"))
+        now = asyncio.get_running_loop().time()
+        for log, under_way in self._under_way.items():
+            if log.topic == topic and now < under_way.waited_for_until:
+                _call_when_over(under_way, go_on)
+                return False
+        return True
+
+
+def _call_when_over(under_way: _ChangeOver, go_on: Callable[[], None]) -> None:
+    def call(_: object = None) -> None:
+        too_late.cancel()
+        under_way.over.remove_done_callback(call)
+        go_on()
+
+    loop = asyncio.get_running_loop()
+    too_late = loop.call_at(under_way.waited_for_until, call)
+    under_way.over.add_done_callback(call)

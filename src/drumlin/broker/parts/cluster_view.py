@@ -1,0 +1,90 @@
+"""The cluster as clients of one listener see it: addresses, leaders, and what they may do.
+
+Shared by the APIs that describe the cluster. There is no authorization yet, so every client may do
+everything: the numbers are the bit sets that Apache Kafka answers without an authorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.metadata.image import NO_LEADER, BrokerState, Endpoint, PartitionState
+from drumlin.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import BrokerData
+
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+TOPIC_OPERATIONS: Final = 3576
+CLUSTER_OPERATIONS: Final = 8096
+
+
+class Leadership(NamedTuple):
+    """The leader and replicas of a partition, as clients are told."""
+
+    leader: int
+    error: ErrorCode
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+    #: Not in sync, but they have all committed records (KIP-966).
+    eligible_replicas: tuple[int, ...]
+    #: Who led a partition that nobody leads, and who has come back from an unclean stop.
+    last_known_replicas: tuple[int, ...]
+
+
+def visible_brokers(broker: BrokerData, listener: str) -> Iterator[tuple[BrokerState, Endpoint]]:
+    """Brokers that are alive and have the listener that the client is connected to."""
+    for each in broker.metadata.image.brokers.values():
+        endpoint = each.endpoint(listener)
+        if endpoint is not None:
+            yield each, endpoint
+
+
+class Reachable(NamedTuple):
+    """What `leadership` depends on beside the partition itself."""
+
+    brokers: tuple[int, ...]
+    log_dirs: tuple[bool, ...]
+    offline_changes: int
+
+
+def reachable(broker: BrokerData) -> Reachable:
+    """Equal as long as `leadership` returns the same for the same partition."""
+    return Reachable(
+        tuple(broker.metadata.image.brokers),
+        tuple([each.is_readable for each in broker.logs.directories]),
+        broker.partitions.offline_changes,
+    )
+
+
+def leadership(broker: BrokerData, topic: str, partition: PartitionState) -> Leadership:
+    """The leadership of a partition as clients are told.
+
+    A partition of this broker whose log is offline has no leader, as in Apache Kafka. Clients then
+    ask again until it has one, rather than send requests that we must refuse.
+    """
+    is_without_log = broker.partitions.is_offline(topic, partition.index)
+    offline = tuple(
+        each
+        for each in partition.replicas
+        if each not in broker.metadata.image.brokers or (is_without_log and each == broker.node_id)
+    )
+    isr = tuple(each for each in partition.isr if each not in offline)
+    if partition.leader not in (NO_LEADER, *offline):
+        return Leadership(partition.leader, ErrorCode.none, isr, offline, partition.elr, ())
+    eligible = tuple(each for each in (*partition.isr, *partition.elr) if each not in isr)
+    return Leadership(
+        NO_LEADER,
+        ErrorCode.leader_not_available,
+        isr,
+        offline,
+        eligible,
+        _last_known(partition) or eligible,
+    )
+
+
+def _last_known(partition: PartitionState) -> tuple[int, ...]:
+    last_leader = partition.last_leader if partition.leader == NO_LEADER else partition.leader
+    known = [each.node_id for each in partition.last_known if each.was_complete]
+    return tuple(dict.fromkeys([*([] if last_leader == NO_LEADER else [last_leader]), *known]))

@@ -1,0 +1,72 @@
+"""What a part of the broker may use of the whole: protocols, so that no part imports the whole.
+
+`Broker` puts the parts together, and is of all of these kinds. What handlers may ask besides is in
+`context.py`. A part takes the first of them that does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from drumlin.broker.loop.threads import Threads
+    from drumlin.broker.parts.change_overs import ChangeOvers
+    from drumlin.broker.parts.failed_verifications import FailedVerifications
+    from drumlin.broker.parts.flushes import Flushes
+    from drumlin.broker.parts.wakeups import Wakeups
+    from drumlin.broker.peers.peers import Peers
+    from drumlin.broker.peers.transactions import RemoteTransactions
+    from drumlin.clock import Clock
+    from drumlin.config.broker import BrokerConfig
+    from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+    from drumlin.coordination.groups.coordinator.share_groups import ShareGroupMembership
+    from drumlin.coordination.producer_ids import ProducerIds
+    from drumlin.coordination.shards.state_topic import StateCoordinator
+    from drumlin.coordination.share.state.coordinator import ShareCoordinator
+    from drumlin.coordination.share.state.states import ShareStates
+    from drumlin.coordination.transactions.coordinator import TransactionCoordinator
+    from drumlin.metadata.store.store import MetadataStore
+    from drumlin.replication.partition_registry import PartitionRegistry
+    from drumlin.storage.all_logs.log_directories import LogDirectories
+    from drumlin.turns import Turns
+
+
+class BrokerData(Protocol):
+    """The topics and logs of a broker, and the means to work on them."""
+
+    config: BrokerConfig
+    clock: Clock
+    metadata: MetadataStore
+    logs: LogDirectories
+    partitions: PartitionRegistry
+    threads: Threads
+    turns: Turns
+    wakeups: Wakeups
+    flushes: Flushes
+    change_overs: ChangeOvers
+    peers: Peers
+
+    @property
+    def node_id(self) -> int: ...
+
+    def name_of_topic(self, topic_id: UUID | None) -> str:
+        """
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID.
+        """
+
+
+class Coordinators(BrokerData, Protocol):
+    """The coordinators of groups and transactions, and the data under them."""
+
+    groups: GroupCoordinator
+    share_groups: ShareGroupMembership
+    share_state: ShareCoordinator
+    share_states: ShareStates
+    transactions: TransactionCoordinator
+    remote_transactions: RemoteTransactions
+    producer_ids: ProducerIds
+    coordinators: dict[str, StateCoordinator]
+    failed_verifications: FailedVerifications

@@ -1,0 +1,1 @@
+"""Connections to the other brokers, and asking the coordinators of transactions there."""

@@ -1,0 +1,230 @@
+"""Connections to the other brokers of the cluster: one for each broker and purpose.
+
+Owns them. They are opened when they are needed, and closed when the broker is another process, is
+elsewhere, or is gone, and with this broker. Requests are never retried here: that is up to those
+who ask. But a broker that could not be reached is left alone for a moment. Those who fetch as
+replicas have connections of their own, and pauses of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from drumlin.metadata.image import BrokerState, ClusterImage
+from drumlin.metadata.store.changes import BrokersChanged, Change
+from drumlin.peer.connection import Address, BrokerConnection, RequestBuilder
+from drumlin.peer.options import PeerOptions
+from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import prepare_to_ask, schema_versions
+
+if TYPE_CHECKING:
+    from drumlin.broker.loop.threads import Threads
+    from drumlin.config.broker import BrokerConfig
+
+_log = logging.getLogger(__name__)
+
+#: A broker answers each connection in order: what may wait for long has a connection of its own.
+Purpose = Literal["markers", "offsets", "share state", "transactions"]
+
+#: What every connection begins with.
+_FIRST: Final = ("api_versions", schema_versions("api_versions")[1])
+#: After an attempt that has failed, as of Kafka's clients; doubled up to the last.
+_FIRST_PAUSE_S: Final = 0.05
+_LAST_PAUSE_S: Final = 1.0
+
+
+class Peers:
+    """All connections of one broker to others."""
+
+    def __init__(self, config: BrokerConfig, image: ClusterImage, threads: Threads) -> None:
+        self._config = config
+        self._image = image
+        self._threads = threads
+        self._prepared: set[tuple[str, int]] = set()
+        self._links: dict[tuple[int, Purpose], _Link] = {}
+        self._fetching: set[tuple[BrokerState, BrokerConnection]] = set()
+        self._is_closed = False
+
+    async def ask(
+        self, node_id: int, purpose: Purpose, api_name: str, build: RequestBuilder, low: int = 0
+    ) -> Any:
+        """The answer of the broker with this id, to a request of version `low` or a later one.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: there is no answer.
+        """
+        connection = await self.connection(node_id, purpose)
+        version = connection.version_of(api_name)
+        if version < low:
+            message = f"broker {node_id} offers {api_name} up to {version}, {low} would do"
+            raise UnsupportedByBroker(message)
+        await self._prepare(api_name, version)
+        return await connection.request(api_name, build)
+
+    async def connection(self, node_id: int, purpose: Purpose) -> BrokerConnection:
+        """An open connection to the broker with this id, as it is now.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: it cannot be reached now.
+        """
+        await self._prepare(*_FIRST)
+        broker, address = self._look_up(node_id)
+        link = self._links.get((node_id, purpose))
+        if link is None or link.broker != broker:
+            if link is not None:
+                link.close()
+            options = self._options(purpose)
+            link = self._links[node_id, purpose] = _Link(broker, address, options)
+        return await link.connection()
+
+    async def open_to_fetch(self, node_id: int) -> BrokerConnection:
+        """A new connection to the broker with this id, for one that fetches as a replica.
+
+        The caller closes it, unless the broker is another one before.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE, as there is no such broker alive.
+            PeerError: it cannot be reached now.
+        """
+        await self._prepare(*_FIRST)
+        broker, address = self._look_up(node_id)
+        timeout_ms: int = self._config.replica_socket_timeout_ms
+        options = replace(self._options("fetcher"), request_timeout_ms=timeout_ms)
+        connection = await BrokerConnection.open(address, options)
+        self._fetching = {each for each in self._fetching if each[1].is_open}
+        if self._is_closed or self._image.brokers.get(node_id) != broker:
+            connection.close()
+            raise ConnectionLost(f"broker {node_id}: no longer wanted")
+        self._fetching.add((broker, connection))
+        return connection
+
+    def on_change(self, change: Change) -> None:
+        """Drop what leads to brokers that are others now: whoever waits there need not wait."""
+        if not isinstance(change, BrokersChanged):
+            return
+        for (node_id, purpose), link in list(self._links.items()):
+            if self._image.brokers.get(node_id) != link.broker:
+                del self._links[node_id, purpose]
+                link.close()
+        for broker, connection in self._fetching:
+            if self._image.brokers.get(broker.node_id) != broker:
+                connection.close()
+
+    def close(self) -> None:
+        """Close all connections; who waits for an answer gets `ConnectionLost`."""
+        self._is_closed = True
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        for _, connection in self._fetching:
+            connection.close()
+        self._fetching.clear()
+
+    async def _prepare(self, api_name: str, version: int) -> None:
+        """Have compiled what the first request of this version takes: on the loop it would stall
+        all clients.
+        """
+        if (api_name, version) not in self._prepared:
+            await self._threads.making(prepare_to_ask, api_name, version)
+            self._prepared.add((api_name, version))
+
+    def _look_up(self, node_id: int) -> tuple[BrokerState, Address]:
+        if self._is_closed:
+            raise ConnectionLost(f"broker {node_id}: not asked, as this broker stops")
+        broker = self._image.brokers.get(node_id)
+        address = None if broker is None else self._address(broker)
+        if broker is None or address is None:
+            raise KafkaError(ErrorCode.broker_not_available, f"broker {node_id} is not there")
+        return broker, address
+
+    def _address(self, broker: BrokerState) -> Address | None:
+        endpoint = broker.endpoint(self._config.inter_broker_listener_name)
+        return None if endpoint is None else Address(endpoint.host, endpoint.port)
+
+    def _options(self, purpose: str) -> PeerOptions:
+        config = self._config
+        return PeerOptions(
+            client_id=f"broker-{config.node_id}-{purpose.replace(' ', '-')}",
+            request_timeout_ms=config.request_timeout_ms,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+        )
+
+
+class _Link:
+    """To one process of one broker, for one purpose."""
+
+    def __init__(self, broker: BrokerState, address: Address, options: PeerOptions) -> None:
+        self.broker = broker
+        self._address, self._options = address, options
+        self._open: BrokerConnection | None = None
+        self._opening: asyncio.Task[BrokerConnection] | None = None
+        self._waiting: asyncio.Future[BrokerConnection] | None = None
+        self._failure = ""
+        self._pauses = _pauses()
+        self._not_before = 0.0
+        self._is_closed = False
+
+    async def connection(self) -> BrokerConnection:
+        """
+        Raises:
+            PeerError: there is none now.
+        """
+        if self._open is not None and self._open.is_open:
+            return self._open
+        if self._waiting is None:
+            loop = asyncio.get_running_loop()
+            if loop.time() < self._not_before:
+                raise ConnectionLost(self._failure)
+            self._waiting = loop.create_future()
+            opening = BrokerConnection.open(self._address, self._options)
+            self._opening = loop.create_task(opening)
+            self._opening.add_done_callback(partial(self._opened, self._waiting, loop.time))
+        # Several may wait for one connection: the first of them to give up must not end it.
+        return await asyncio.shield(self._waiting)
+
+    def _opened(
+        self,
+        waiting: asyncio.Future[BrokerConnection],
+        time: Callable[[], float],
+        task: asyncio.Task[BrokerConnection],
+    ) -> None:
+        self._waiting = self._opening = None
+        error = ConnectionLost(f"broker {self._address}: no longer wanted")
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            error = ConnectionLost(str(failure))
+            if not self._failure:
+                _log.info("broker %d cannot be reached: %s", self.broker.node_id, failure)
+            self._failure = str(failure)
+            self._not_before = time() + next(self._pauses)
+        elif not task.cancelled() and self._is_closed:
+            task.result().close()
+        elif not task.cancelled():
+            self._open, self._failure, self._pauses = task.result(), "", _pauses()
+            waiting.set_result(self._open)
+            return
+        waiting.set_exception(error)
+        waiting.exception()  # nobody may be waiting any more
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._open is not None:
+            self._open.close()
+
+
+def _pauses() -> Iterator[float]:
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        yield pause_s * random.uniform(0.8, 1.2)
+        pause_s = min(2 * pause_s, _LAST_PAUSE_S)

@@ -1,0 +1,1 @@
+"""One Produce request: batches checked, verified, appended and confirmed."""

@@ -1,0 +1,348 @@
+"""What one Produce request appends: its batches are checked, appended, flushed and answered.
+
+Owns nothing but the request. An append is one synchronous step; between two of them, partitions
+may have been created, deleted or moved, so each is looked up when its turn comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final, NoReturn
+from uuid import UUID
+
+from drumlin.broker.context import RequestContext
+from drumlin.broker.loop.later import Later, Parts, when_done
+from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
+from drumlin.broker.producing.produce_verification import (
+    TransactionalPart,
+    Unverified,
+    Verified,
+    ask,
+    begin,
+    header_of,
+    is_transactional,
+)
+from drumlin.metadata.names import INTERNAL_TOPICS
+from drumlin.records.validation.validation import (
+    InvalidBatch,
+    UnfitRecords,
+    prepare_at_once,
+    prepare_produce,
+)
+from drumlin.replication.partition import ACKS_ALL, Partition
+from drumlin.storage.producers.append_result import AppendResult
+from drumlin.turns import TURN_S, Pace, Work, to_end
+from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
+from drumlin.wire.by_hand.produce_answer import (
+    LEADERS_FROM,
+    Outcome,
+    Refused,
+    write_produce_answer,
+)
+from drumlin.wire.by_hand.produce_request import TOPIC_IDS_FROM, ProduceRequest
+from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
+
+_ADMIN_CLIENT_ID: Final = "__admin_client"
+_ZSTD_FROM: Final = 7
+_NULL_ID: Final = bytes(16)
+_ACKS: Final = (-1, 0, 1)
+#: So many partitions and bad records are written down in a turn of the loop.
+_TOLD_AT_ONCE_MAX: Final = 1000
+#: Errors that Apache Kafka tells without the log start offset, although it knows it.
+_WITHOUT_START_OFFSET: Final = frozenset(
+    {
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.message_too_large,
+        ErrorCode.transactional_id_authorization_failed,
+    }
+)
+
+#: Topic (name, or id), index, records.
+Part = tuple[bytes, int, memoryview | None]
+
+
+class ProduceAppends:
+    """See the module."""
+
+    __slots__ = (
+        "_allows_zstd",
+        "_broker",
+        "_context",
+        "_flushing",
+        "_leaders",
+        "_led_of",
+        "_outcomes",
+        "_parts",
+        "_replicating",
+        "_request",
+        "_transactional",
+        "_verified",
+    )
+
+    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._request = request
+        version, partitions = context.header.api_version, context.broker.partitions
+        self._led_of = partitions.of_id if version >= TOPIC_IDS_FROM else partitions.of_name
+        self._allows_zstd = version >= _ZSTD_FROM
+        self._parts: list[Part] = [
+            (topic, index, records)
+            for topic, partitions in request.topics
+            for index, records in partitions
+        ]
+        self._outcomes: list[Outcome] = []  # in the order of the parts
+        self._leaders: set[CurrentLeader] = set()  # of which clients are told
+        # What must be done before the answer, by the place of the outcome: for as long as the
+        # client waits, and however long it takes.
+        self._replicating: dict[int, asyncio.Future[None]] = {}
+        self._flushing: dict[int, asyncio.Future[None]] = {}
+        #: None where no batch says that it is transactional.
+        self._transactional: list[TransactionalPart] | None = None
+        for _, _, records in self._parts:
+            if records and is_transactional(records):
+                self._transactional = []
+                break
+        self._verified: Verified | None = None  # likewise
+
+    def start(self) -> Parts | Later | None:
+        """Append all batches; later what takes longer than a turn, or has to wait for something."""
+        if self._transactional is not None or self._request.acks not in _ACKS:
+            refusal = to_end(self._refusal())
+            if refusal is not None:
+                return self._refuse_all(refusal)
+            if self._verified is not None and self._verified.asked:
+                return when_done(self._verify_and_append())
+        ends_at = time.monotonic() + TURN_S
+        now_ms = self._broker.clock.wall_ms()
+        for part in self._parts:
+            outcome = self._append_at_once(part, now_ms) if time.monotonic() < ends_at else None
+            if outcome is None:
+                return when_done(self._append_rest())
+            self._outcomes.append(outcome)
+        if self._replicating or self._flushing:
+            return when_done(self._confirm_and_answer(), lets_pass=True)
+        return self._answer()
+
+    async def append_in_turns(self) -> Parts | None:
+        """Like `start`, for a request whose partitions take more than a turn."""
+        refusal = await self._broker.turns.run(self._refusal())
+        if refusal is not None:
+            return await self._broker.threads.making(self._refuse_all, refusal)
+        if self._verified is not None and self._verified.asked:
+            return await self._verify_and_append()
+        return await self._append_rest()
+
+    def _refusal(self) -> Work[Refused | None]:
+        """Why nothing of the request is appended; looks at what is transactional in it."""
+        request, transactional = self._request, self._transactional
+        if request.acks not in _ACKS:
+            return Refused(ErrorCode.invalid_required_acks)
+        if transactional is None:
+            return None
+        if request.transactional_id is None:
+            return Refused(ErrorCode.transactional_id_authorization_failed)
+        producers = set()
+        for topic, index, records in self._parts:
+            yield
+            header = header_of(records) if records else None
+            if header is None:
+                continue
+            try:
+                partition = self._find((topic, index, records))
+            except KafkaError:
+                continue  # it is told when the batch is to be appended
+            producers.add((header.producer_id, header.producer_epoch))
+            transactional.append(TransactionalPart((topic, index), partition, header))
+        if len(producers) > 1:
+            code = ErrorCode.invalid_producer_id_mapping
+            return Refused(code, message="batches of several producers")
+        self._verified = yield from begin(self._broker, self._context.version, transactional)
+        return None
+
+    async def _verify_and_append(self) -> Parts | None:
+        transactional_id, verified = self._request.transactional_id, self._verified
+        assert transactional_id is not None
+        assert verified is not None
+        parts = self._transactional or ()
+        await ask(self._broker, self._context.version, transactional_id, parts, verified)
+        return await self._append_rest()
+
+    # -- appending ---------------------------------------------------------------------
+
+    async def _append_rest(self) -> Parts | None:
+        """Append the batches without an outcome: slow checks in threads, the rest in turns."""
+        pace = Pace()
+        for part in self._parts[len(self._outcomes) :]:
+            outcome = self._append_at_once(part, self._broker.clock.wall_ms())
+            if outcome is None:
+                outcome = await self._append_when_ready(part)
+            self._outcomes.append(outcome)
+            await pace.give_way()
+        return await self._confirm_and_answer()
+
+    def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
+        """Append one batch; None, and nothing done, if that has to wait.
+
+        Checking it may need a thread, or the log may be changing its dir.
+        """
+        partition = None
+        try:
+            verification = None if self._verified is None else self._verified.check(part[:2])
+            partition = self._find(part)
+            if partition.is_changing_over:
+                return None
+            batch = prepare_at_once(
+                part[2] or self._miss_batch(),
+                partition.append_rules,
+                now_ms,
+                partition.name,
+                self._allows_zstd,
+            )
+            if batch is None:
+                return None
+            acks = self._request.acks
+            result = partition.append_as_leader(batch, acks, now_ms, verification)
+            return self._appended(partition, result)
+        except KafkaError as error:
+            return self._refused(error, partition, part)
+
+    async def _append_when_ready(self, part: Part) -> Outcome:
+        """Check a batch in a thread, and append it once its log takes batches."""
+        partition = None
+        try:
+            partition = self._find(part)
+            now_ms = self._broker.clock.wall_ms()
+            batch = await self._broker.threads.computing(
+                prepare_produce,
+                part[2] or self._miss_batch(),
+                partition.append_rules,
+                now_ms,
+                partition.name,
+                self._allows_zstd,
+            )
+            await self._broker.change_overs.over(self._find(part))
+            # The topic may have been deleted and created again meanwhile.
+            verification = None if self._verified is None else self._verified.check(part[:2])
+            partition = self._find(part)
+            acks = self._request.acks
+            result = partition.append_as_leader(batch, acks, now_ms, verification)
+            return self._appended(partition, result)
+        except KafkaError as error:
+            return self._refused(error, partition, part)
+
+    def _refused(self, error: KafkaError, partition: Partition | None, part: Part) -> Refused:
+        refused = _refused(error, partition)
+        if error.code in MISLED and self._context.version >= LEADERS_FROM:
+            by_id = self._context.version >= TOPIC_IDS_FROM
+            leader = current_leader(self._broker, part[0], part[1], by_id=by_id)
+            if leader is not None:
+                self._leaders.add(leader)
+            return refused._replace(leader=leader)
+        return refused
+
+    def _find(self, part: Part) -> Partition:
+        topic, index, _ = part
+        partition = self._led_of(topic).get(index)
+        if partition is None:
+            partition = self._look_for(topic, index)
+        name = partition.topic
+        if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+            raise KafkaError(
+                ErrorCode.invalid_topic_exception, f"Cannot append to internal topic {name}"
+            )
+        return partition
+
+    def _look_for(self, topic: bytes, index: int) -> Partition:
+        """Find a partition that the registry lacks under this name or id; mostly raises why."""
+        broker = self._broker
+        if self._context.version < TOPIC_IDS_FROM:
+            return broker.partitions.get(topic.decode(errors="replace"), index)
+        name = broker.name_of_topic(None if topic == _NULL_ID else UUID(bytes=topic))
+        return broker.partitions.get(name, index)
+
+    def _miss_batch(self) -> NoReturn:
+        raise UnfitRecords(
+            ErrorCode.invalid_record,
+            f"Produce requests with version {self._context.version} must have at least one record "
+            "batch per partition",
+        )
+
+    def _appended(self, partition: Partition, result: AppendResult) -> Outcome:
+        if self._request.acks == ACKS_ALL and partition.awaits_replicas:
+            self._replicating[len(self._outcomes)] = partition.replicated()
+        if partition.is_flush_due:
+            self._flushing[len(self._outcomes)] = self._broker.flushes.flush(partition)
+        return result.base_offset, result.log_append_time_ms, result.log_start_offset
+
+    # -- answering ---------------------------------------------------------------------
+
+    async def _confirm_and_answer(self) -> Parts | None:
+        if self._replicating:
+            await self._confirm(self._replicating, self._request.timeout_ms / 1000)
+        if self._flushing:
+            await self._confirm(self._flushing, None)
+        refused = (each for each in self._outcomes if isinstance(each, Refused))
+        told = len(self._outcomes) + sum(len(each.record_errors) for each in refused)
+        if told > _TOLD_AT_ONCE_MAX:
+            return await self._broker.threads.making(self._answer)
+        return self._answer()
+
+    async def _confirm(
+        self, awaited: dict[int, asyncio.Future[None]], timeout_s: float | None
+    ) -> None:
+        await asyncio.wait(awaited.values(), timeout=timeout_s)
+        pace = Pace()
+        for place, future in awaited.items():
+            await pace.give_way()
+            if not future.done():
+                failure = KafkaError(ErrorCode.request_timed_out)
+            elif (error := future.exception()) is None:
+                continue
+            elif isinstance(error, KafkaError):
+                failure = error
+            else:  # what it is, it is not on disk
+                failure = KafkaError(ErrorCode.kafka_storage_error, str(error))
+            self._outcomes[place] = self._refused(failure, None, self._parts[place])
+
+    def _refuse_all(self, refusal: Refused) -> Parts | None:
+        """Also tells clients that want no answer, if only of what they ask in vain."""
+        self._outcomes = [refusal] * len(self._parts)
+        acks_are_wrong = refusal.code is ErrorCode.invalid_required_acks
+        return self._encoded() if acks_are_wrong else self._answer()
+
+    def _answer(self) -> Parts | None:
+        if self._request.acks != 0:
+            return self._encoded()
+        for outcome in self._outcomes:
+            if isinstance(outcome, Refused):
+                raise MalformedMessage(f"produce with acks=0 failed: {outcome.code.name}")
+        return None
+
+    def _encoded(self) -> Parts:
+        header = self._context.header
+        topics, outcomes = self._request.topics, self._outcomes
+        endpoints: Sequence[NodeEndpoint] = ()
+        if self._leaders:
+            endpoints = endpoints_of(self._broker, self._leaders, self._context.listener)
+        return [
+            write_produce_answer(
+                header.api_version, header.correlation_id, topics, outcomes, endpoints
+            )
+        ]
+
+
+def _refused(error: KafkaError, partition: Partition | None) -> Refused:
+    start_offset = -1
+    if not (
+        partition is None or isinstance(error, UnfitRecords) or error.code in _WITHOUT_START_OFFSET
+    ):
+        start_offset = partition.log_start_offset
+    # What is wrong with records or their transaction is told in words; other codes speak for
+    # themselves.
+    record_errors = error.record_errors if isinstance(error, InvalidBatch) else ()
+    message = error.message if isinstance(error, InvalidBatch | Unverified) else None
+    return Refused(error.code, start_offset, record_errors, message)

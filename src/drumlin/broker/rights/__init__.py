@@ -1,0 +1,1 @@
+"""What a broker without security says of rights, users, tokens and quotas."""

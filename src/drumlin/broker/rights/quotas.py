@@ -1,0 +1,123 @@
+"""Client quotas, of which there are none: requests are checked by Apache Kafka's rules.
+
+A quota that is taken and has no effect would be a false promise: to set one is refused, and the
+answer says why. To remove one succeeds, as it does in Kafka where there is none.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from drumlin.turns import Work
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kio.schema.alter_client_quotas.v1.request import OpData
+    from kio.schema.describe_client_quotas.v1.request import ComponentData
+
+_USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
+_TYPES: Final = (_USER, _CLIENT_ID, _IP)
+_EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
+#: The largest value of each key; None where it may be a fraction.
+_OF_CLIENTS: Final[Mapping[str, int | None]] = {
+    "consumer_byte_rate": 2**63 - 1,
+    "producer_byte_rate": 2**63 - 1,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+}
+_OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": 2**31 - 1}
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
+def check_filter(components: tuple[ComponentData, ...]) -> Work[None]:
+    """
+    Raises:
+        KafkaError: no quota can be asked for like that.
+    """
+    seen: set[str] = set()
+    for each in components:
+        if not each.entity_type:
+            raise _invalid("an entity must have a type")
+        if each.entity_type in seen:
+            raise _invalid(f"entity type {each.entity_type!r} is named more than once")
+        if each.entity_type not in _TYPES:
+            message = f"there is no entity type {each.entity_type!r}"
+            raise KafkaError(ErrorCode.unsupported_version, message)
+        if each.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise _invalid(f"there is no match type {each.match_type}")
+        if (each.match_type == _EXACT) != (each.match is not None):
+            raise _invalid("a name is for an exact match, and for no other")
+        seen.add(each.entity_type)
+        yield
+    if _IP in seen and len(seen) > 1:
+        raise _invalid("quotas are for an IP, or for users and client ids")
+
+
+def check_alteration(entity: Mapping[str, str | None], ops: tuple[OpData, ...]) -> Work[None]:
+    """Of one entity: names by type, where None is the default for all of that type.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION where a quota would be set.
+    """
+    keys = _keys_of(entity)
+    seen: set[str] = set()
+    sets_one = False
+    for op in ops:
+        if op.key in seen:
+            raise _invalid(f"key {op.key!r} is named more than once")
+        if not op.remove:
+            _check_value(keys, op.key, op.value)
+            sets_one = True
+        seen.add(op.key)
+        yield
+    if sets_one:
+        message = "quotas are not enforced here: one that is set would have no effect"
+        raise KafkaError(ErrorCode.unsupported_version, message)
+
+
+def _keys_of(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
+    """What can be limited of an entity."""
+    if not entity:
+        raise _invalid("a quota is for some entity")
+    for entity_type, name in entity.items():
+        if entity_type not in _TYPES:
+            raise _invalid(f"there is no entity type {entity_type!r}")
+        if name == "":
+            raise _invalid(f"an entity of type {entity_type!r} must have a name")
+    if _IP not in entity:
+        return _OF_CLIENTS
+    if len(entity) > 1:
+        raise _invalid("quotas are for an IP, or for users and client ids")
+    address = entity[_IP]
+    if address is not None and not _may_be_address(address):
+        raise _invalid(f"{address!r} is no IP address, nor a host")
+    return _OF_ADDRESSES
+
+
+def _may_be_address(text: str) -> bool:
+    """Of names of hosts, only what they look like: to look one up takes as long as it takes."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return not text.isspace() and " " not in text
+    return True
+
+
+def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:
+    if key not in keys:
+        raise _invalid(f"there is no key {key!r} for such an entity")
+    if value <= 0:
+        raise _invalid(f"{key} must be above 0, not {value:g}")
+    largest = keys[key]
+    if largest is None or math.isnan(value):
+        return
+    if value > largest:
+        raise _invalid(f"{key} must be {largest} at most, not {value:g}")
+    if value != int(value):
+        raise _invalid(f"{key} must be a whole number, not {value:g}")

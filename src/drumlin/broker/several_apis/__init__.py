@@ -1,0 +1,1 @@
+"""What handlers of several APIs have in common. A handler imports no other handler."""

@@ -1,0 +1,1 @@
+"""Share partitions at work (KIP-932), and the sessions of their members."""

@@ -1,0 +1,293 @@
+"""All share partitions that are active in this broker, and the sessions of their readers.
+
+Share partitions are loaded when a member first fetches them and dropped with the last session of
+their group, with their topic, when they are fenced, and when they could not be loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from drumlin.broker.share_partitions.group_settings import GroupSettings
+from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
+from drumlin.broker.share_partitions.sessions import (
+    Member,
+    SessionPartition,
+    ShareSession,
+    ShareSessions,
+)
+from drumlin.coordination.background import Background
+from drumlin.coordination.share.state.state import SharePartitionKey
+from drumlin.metadata.store.changes import Change, PartitionsChanged, TopicDeleted
+from drumlin.replication.partition import Partition
+from drumlin.replication.waiting_room import WaitingRoom, wait_in
+from drumlin.turns import Pace, Rounds, Work, is_long_turn, one_turn
+
+if TYPE_CHECKING:
+    from drumlin.broker.net.connection import Connection
+    from drumlin.broker.parts.parts import Coordinators
+
+#: Share partitions that a member that is gone lets go of in the same turn of the loop, if that is
+#: not over before: of each something may have to be written.
+_RELEASED_AT_ONCE: Final = 16
+
+
+class ShareDelivery:
+    """The broker's side of ShareFetch and ShareAcknowledge."""
+
+    def __init__(self, broker: Coordinators) -> None:
+        self.sessions = ShareSessions()
+        self._rounds = Rounds()
+        self._broker = broker
+        self._settings: dict[str, GroupSettings] = {}
+        self._partitions: dict[str, dict[SharePartitionKey, SharePartitionLeader]] = {}
+        """By group, and only of groups that have any."""
+        self._holding: dict[Member, set[SharePartitionKey]] = {}
+        """Where members have got records since their sessions began, or before."""
+        self._watched: set[int] = set()
+        self._retiring = Background()
+        self._refused = WaitingRoom()
+        self.is_stopping = False
+
+    def settings(self, group_id: str) -> GroupSettings:
+        """Remembered for as long as the group has a session: there may be any number of names."""
+        known = self._settings.get(group_id)
+        if known is None:
+            known = GroupSettings(self._broker, group_id)
+            if self.sessions.has_group(group_id):
+                self._settings[group_id] = known
+        return known
+
+    # -- share partitions --------------------------------------------------------------
+
+    @property
+    def partition_count(self) -> int:
+        """How many share partitions are at work, or are loading."""
+        return sum(map(len, self._partitions.values()))
+
+    def _all(self) -> list[SharePartitionLeader]:
+        return [live for of_group in self._partitions.values() for live in of_group.values()]
+
+    def _each_of(self, group_id: str) -> Iterator[SharePartitionLeader]:
+        """The share partitions of a group, none of them kept: freeing thousands takes a turn."""
+        lives = list(self._partitions.get(group_id, {}).values())
+        while lives:
+            yield lives.pop()
+
+    def _find(self, key: SharePartitionKey) -> SharePartitionLeader | None:
+        return self._partitions.get(key.group_id, {}).get(key)
+
+    def check_topic(self, shared: SessionPartition) -> None:
+        """
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID.
+        """
+        self._broker.name_of_topic(shared.topic_id)
+
+    def partition_of(self, shared: SessionPartition) -> Partition:
+        """The partition that a request names.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        name = self._broker.name_of_topic(shared.topic_id)
+        return self._broker.partitions.get(name, shared.partition)
+
+    def open(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader:
+        """The share partition, which may be loading yet.
+
+        Raises:
+            KafkaError: as `partition_of`.
+        """
+        partition = self.partition_of(shared)
+        live = self.find(group_id, shared)
+        if live is not None:
+            return live
+        assert shared.topic_id is not None
+        key = SharePartitionKey(group_id, shared.topic_id, shared.partition)
+        settings = self.settings(group_id)
+        live = SharePartitionLeader(
+            self._broker, key, partition, settings, self._rounds, self._drop, self._acquired
+        )
+        self._partitions.setdefault(group_id, {})[key] = live
+        return live
+
+    def find(self, group_id: str, shared: SessionPartition) -> SharePartitionLeader | None:
+        """The share partition if it is at work."""
+        if shared.topic_id is None:
+            return None
+        live = self._find(SharePartitionKey(group_id, shared.topic_id, shared.partition))
+        if live is not None and (not live.is_current or live.error is not None):
+            self._drop(live)
+            return None
+        return live
+
+    def _acquired(self, live: SharePartitionLeader, member_id: str) -> None:
+        member = Member(live.key.group_id, member_id)
+        self._holding.setdefault(member, set()).add(live.key)
+
+    def forget(self, key: SharePartitionKey) -> None:
+        """The state was initialized again, or deleted: the next fetch reads it first."""
+        live = self._find(key)
+        if live is not None:
+            self._drop(live)
+
+    def _drop(self, live: SharePartitionLeader) -> None:
+        """Remove it, unless it was replaced already."""
+        if self._find(live.key) is live:
+            of_group = self._partitions[live.key.group_id]
+            del of_group[live.key]
+            if not of_group:
+                del self._partitions[live.key.group_id]
+        live.close()
+
+    def on_change(self, change: Change) -> None:
+        """What was shared of a topic is gone with it, or belongs to another leader."""
+        if isinstance(change, TopicDeleted):
+            self._broker.turns.start(self._drop_topic(change.topic.topic_id))
+        elif isinstance(change, PartitionsChanged) and self._partitions:
+            indexes = [each.index for each in change.partitions]
+            self._broker.turns.start(self._drop_moved(change.topic.topic_id, indexes))
+
+    def _drop_topic(self, topic_id: UUID) -> Work[None]:
+        for group_id in list(self._partitions):
+            for live in self._each_of(group_id):
+                if live.key.topic_id == topic_id:
+                    self._drop(live)
+                yield
+
+    def _drop_moved(self, topic_id: UUID, indexes: list[int]) -> Work[None]:
+        for group_id in list(self._partitions):
+            for index in indexes:
+                live = self._find(SharePartitionKey(group_id, topic_id, index))
+                if live is not None and not live.is_current:
+                    self._drop(live)
+                yield
+
+    # -- members -----------------------------------------------------------------------
+
+    def watch(self, connection: Connection) -> None:
+        """End the sessions that a connection has begun when it ends, or now if it has."""
+        number = id(connection)
+        if number not in self._watched:
+            self._watched.add(number)
+            connection.tell_when_closed(functools.partial(self._connection_closed, number))
+
+    def _connection_closed(self, number: int) -> None:
+        self._watched.discard(number)
+        ending = self._end_all(self.sessions.of_connection(number))
+        if one_turn(ending) is None:
+            self._broker.turns.start(ending)
+
+    def _end_all(self, sessions: list[ShareSession]) -> Work[None]:
+        for session in sessions:
+            self.leave(session)
+            yield
+
+    async def hold_back(self, delay_s: float) -> None:
+        """A member that is refused a session waits, so that it does not ask again at once."""
+        if not self.is_stopping:
+            await wait_in([self._refused], 1, delay_s)
+
+    def leave(self, session: ShareSession) -> None:
+        """Its member is gone; a session that it has opened since stays."""
+        if self.sessions.is_open(session):
+            self.close_session(session.member)
+
+    def close_session(self, member: Member) -> None:
+        """A member is gone: what it had goes to the others."""
+        session = self.sessions.close(member)
+        partitions = {} if session is None else session.partitions
+        releasing = self._release(member, self._holding.pop(member, set()), partitions)
+        is_done = False
+        if not is_long_turn(asyncio.get_running_loop()):
+            begun = one_turn(_is_done_at_once(releasing))
+            is_done = begun is not None and begun.result
+        is_last = not self.sessions.has_group(member.group_id)
+        if is_last:
+            self._settings.pop(member.group_id, None)
+        if is_last or not is_done:
+            self._retiring.spawn(self._wind_up(member.group_id, releasing))
+
+    def _release(
+        self,
+        member: Member,
+        held: set[SharePartitionKey],
+        partitions: dict[SessionPartition, None],
+    ) -> Work[None]:
+        """Let go of what a member has, then of where it may be waiting; all that is forgotten.
+
+        Until it joins again; what it had acquired stays its own until the locks end.
+        """
+        group_id = member.group_id
+        while (held or partitions) and not self.sessions.has(member):
+            if held:
+                key = held.pop()
+                partitions.pop(SessionPartition(key.topic_id, key.partition), None)
+                yield from self._release_one(member, key)
+            else:
+                (topic_id, partition), _ = partitions.popitem()
+                if topic_id is not None:
+                    key = SharePartitionKey(group_id, topic_id, partition)
+                    yield from self._release_one(member, key)
+            yield
+
+    def _release_one(self, member: Member, key: SharePartitionKey) -> Work[None]:
+        live = self._find(key)
+        if live is not None:
+            yield from live.releasing(member.member_id)
+
+    async def _wind_up(self, group_id: str, releasing: Work[None]) -> None:
+        """Release the rest of what a member had; then drop the partitions without readers."""
+        turns, pace = self._broker.turns, Pace()
+        await turns.run(releasing)
+        unsettled = await turns.run(self._retire(group_id))
+        while unsettled:
+            live = unsettled.pop()
+            await live.settle()
+            if self.sessions.has_group(group_id):
+                return
+            self._drop(live)
+            await pace.give_way()
+
+    def _retire(self, group_id: str) -> Work[list[SharePartitionLeader]]:
+        """Drop share partitions without readers; returns those with a write under way."""
+        unsettled: list[SharePartitionLeader] = []
+        for live in self._each_of(group_id):
+            if self.sessions.has_group(group_id):
+                return []
+            if live.is_settled:
+                self._drop(live)
+            else:
+                unsettled.append(live)
+            yield
+        return unsettled
+
+    # -- the end -----------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The broker stops: waiting fetches are answered now."""
+        self.is_stopping = True
+        self._refused.disturb()
+        for live in self._all():
+            live.room.disturb()
+
+    async def close(self) -> None:
+        """Write what is to be written yet, and let go of everything."""
+        for live in self._all():
+            await live.settle()
+            self._drop(live)
+        await self._retiring.settle()
+
+
+def _is_done_at_once(work: Work[None]) -> Work[bool]:
+    """Begin with it; whether it was so little that it has come to its end."""
+    for _ in islice(work, _RELEASED_AT_ONCE):
+        yield
+    return inspect.getgeneratorstate(work) == inspect.GEN_CLOSED

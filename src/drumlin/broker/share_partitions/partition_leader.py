@@ -1,0 +1,391 @@
+"""A share partition at work: its state machine, the state that is kept of it, locks that time out.
+
+Owns the writing of its state: one write after the other, as later ones say more, and none once it
+is closed, as another leader may own the state then. Everything that changes the state machine
+runs on the event loop without awaiting; only the writing may wait. Mostly it is done at once: so
+a caller that gives way after each share partition has paid for it by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.share_partitions.group_settings import GroupSettings
+from drumlin.broker.share_partitions.room import ShareRoom
+from drumlin.broker.share_partitions.start_offset import first_start_offset
+from drumlin.coordination.background import Background
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
+from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched, Limits
+from drumlin.coordination.share.delivery.in_flight import Change
+from drumlin.coordination.share.delivery.share_partition import SharePartition
+from drumlin.coordination.share.state.state import (
+    UNINITIALIZED_OFFSET,
+    SharePartitionKey,
+    ShareState,
+    StateBatch,
+)
+from drumlin.replication.partition import Partition
+from drumlin.turns import Rounds, Work, one_turn
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import Coordinators
+
+_log = logging.getLogger(__name__)
+
+#: What goes wrong with the state, and what members are told instead.
+_TOLD: Final = {
+    ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
+    ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available,
+    ErrorCode.group_id_not_found: ErrorCode.group_id_not_found,
+    ErrorCode.unknown_topic_or_partition: ErrorCode.unknown_topic_or_partition,
+    ErrorCode.fenced_leader_epoch: ErrorCode.not_leader_or_follower,
+    ErrorCode.fenced_state_epoch: ErrorCode.not_leader_or_follower,
+}
+#: Runs of records whose locks time out in one turn: a millisecond's worth.
+_EXPIRED_AT_ONCE: Final = 500
+#: Runs that a change is about; more are changed in turns.
+_CHANGED_AT_ONCE: Final = 500
+#: Another leader has the share partition, or it starts from scratch.
+FENCED: Final = ErrorCode.not_leader_or_follower
+
+
+class SharePartitionLeader:
+    """One share partition; use it once `loaded` is done.
+
+    Runs of records whose locks time out are looked at in `rounds`, share partitions by turns.
+    `on_lost` is called when what is here counts for nothing any more, or could not be loaded;
+    `on_acquired` with the id of a member that has got something.
+    """
+
+    def __init__(
+        self,
+        broker: Coordinators,
+        key: SharePartitionKey,
+        partition: Partition,
+        settings: GroupSettings,
+        rounds: Rounds,
+        on_lost: Callable[[SharePartitionLeader], None],
+        on_acquired: Callable[[SharePartitionLeader, str], None],
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.settings = settings
+        self.room = ShareRoom(partition.waiting)
+        self.is_closed = False
+        self._broker = broker
+        self._rounds = rounds
+        self._on_lost, self._on_acquired = on_lost, on_acquired
+        self._state_epoch = 0
+        self._records = SharePartition(settings.delivery, 0)
+        self._write_turn = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = 0.0
+        self._writes = Background()
+        self.loaded: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._load())
+        self.loaded.add_done_callback(self._on_loaded)
+
+    # -- loading -----------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """
+        Raises:
+            KafkaError: the error to answer members with.
+        """
+        try:
+            state = await self._broker.share_states.read(*self.key, self.leader_epoch)
+        except KafkaError as error:
+            raise _told(error) from error
+        start_offset = state.start_offset
+        is_first = start_offset == UNINITIALIZED_OFFSET
+        if is_first:
+            start_offset = await first_start_offset(
+                self._broker, self.partition, self.settings.auto_offset_reset
+            )
+        self._state_epoch = state.state_epoch
+        log_end_offset = self.partition.log_end_offset
+        loading = SharePartition.loading(
+            self.settings.delivery, start_offset, state.batches, log_end_offset
+        )
+        # Mostly at once: a member that is answered may rely on the group's start offset.
+        loaded = one_turn(loading)
+        self._records = await self._broker.turns.run(loading) if loaded is None else loaded.result
+        self._records.move_start(self.partition.log_start_offset)
+        if is_first:
+            # Else `latest` would be chosen again after a pause in which no member had acknowledged
+            # anything yet, and what came meanwhile would never be delivered.
+            try:
+                await self._write_state(())
+            except KafkaError as error:
+                raise _told(error) from error
+
+    def _on_loaded(self, task: asyncio.Task[None]) -> None:
+        """Take the error, as no caller may ask for it: asyncio would warn otherwise."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_lost(self)
+            if not isinstance(error, KafkaError):
+                _log.error("a share partition could not be loaded", exc_info=error)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.loaded.done() and self.error is None
+
+    @property
+    def error(self) -> ErrorCode | None:
+        """Why it could not be loaded."""
+        if not self.loaded.done() or self.loaded.cancelled():
+            return None
+        error = self.loaded.exception()
+        if error is None:
+            return None
+        return error.code if isinstance(error, KafkaError) else ErrorCode.unknown_server_error
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition is still led in the epoch in which this began."""
+        current = self._broker.partitions.find(self.partition.topic, self.partition.index)
+        return (
+            not self.is_closed
+            and current is self.partition
+            and current.leader_epoch == self.leader_epoch
+        )
+
+    # -- acquiring ---------------------------------------------------------------------
+
+    @property
+    def records(self) -> SharePartition:
+        """The state machine, to look at only."""
+        return self._records
+
+    def next_fetch_offset(self) -> int | None:
+        """From where to read for a member; None if nothing may be acquired now."""
+        self._records.move_start(self.partition.log_start_offset)
+        return self._records.next_fetch_offset if self._records.can_acquire else None
+
+    def acquire(self, member_id: str, fetched: Fetched, limits: Limits) -> list[Acquired]:
+        acquired = self._records.acquire(member_id, fetched, limits, self._now())
+        self._schedule()
+        if acquired:
+            self._on_acquired(self, member_id)
+        return acquired
+
+    # -- acknowledging -----------------------------------------------------------------
+
+    def acknowledging(self, member_id: str, batches: Sequence[Acknowledgement]) -> Work[Change]:
+        """Take what a member says, in turns; it holds once `write` is done with it.
+
+        Raises:
+            KafkaError: INVALID_RECORD_STATE, INVALID_REQUEST.
+        """
+        self._records.move_start(self.partition.log_start_offset)
+        try:
+            return (yield from self._records.acknowledging(member_id, batches, self._now))
+        finally:
+            self._schedule()
+
+    def write(self, change: Change) -> asyncio.Task[KafkaError | None] | None:
+        """Write a change and make it hold, or else take it back.
+
+        Mostly that is done at once, and None is returned; else the awaitable returned
+        raises what the member is to be told.
+
+        Raises:
+            KafkaError: with what a member is to be told.
+        """
+        if len(change.runs) > _CHANGED_AT_ONCE:
+            return self._writes.spawn(self._write_much(change))
+        batches = self._records.state(change)
+        try:
+            written = self._begin_to_write(batches)
+        except BaseException as error:
+            self._take_back(change)
+            if isinstance(error, KafkaError):
+                raise self._refused(error) from error
+            raise
+        if written is None or not written.done():
+            return self._writes.spawn(self._write_change(change, written))
+        self._hold(change)
+        return None
+
+    async def _write_change(self, change: Change, begun: Written[None] | None) -> KafkaError | None:
+        try:
+            await self._write(self._records.state(change), begun)
+        except BaseException as error:
+            self._take_back(change)
+            if isinstance(error, KafkaError):
+                return self._refused(error)
+            raise
+        self._hold(change)
+        return None
+
+    async def _write_much(self, change: Change) -> KafkaError | None:
+        """Like `_write_change`, in turns."""
+        records, turns = self._records, self._broker.turns
+        try:
+            await self._write(await turns.run(records.stating(change)), None)
+        except KafkaError as error:
+            await turns.run(records.rolling_back(change, self._now()))
+            self._changed()
+            return self._refused(error)
+        except BaseException:
+            self._take_back(change)
+            raise
+        await turns.run(records.committing(change))
+        self._changed()
+        return None
+
+    def _hold(self, change: Change) -> None:
+        self._records.commit(change)
+        self._changed()
+
+    def _take_back(self, change: Change) -> None:
+        self._records.roll_back(change, self._now())
+        self._changed()
+
+    def releasing(self, member_id: str) -> Work[None]:
+        """A member is gone: others get what it had, as soon as that is written."""
+        if self.is_ready and (change := (yield from self._records.releasing(member_id))):
+            try:
+                writing = self.write(change)
+            except KafkaError as error:
+                self._stay_locked(error)
+            else:
+                if writing is not None:
+                    self._writes.spawn(self._follow(writing))
+        self.room.disturb()  # it may be waiting for more
+
+    async def _follow(self, writing: asyncio.Task[KafkaError | None]) -> None:
+        error = await writing
+        if error is not None:
+            self._stay_locked(error)
+
+    def _stay_locked(self, error: KafkaError) -> None:
+        _log.warning("%s: records of a member that is gone stay locked: %s", self.key, error)
+
+    # -- writing -----------------------------------------------------------------------
+
+    def _begin_to_write(self, batches: Sequence[StateBatch]) -> Written[None] | None:
+        """Write it now if it is little, and nothing else is being written; else None."""
+        if not self.is_settled:
+            return None
+        if not batches:
+            return Written(None)
+        return self._broker.share_states.write_at_once(self.key, self._state(batches))
+
+    async def _write(self, batches: Sequence[StateBatch], begun: Written[None] | None) -> None:
+        if begun is not None:
+            async with self._write_turn:
+                await begun
+        elif batches:
+            await self._write_state(batches)
+
+    async def _write_state(self, batches: Sequence[StateBatch]) -> None:
+        async with self._write_turn:
+            await self._broker.share_states.write(*self.key, self._state(batches))
+
+    def _state(self, batches: Sequence[StateBatch]) -> ShareState:
+        """The group's start offset, and what has changed after it."""
+        if self.is_closed:
+            raise KafkaError(ErrorCode.fenced_state_epoch)
+        records = self._records
+        return ShareState(
+            self._state_epoch,
+            self.leader_epoch,
+            records.start_offset,
+            records.delivery_complete_count,
+            tuple(batches),
+        )
+
+    def _refused(self, error: KafkaError) -> KafkaError:
+        told = _told(error)
+        if told.code is FENCED:
+            self._on_lost(self)
+        return told
+
+    # -- time --------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._broker.clock.monotonic()
+
+    def _changed(self) -> None:
+        """Records may have become available: the waiting fetches look again."""
+        self._schedule()
+        self.room.disturb()
+
+    def _schedule(self) -> None:
+        """Have the next lock time out when it is due."""
+        deadline = None if self.is_closed else self._records.next_deadline()
+        if self._timer is not None:
+            if deadline is not None and self._timer_deadline <= deadline:
+                return  # it is due no later
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer_deadline = deadline
+            delay = max(0.0, deadline - self._now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._fall_due)
+
+    def _fall_due(self) -> None:
+        """Expire in a turn of its own: thousands of share partitions may be due at once."""
+        self._rounds.add(self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        batches = () if self.is_closed else self._records.expire(self._now(), _EXPIRED_AT_ONCE)
+        if batches:
+            self._write_expired(batches)
+            self._changed()
+        else:  # what was locked was acknowledged in time: no fetch has to look
+            self._schedule()
+
+    def _write_expired(self, batches: Sequence[StateBatch]) -> None:
+        try:
+            written = self._begin_to_write(batches)
+        except KafkaError as error:
+            self._not_written(error)
+        else:
+            if written is None or not written.done():
+                self._writes.spawn(self._go_on_writing(batches, written))
+
+    async def _go_on_writing(
+        self, batches: Sequence[StateBatch], begun: Written[None] | None
+    ) -> None:
+        try:
+            await self._write(batches, begun)
+        except KafkaError as error:
+            self._not_written(error)
+
+    def _not_written(self, error: KafkaError) -> None:
+        told = self._refused(error)
+        _log.warning("%s: locks that timed out are not written: %s", self.key, told)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is to be written is written."""
+        return not len(self._writes)
+
+    async def settle(self) -> None:
+        """Wait until what is to be written is written."""
+        await self._writes.settle()
+
+    def close(self) -> None:
+        """Give out nothing more; waiting fetches look again, and find it gone."""
+        self.is_closed = True
+        self.loaded.cancel()
+        self._schedule()
+        self.room.disturb()
+
+
+def _told(error: KafkaError) -> KafkaError:
+    code = _TOLD.get(error.code)
+    if code is None:
+        _log.warning("a member is told of an unknown error, as a state is refused: %s", error)
+        code = ErrorCode.unknown_server_error
+    return KafkaError(code, error.message)

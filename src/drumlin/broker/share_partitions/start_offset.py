@@ -1,0 +1,33 @@
+"""Where a share group begins in a partition that it has never read: `share.auto.offset.reset`.
+
+`earliest`, `latest`, or `by_duration:` with a duration as ISO 8601 writes it: the first record
+that is not older than that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from drumlin.config.durations import duration_ms
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import BrokerData
+    from drumlin.replication.partition import Partition
+
+_BY_DURATION: Final = "by_duration:"
+
+
+async def first_start_offset(broker: BrokerData, partition: Partition, reset: str) -> int:
+    """The offset that `reset` means now.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR.
+    """
+    if reset == "earliest":
+        return partition.log_start_offset
+    if reset.startswith(_BY_DURATION):
+        since_ms = broker.clock.wall_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
+        found = await broker.threads.reading(partition.offset_for_timestamp, since_ms)
+        if found is not None:
+            return int(found.offset)
+    return partition.high_watermark

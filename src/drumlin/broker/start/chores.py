@@ -1,0 +1,148 @@
+"""A broker's periodic chores, their intervals, and the thread of each.
+
+What changes a log runs on the event loop; what waits for a disk runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from drumlin.broker.parts.parts import BrokerData
+from drumlin.wire.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from drumlin.broker.hosting.hosted_partitions import HostedPartitions
+    from drumlin.broker.hosting.replicas import Replicas
+    from drumlin.broker.loop.cycles import Cycles
+    from drumlin.broker.start.server import Server
+    from drumlin.storage.log.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+_SECOND_MS: Final = 1000
+_PROBE_MS: Final = 5000
+_IDLE_MS: Final = 60_000
+
+
+class Kept(BrokerData, Protocol):
+    """What the chores are done for."""
+
+    hosting: HostedPartitions
+    replicas: Replicas
+    server: Server
+
+
+def start_upkeep(broker: Kept, cycles: Cycles) -> None:
+    """Start all chores of a broker."""
+    config, logs = broker.config, broker.logs
+    cycles.every(
+        config.log_retention_check_interval_ms,
+        "retention",
+        lambda: _retain(broker),
+        first_after_ms=config.log_initial_task_delay_ms,
+    )
+    cycles.every(_SECOND_MS, "retention that waited", lambda: _retain_held(broker))
+    cycles.every(_SECOND_MS, "removal", lambda: broker.threads.administering(logs.remove_doomed))
+    cycles.every(_SECOND_MS, "flush", lambda: _flush(broker))
+    cycles.every(
+        config.log_flush_offset_checkpoint_interval_ms,
+        "checkpoints",
+        lambda: _write_checkpoints(broker),
+    )
+    cycles.every(
+        max(config.replica_lag_time_max_ms // 2, 1),
+        "in-sync replicas",
+        broker.replicas.review_in_sync,
+    )
+    cycles.every(
+        1000 * config.leader_imbalance_check_interval_seconds,
+        "preferred leaders",
+        broker.replicas.balance_leaders,
+    )
+    cycles.every(_IDLE_MS, "idle logs", lambda: broker.turns.run(logs.release_idle()))
+    cycles.every(_SECOND_MS, "rolling for compaction", lambda: _roll_overdue(broker))
+    cycles.every(_PROBE_MS, "probe", lambda: _probe(broker))
+    cycles.every(_SECOND_MS, "failed log dirs", lambda: _give_up_failed(broker))
+    cycles.every(
+        config.producer_id_expiration_check_interval_ms,
+        "producer expiry",
+        lambda: broker.turns.run(logs.expire_producers(config.producer_id_expiration_ms)),
+    )
+    cycles.every(_SECOND_MS, "clock", lambda: _look_at_clock(broker))
+    cycles.every(_SECOND_MS, "idle connections", lambda: broker.server.close_idle(_loop_time()))
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _look_at_clock(broker: Kept) -> None:
+    """Have a jump of the wall clock said in the log when it happens."""
+    _ = broker.clock.expiry.doubt
+
+
+async def _write_checkpoints(broker: Kept) -> None:
+    await broker.threads.administering(broker.logs.write_checkpoints)
+
+
+async def _retain(broker: Kept) -> None:
+    await broker.threads.administering(broker.logs.prepare_retention)
+    await broker.turns.run(broker.logs.delete_old_segments(partial(_note_start, broker)))
+
+
+async def _retain_held(broker: Kept) -> None:
+    await broker.turns.run(broker.logs.delete_held_segments(partial(_note_start, broker)))
+
+
+def _note_start(broker: Kept, log: PartitionLog) -> None:
+    """Notify watchers of a partition of its new log start offset; no fetch waits for it."""
+    partition = broker.partitions.find(log.topic, log.partition)
+    if partition is not None and partition.log is log:
+        partition.waiting.note()
+
+
+async def _roll_overdue(broker: Kept) -> None:
+    """Roll active segments in time for `max.compaction.lag.ms`."""
+    await broker.threads.administering(broker.logs.prepare_rolls)
+    await broker.turns.run(broker.logs.roll_overdue())
+
+
+async def _flush(broker: Kept) -> None:
+    """Make sealed segments durable, and what `flush.ms` says is due."""
+    for log in await broker.turns.run(broker.logs.logs_to_flush()):
+        try:
+            await broker.threads.syncing(log.flush)
+        except KafkaError:
+            continue  # deleted meanwhile; or its dir has failed, which was said there
+        except Exception:  # noqa: BLE001  one failure must not stop the others
+            _log.exception("%s could not be flushed", log.name)
+
+
+async def _give_up_failed(broker: Kept) -> None:
+    """Have other brokers lead what this one cannot append to, or read."""
+    for directory in broker.logs.directories:
+        if not directory.is_online:
+            try:
+                await broker.hosting.give_up(directory)
+            except KafkaError:
+                continue  # the metadata says so; it is tried again
+            except Exception:  # noqa: BLE001  the others are to be given up all the same
+                _log.exception("%s could not be given up", directory.path)
+
+
+async def _probe(broker: Kept) -> None:
+    """Bring back failed log dirs that work again, and partitions that could not have a log."""
+    is_back = False
+    for directory in broker.logs.directories:
+        try:
+            if not directory.is_online:
+                is_back |= await broker.hosting.take_back(directory)
+            elif directory.not_loaded:
+                is_back |= await broker.threads.administering(broker.logs.load_again, directory)
+        except Exception:  # noqa: BLE001  the other dirs are to be tried all the same
+            _log.exception("Log dir %s could not be looked at", directory.path)
+    if is_back or broker.hosting.is_behind or broker.partitions.has_offline:
+        await broker.hosting.host_all()

@@ -1,0 +1,120 @@
+"""The broker as a process: starts it, says that it is ready, stops it on a signal.
+
+An error at start is one line on standard error and an exit code, never a traceback: only a line is
+something that the operator can act on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.broker.loop.garbage import GarbageCollection
+from drumlin.broker.loop.loop_watch import LoopWatch
+from drumlin.broker.start.broker import Broker
+from drumlin.broker.start.machine_locks import Locks
+from drumlin.broker.start.moves_between_brokers import has_folders, move_partitions
+from drumlin.broker.start.process_setup import (
+    SIGNALS,
+    prepare_process,
+    risks,
+    stop_on,
+    unless_stopped,
+)
+from drumlin.broker.start.startup import StartFailed
+from drumlin.clock import SystemClock
+from drumlin.config.broker import BrokerConfig
+from drumlin.config.config_error import ConfigError
+from drumlin.ready_threads import ready_threads
+
+if TYPE_CHECKING:
+    from drumlin.broker.start.company import Company
+
+_log = logging.getLogger("drumlin")
+#: For what is seldom done in threads: regular expressions, a cleaner that is reconfigured.
+_OTHER_THREADS: Final = 4
+
+
+def run(properties: Mapping[str, str], log_level: str = "INFO") -> int:
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; the exit code of the process."""
+    prepare_process(log_level)
+    try:
+        config = BrokerConfig.load(properties)
+        if not config.zookeeper_connect and has_folders(config):
+            with Locks({config.node_id: config.log_dirs}):
+                move_partitions(config, 1)
+        run_broker(config, lambda broker: _tell_ready(config, broker))
+    except (ConfigError, StartFailed) as error:
+        print(f"drumlin server: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def run_broker(
+    config: BrokerConfig,
+    when_ready: Callable[[Broker], None],
+    company: Company | None = None,
+    signals: Sequence[signal.Signals] = SIGNALS,
+) -> None:
+    """Run a broker until a signal comes.
+
+    Raises:
+        StartFailed: with one line that says why.
+    """
+    watch = LoopWatch()
+    with asyncio.Runner(loop_factory=watch.new_loop) as runner:
+        runner.run(_serve(config, watch, when_ready, company, signals))
+
+
+async def _serve(
+    config: BrokerConfig,
+    watch: LoopWatch,
+    when_ready: Callable[[Broker], None],
+    company: Company | None,
+    signals: Sequence[signal.Signals],
+) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ready_threads(_OTHER_THREADS, "other"))
+    stop = stop_on(signals)
+    loop.set_exception_handler(_log_exception)
+    if config.without_effect:
+        _log.warning("without effect here: %s", ", ".join(config.without_effect))
+    garbage = GarbageCollection()
+
+    def before_serving() -> None:
+        garbage.begin()
+        watch.begin()
+
+    starting = Broker.start(config, SystemClock(), before_serving, company)
+    broker = await unless_stopped(starting, stop)
+    looking = loop.create_task(garbage.keep_looking(lambda: broker.server.is_serving))
+    broker.endpoints.metrics.add(watch.measures)
+    when_ready(broker)
+    await stop.wait()
+    watch.end()
+    looking.cancel()
+    _log.info("stopping")
+    await broker.stop()
+    _log.info("stopped cleanly")
+
+
+def _tell_ready(config: BrokerConfig, broker: Broker) -> None:
+    addresses = ", ".join(each.address for each in broker.listeners)
+    print(  # noqa: T201
+        f"drumlin is ready on {addresses} (data in {', '.join(config.log_dirs)}, "
+        f"cluster id {broker.metadata.image.cluster_id})",
+        flush=True,
+    )
+    for risk in risks(config):
+        _log.warning("%s", risk)
+
+
+def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    error = context.get("exception")
+    _log.error(
+        "%s", context.get("message"), exc_info=error if isinstance(error, Exception) else None
+    )

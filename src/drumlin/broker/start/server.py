@@ -1,0 +1,225 @@
+"""Listening sockets: accepts connections, limits their number, closes those that idle.
+
+Owns the set of open connections. Knows nothing of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from drumlin.broker.net.channel import PlainChannel
+from drumlin.broker.net.connection import Connection, Dispatcher
+from drumlin.broker.net.request_memory import RequestMemory
+from drumlin.broker.start.startup import BoundSockets, cannot_listen
+from drumlin.wire.frames import SCRATCH_BYTES
+
+_log = logging.getLogger(__name__)
+_ACCEPTS_PER_TURN: Final = 16
+_SHORT: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_ACCEPT_PAUSE_S: Final = 0.1
+_SILENCE_S: Final = 60.0
+#: So many descriptors, or an eighth of them where that is less, are never given to connections: the
+#: broker's own files do not wait until clients go.
+_RESERVE_MAX: Final = 64
+#: Connections that find no place wait for a second before they try again, and longer each time.
+_WAITING_MIN: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The values of Kafka's keys of the same names; an idle time of 0 means never."""
+
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: dict[str, int]
+    connections_max_idle_ms: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
+    socket_listen_backlog_size: int
+    request_memory_bytes: int
+
+    def per_ip(self, host: str) -> int:
+        return self.max_connections_per_ip_overrides.get(host, self.max_connections_per_ip)
+
+
+class Server:
+    """Accepts for all listeners."""
+
+    def __init__(self, router: Dispatcher, limits: ConnectionLimits, bound: BoundSockets) -> None:
+        self._router = router
+        self.limits = limits
+        self._sockets = dict(bound)
+        self._memory = RequestMemory(limits.request_memory_bytes)
+        self._scratch = bytearray(SCRATCH_BYTES)  # all connections receive into it, in turn
+        self._connections: set[Connection] = set()
+        self._has_none = asyncio.Event()
+        self._per_ip: Counter[str] = Counter()
+        self._refusals: Counter[str] = Counter()
+        self._silent_until = 0.0  # about a shortage that keeps us from accepting
+
+    def start_accepting(self) -> None:
+        """Accept clients on all addresses.
+
+        Raises:
+            StartFailed: another process listens there already.
+        """
+        loop = asyncio.get_running_loop()
+        for sock, listener in self._sockets.items():
+            try:
+                sock.listen(max(_WAITING_MIN, self.limits.socket_listen_backlog_size))
+            except OSError as error:
+                raise cannot_listen(listener, error) from error
+            loop.add_reader(sock.fileno(), self._accept, sock)
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _SHORT:
+                    raise
+                self._pause_accepting(listening, error)
+                return
+            # The lowest free number: it tells how many are in use.
+            is_last = sock.fileno() >= _connections_end()
+            refusal = self._refusal(address[0])
+            if refusal is None:
+                self._admit(sock, listening, address[0])
+            else:
+                self._log_refusal(address[0], refusal)
+                sock.close()
+            if is_last:
+                self._pause_accepting(listening, OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+                return
+
+    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + _SILENCE_S
+            _log.error("cannot accept connections: %s; trying again all the time", error.strerror)
+        loop.remove_reader(listening.fileno())
+        loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
+
+    def _resume_accepting(self, listening: socket.socket) -> None:
+        if listening not in self._sockets:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            if not _has_room():
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            loop.add_reader(listening.fileno(), self._accept, listening)
+        except (OSError, MemoryError):
+            loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting, listening)
+
+    def _refusal(self, host: str) -> str | None:
+        if len(self._connections) >= self.limits.max_connections:
+            return f"max.connections={self.limits.max_connections} reached"
+        allowed = self.limits.per_ip(host)
+        if self._per_ip[host] >= allowed:
+            return f"max.connections.per.ip={allowed} reached"
+        return None
+
+    def _log_refusal(self, host: str, why: str) -> None:
+        # One line for the first and then for each power of two: a flood must not fill a disk.
+        self._refusals[host] += 1
+        count = self._refusals[host]
+        if count & (count - 1) == 0:
+            _log.warning("refused a connection from %s (%d so far): %s", host, count, why)
+
+    def _admit(self, sock: socket.socket, listening: socket.socket, host: str) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.limits.socket_send_buffer_bytes > 0:
+                size = self.limits.socket_send_buffer_bytes
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+            connection = Connection(
+                PlainChannel(sock),
+                self._router,
+                memory=self._memory,
+                scratch=self._scratch,
+                max_frame_bytes=self.limits.socket_request_max_bytes,
+                listener_name=self._sockets[listening].name,
+                on_close=self._forget,
+            )
+        except OSError:  # gone before it was accepted
+            sock.close()
+            return
+        self._connections.add(connection)
+        self._has_none.clear()
+        self._per_ip[host] += 1
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._has_none.set()
+        self._per_ip[connection.peer_host] -= 1
+        if self._per_ip[connection.peer_host] <= 0:
+            del self._per_ip[connection.peer_host]
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a client is connected."""
+        return bool(self._connections)
+
+    def close_idle(self, now: float) -> None:
+        """Close connections on which nothing has moved for `connections.max.idle.ms`."""
+        self._memory.look_after(now)
+        idle_ms = self.limits.connections_max_idle_ms
+        if idle_ms <= 0:
+            return
+        for connection in list(self._connections):
+            if not connection.awaits_us and (now - connection.last_active) * 1000 > idle_ms:
+                connection.close(f"idle for more than connections.max.idle.ms={idle_ms}")
+
+    def stop_accepting(self) -> None:
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets.clear()
+
+    def finish(self) -> None:
+        """Close every connection as soon as what was begun on it is answered."""
+        for connection in list(self._connections):
+            connection.finish()
+
+    async def closed(self, timeout_s: float) -> None:
+        """Wait until there is no connection, or the time is over."""
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._has_none.wait(), timeout_s)
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.close(None)
+
+
+def _connections_end() -> int:
+    """Of connections, the number of the first descriptor that is one too many."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_RESERVE_MAX, limit // 8)
+
+
+def _has_room() -> bool:
+    try:
+        free = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    os.close(free)
+    return free < _connections_end()

@@ -1,0 +1,1 @@
+"""Topics: checks before one is created, how Metadata tells them, and those of coordinators."""

@@ -1,0 +1,52 @@
+"""The internal topics in which coordinators keep their state, as the coordinators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from drumlin.broker.topics.topics import create_automatically
+from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import BrokerData
+
+
+def state_topic(broker: BrokerData, name: str) -> StateTopic:
+    """The topic of that name, there or to be created."""
+
+    def confirm(partition: int) -> Confirmation:
+        """A decision must be safe before it is answered, or written to other logs."""
+        return broker.flushes.confirm(broker.partitions.get(name, partition))
+
+    def read_batches(partition: int) -> Iterable[bytes]:
+        return broker.partitions.get(name, partition).batches()
+
+    def batch_bytes_max(partition: int) -> int:
+        config = broker.partitions.get(name, partition).config
+        return min(config.max_message_bytes, config.segment_bytes)
+
+    def partition_count() -> int | None:
+        topic = broker.metadata.image.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    async def create() -> None:
+        await create_automatically(broker, name)
+
+    find = partial(broker.partitions.get, name)  # for each append: no function around it
+    return StateTopic(name, find, confirm, read_batches, batch_bytes_max, partition_count, create)
+
+
+class StateLogs:
+    """The ends of an internal topic's logs, for a coordinator that deletes records itself."""
+
+    def __init__(self, broker: BrokerData, name: str) -> None:
+        self._broker = broker
+        self._name = name
+
+    def end_offset(self, partition: int) -> int:
+        return self._broker.partitions.get(self._name, partition).log_end_offset
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        self._broker.partitions.get(self._name, partition).delete_records_before(offset)

@@ -1,0 +1,152 @@
+"""Topics as Metadata answers them, each encoded once for all clients.
+
+Owns those bytes, by version of the API and by whether operations are included; what is said of a
+partition says `cluster_view`. They hold as long as the metadata has the very same topic, and as
+long as the same brokers and log dirs can be had: nothing has to say that they are outdated.
+A request for a topic that is being encoded continues the encoding that another began. Nothing here
+depends on the client: an answer is put together from the topics that it may see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from drumlin.broker.parts.cluster_view import (
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    Reachable,
+    leadership,
+    reachable,
+)
+from drumlin.metadata.image import PartitionState, TopicState
+from drumlin.metadata.store.changes import Change, TopicDeleted
+from drumlin.turns import Work
+from drumlin.wire.compiled.encoder import EncodedItems, encoded
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import Shape
+
+if TYPE_CHECKING:
+    from drumlin.broker.parts.parts import BrokerData
+
+#: Clients of one kind use one or two of them.
+_VARIANTS_MAX: Final = 6
+#: Encoded between two offers to give way.
+_PARTITIONS_PER_STEP: Final = 16
+
+
+@dataclass(slots=True, eq=False)
+class _Building:
+    """A topic on its way to be encoded."""
+
+    topic: TopicState
+    partitions: list[bytes] = field(default_factory=list)
+    piece: bytes | None = None
+    is_outdated: bool = False  # begun before, and ended after something had changed
+
+
+class TopicVariant:
+    """The topics in one version; see `TopicPieces`."""
+
+    def __init__(
+        self, broker: BrokerData, shape: Shape, with_operations: bool, current: Reachable
+    ) -> None:
+        self._broker = broker
+        self._shape = shape
+        self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED
+        self._reachable = current
+        self._ready: dict[str, tuple[TopicState, bytes]] = {}
+        self._building: dict[str, _Building] = {}
+
+    def ready(self, topic: TopicState) -> bytes | None:
+        """The topic's bytes, if they are encoded already."""
+        kept = self._ready.get(topic.name)
+        return kept[1] if kept is not None and kept[0] is topic else None
+
+    def encode(self, topic: TopicState) -> Work[bytes]:
+        """Encode the topic; the bytes are kept for the next requests."""
+        building = self._building.get(topic.name)
+        if building is None or building.topic is not topic:
+            building = self._building[topic.name] = _Building(topic)
+        while building.piece is None:
+            self._go_on(building)
+            yield
+        return building.piece
+
+    def forget(self, name: str) -> None:
+        """There is no such topic any more."""
+        self._ready.pop(name, None)
+        self._building.pop(name, None)
+
+    def _go_on(self, building: _Building) -> None:
+        topic, done = building.topic, building.partitions
+        for state in topic.partitions[len(done) : len(done) + _PARTITIONS_PER_STEP]:
+            done.append(encoded(self._partition(topic, state)))
+        building.is_outdated |= reachable(self._broker) != self._reachable
+        if len(done) < len(topic.partitions):
+            return
+        building.piece = encoded(self._topic(topic, EncodedItems(done)))
+        if self._building.get(topic.name) is building:
+            del self._building[topic.name]
+        is_current = self._broker.metadata.image.topics.get(topic.name) is topic
+        if is_current and not building.is_outdated:
+            self._ready[topic.name] = topic, building.piece
+
+    def _topic(self, topic: TopicState, partitions: EncodedItems) -> Any:
+        return self._shape(
+            "MetadataResponseTopic",
+            error_code=ErrorCode.none,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=partitions,
+            topic_authorized_operations=self._operations,
+        )
+
+    def _partition(self, topic: TopicState, state: PartitionState) -> Any:
+        led = leadership(self._broker, topic.name, state)
+        error, replicas = led.error, state.replicas
+        if self._shape.version == 0 and led.offline_replicas:
+            # There is no field for them: clients of this version take what they are told for alive.
+            replicas = tuple(each for each in replicas if each not in led.offline_replicas)
+            error = error if error.value else ErrorCode.replica_not_available
+        return self._shape(
+            "MetadataResponsePartition",
+            error_code=error,
+            partition_index=state.index,
+            leader_id=led.leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=led.isr,
+            offline_replicas=led.offline_replicas,
+        )
+
+
+class TopicPieces:
+    """All topics, in the versions that were asked for last."""
+
+    def __init__(self, broker: BrokerData) -> None:
+        self._broker = broker
+        self._reachable: Reachable | None = None
+        self._variants: dict[tuple[int, bool], TopicVariant] = {}  # used last comes last
+
+    def variant(self, shape: Shape, *, with_operations: bool) -> TopicVariant:
+        """The topics in one version of the API."""
+        current = reachable(self._broker)
+        if current != self._reachable:
+            self._reachable = current
+            self._variants.clear()
+        key = shape.version, with_operations
+        variant = self._variants.pop(key, None)
+        if variant is None:
+            variant = TopicVariant(self._broker, shape, with_operations, current)
+        self._variants[key] = variant
+        if len(self._variants) > _VARIANTS_MAX:
+            del self._variants[next(iter(self._variants))]
+        return variant
+
+    def on_change(self, change: Change) -> None:
+        """Follow one change of the metadata, so that what is gone takes no memory."""
+        if isinstance(change, TopicDeleted):
+            for variant in self._variants.values():
+                variant.forget(change.topic.name)

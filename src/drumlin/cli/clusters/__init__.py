@@ -1,0 +1,1 @@
+"""`drumlin cluster`: the brokers of a cluster, and clusters for practice."""

@@ -1,0 +1,1 @@
+"""`drumlin groups`: groups and their offsets."""

@@ -1,0 +1,318 @@
+"""`drumlin groups reset`: have a group continue from somewhere else.
+
+Decides what each partition's offset becomes, shows it, and commits it. Refuses groups with
+members: they would continue from where they are, and commit that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import click
+
+from drumlin.cli.reach import group_offsets
+from drumlin.cli.reach.cluster import Cluster, connect
+from drumlin.cli.reach.command_config import CommandConfig
+from drumlin.cli.reach.completion import complete_group, complete_topic
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Argument, Option
+from drumlin.cli.terminal.options import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    Yes,
+    can_ask,
+    confirm,
+    examples,
+)
+from drumlin.cli.terminal.places import parse_place
+from drumlin.client.admin import admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.read import offsets
+from drumlin.client.read.log_bounds import LogBounds, existing_partitions, log_bounds
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.wire.error_codes import KafkaError
+
+EXAMPLES: Final = examples(
+    "drumlin groups reset reporting --to earliest --dry-run",
+    "drumlin groups reset reporting flights --to 2013-07-04T12:00",
+    "drumlin groups reset reporting flights:0,2 --to offset:4711 --yes",
+    "drumlin groups reset reporting --to shift:-100",
+    "drumlin groups reset reporting --from-file offsets.csv",
+)
+_TARGET_HELP: Final = (
+    "earliest, latest, current (what is committed, within the log), an offset (4711 or "
+    "offset:4711), shift:-100 or shift:+100 from what is committed, or a time: "
+    "2013-07-04T12:00 (local time unless it names a zone), 15m, 2h, 3d (ago), @MILLISECONDS."
+)
+_COLUMNS: Final = ("topic", "partition", "old_offset", "new_offset", "lag", "state", "remark")
+_SHIFT: Final = re.compile(r"shift:([+-]?\d{1,19})")
+_OFFSET: Final = re.compile(r"(?:offset:)?(\d{1,19})")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to continue; `kind` says which of the others counts."""
+
+    kind: str  # "earliest", "latest", "current", "offset", "shift", "time"
+    number: int = 0
+    time: datetime | None = None
+
+
+def parse_target(text: str) -> Target:
+    """Read what a person has written.
+
+    Raises:
+        click.BadParameter: it means nothing, or could mean two things.
+    """
+    if text in ("earliest", "latest", "current"):
+        return Target(text)
+    shift, offset = _SHIFT.fullmatch(text), _OFFSET.fullmatch(text)
+    if shift:
+        return Target("shift", int(shift[1]))
+    if offset:
+        return Target("offset", int(offset[1]))
+    if text[:1] in ("-", "+"):
+        raise click.BadParameter(f"write shift:{text} to move by {text} from what is committed")
+    place = parse_place(text.removeprefix("time:"))
+    if place.name is not None:
+        return Target(place.name)
+    return Target("time", time=place.time)
+
+
+def reset(
+    group: Annotated[str, Argument("GROUP", help="A group.", complete=complete_group)],
+    topics: Annotated[
+        list[str] | None,
+        Argument(
+            "[TOPIC[:PARTITION,…]]…",
+            help="Topics, or some partitions of them; default: all that the group has committed.",
+            complete=complete_topic,
+        ),
+    ] = None,
+    to: Annotated[str | None, Option("--to", metavar="PLACE", help=_TARGET_HELP)] = None,
+    from_file: Annotated[
+        Path | None,
+        Option("--from-file", metavar="FILE", help="Take offsets as `groups export` writes them."),
+    ] = None,
+    metadata: Annotated[
+        str, Option("--metadata", metavar="TEXT", help="To be kept with the offsets.")
+    ] = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
+    ] = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a group's offsets, of all its topics or of some.
+
+    An offset outside the log becomes the log's start or end. A time means the first record at
+    or after it, or the end where no record is that young.
+    """
+    if (to is None) == (from_file is None):
+        raise click.BadParameter("say where to: give either --to or --from-file")
+    target = None if to is None else parse_target(to)
+    with connect(bootstrap, command_config) as cluster:
+        described = group_offsets.describe(cluster, group)
+        group_offsets.check_at_rest(described, "reset")
+        known = group_offsets.positions_of(cluster, described)
+        places = _chosen(cluster, topics or (), known)
+        if from_file is not None:
+            wanted = _from_file(from_file, group, places if topics else None)
+            rows = _plan_offsets(cluster, wanted, known, metadata)
+        else:
+            assert target is not None
+            rows = _plan_target(cluster, group, places, target, known, metadata)
+        if not rows:
+            raise output.Failure(f"group {group!r} has committed nothing: name topics to reset")
+        _carry_out(cluster, described, rows, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+# -- which partitions ----------------------------------------------------------------------------
+
+
+def _chosen(
+    cluster: Cluster, topics: Iterable[str], known: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions that are named, or all that the group has committed and that exist."""
+    places: set[TopicPartition] = set()
+    for text in topics:
+        topic, colon, partitions = text.partition(":")
+        described = cluster.run(admin.describe_topics(cluster.connections, (topic,)))
+        existing = {each.index for each in described[topic].partitions}
+        wanted = {_partition(text, each) for each in partitions.split(",")} if colon else existing
+        for each in sorted(wanted - existing):
+            raise output.Failure(f"topic {topic!r} has no partition {each}")
+        places |= {(topic, each) for each in wanted}
+    if not places:
+        places.update(cluster.run(existing_partitions(cluster.connections, known)))
+        for topic, partition in sorted(set(known) - places):
+            output.note(f"{topic}-{partition}: left alone, as it does not exist any more")
+    return sorted(places)
+
+
+def _partition(text: str, number: str) -> int:
+    if not (number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:0,1,…")
+    return int(number)
+
+
+def _from_file(
+    path: Path, group: str, places: Collection[TopicPartition] | None
+) -> dict[TopicPartition, tuple[int, str]]:
+    from drumlin.migration.offsets_file import read_file
+
+    rows = [row for row in read_file(path) if row.group in (None, group)]
+    if not rows:
+        raise output.Failure(f"{path} has no offsets of group {group!r}")
+    return {
+        (row.topic, row.partition): (row.offset, row.metadata)
+        for row in rows
+        if places is None or (row.topic, row.partition) in places
+    }
+
+
+# -- what becomes of them ------------------------------------------------------------------------
+
+
+def _plan_target(
+    cluster: Cluster,
+    group: str,
+    places: Collection[TopicPartition],
+    target: Target,
+    known: Mapping[TopicPartition, OffsetAndMetadata],
+    metadata: str,
+) -> list[dict[str, Any]]:
+    bounds = cluster.run(log_bounds(cluster.connections, places))
+    found: dict[TopicPartition, int] = {}
+    if target.time is not None:
+        asked = dict.fromkeys(bounds, target.time)
+        at = cluster.run(offsets.list_offsets(cluster.connections, asked, "read_uncommitted"))
+        found = {place: each.offset for place, each in at.items()}
+    rows = []
+    for place, log in bounds.items():
+        old = known.get(place)
+        offset, remark = _offset(group, place, target, log, old, found.get(place, -1))
+        rows.append(_row(place, old, offset, log, remark, metadata))
+    return rows
+
+
+def _offset(
+    group: str,
+    place: TopicPartition,
+    target: Target,
+    log: LogBounds,
+    old: OffsetAndMetadata | None,
+    found: int,
+) -> tuple[int, str | None]:
+    """The offset meant, which may lie outside the log, and a remark about it."""
+    if target.kind == "earliest":
+        return log.start_offset, None
+    if target.kind == "latest":
+        return log.end_offset, None
+    if target.kind == "offset":
+        return target.number, None
+    if target.kind == "time":
+        return (found, None) if found >= 0 else (log.end_offset, "no record that young: the end")
+    if target.kind == "current":
+        return (log.end_offset, "nothing committed: the end") if old is None else (old.offset, None)
+    if old is None:
+        raise output.Failure(
+            f"group {group!r} has committed nothing for {place[0]}-{place[1]} that could be shifted"
+        )
+    return old.offset + target.number, None
+
+
+def _plan_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, tuple[int, str]],
+    known: Mapping[TopicPartition, OffsetAndMetadata],
+    metadata: str,
+) -> list[dict[str, Any]]:
+    bounds = cluster.run(log_bounds(cluster.connections, wanted))
+    for topic, partition in wanted.keys() - bounds.keys():
+        raise output.Failure(f"there is no {topic}-{partition}")
+    return [
+        _row(place, known.get(place), offset, bounds[place], None, metadata or text)
+        for place, (offset, text) in sorted(wanted.items())
+    ]
+
+
+def _row(
+    place: TopicPartition,
+    old: OffsetAndMetadata | None,
+    offset: int,
+    log: LogBounds,
+    remark: str | None,
+    metadata: str,
+) -> dict[str, Any]:
+    new_offset = log.clamp(offset)
+    if new_offset != offset:
+        where = "start" if offset < new_offset else "end"
+        remark = f"{offset} is outside the log: its {where}"
+    return {
+        "topic": place[0],
+        "partition": place[1],
+        "old_offset": None if old is None else old.offset,
+        "new_offset": new_offset,
+        "log_start_offset": log.start_offset,
+        "end_offset": log.end_offset,
+        "lag": log.end_offset - new_offset,
+        "metadata": metadata,
+        "remark": remark,
+    }
+
+
+# -- doing it ------------------------------------------------------------------------------------
+
+
+def _carry_out(
+    cluster: Cluster,
+    described: GroupDescription,
+    rows: list[dict[str, Any]],
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    group = described.group
+    asks = not dry_run and not yes and can_ask()
+    if dry_run or asks:
+        _show(group, rows, as_json and dry_run, "dry run" if dry_run else "to be reset")
+    if dry_run:
+        output.note(f"dry run: {len(rows)} offsets of {group} stay as they are")
+        return
+    confirm(f"Reset {len(rows)} offsets of {group}?", yes)
+    positions = {
+        (row["topic"], row["partition"]): OffsetAndMetadata(
+            row["new_offset"], metadata=row["metadata"]
+        )
+        for row in rows
+    }
+    try:
+        group_offsets.move(cluster, described, positions)
+    except KafkaError as error:
+        if not group_offsets.is_refusal_for_members(error):
+            raise
+        now = group_offsets.describe(cluster, group)
+        raise output.Failure(
+            group_offsets.live_members(group, now.state, len(now.members), "reset")
+        ) from None
+    if asks and not as_json:
+        print(f"{group}: {len(rows)} offsets reset")
+    else:
+        _show(group, rows, as_json, "reset")
+        output.note(f"{group}: {len(rows)} offsets reset")
+
+
+def _show(group: str, rows: list[dict[str, Any]], as_json: bool, state: str) -> None:
+    full = [{"group": group, **row, "state": state, "reset": state == "reset"} for row in rows]
+    output.show_rows(full, _COLUMNS, as_json=as_json, title=group, plain_first="group")

@@ -1,0 +1,97 @@
+"""HTTP with a running broker: through the socket in its data directory, or its metrics listener."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from drumlin.broker.http.admin_socket import FILE_NAME, connect_to_admin_socket
+from drumlin.cli.terminal.output import Failure
+from drumlin.storage.directory.directory_lock import is_locked
+
+_CONNECT_S: Final = 10.0
+_LOOK_S: Final = 120.0
+_ANSWER_BYTES_MAX: Final = 1 << 30
+
+
+class BrokerHttp:
+    """Asks one broker; each request has a connection of its own."""
+
+    def __init__(self, where: str, host: str, port: int, directory: Path | None) -> None:
+        self._where = where
+        self._host = host
+        self._port = port
+        self._directory = directory
+
+    def get(self, path: str, *, timeout_s: float | None = _LOOK_S, **query: object) -> Any:
+        """The JSON that is at `path`.
+
+        Raises:
+            Failure: there is no such answer.
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path, None, timeout_s)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """The JSON that answers; it may take as long as it likes. Raises as `get`."""
+        return self._ask("POST", path, json.dumps(body).encode(), None)
+
+    def _ask(self, method: str, path: str, body: bytes | None, timeout_s: float | None) -> Any:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_CONNECT_S)
+        try:
+            if self._directory is None:
+                connection.connect()
+            else:
+                connection.sock = connect_to_admin_socket(self._directory, _CONNECT_S)
+            connection.sock.settimeout(timeout_s)
+            connection.request(method, path, body)
+            response = connection.getresponse()
+            answer = json.loads(response.read(_ANSWER_BYTES_MAX))
+            status = response.status
+        except OSError as error:
+            raise Failure(f"{self._where}: {error.strerror or error}") from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise Failure(f"{self._where}: this is no broker of Drumlin") from error
+        finally:
+            connection.close()
+        if status != http.client.OK or not isinstance(answer, dict):
+            said = answer.get("error") if isinstance(answer, dict) else None
+            raise Failure(said or f"{self._where}: this is no broker of Drumlin")
+        return answer
+
+
+def broker_at(address: str) -> BrokerHttp:
+    """The broker whose metrics are served on HOST:PORT.
+
+    Raises:
+        ValueError: that is no address.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{address!r} is no address: expected HOST:PORT")
+    return BrokerHttp(address, host.strip("[]"), int(port), None)
+
+
+def broker_on(directory: Path) -> BrokerHttp | None:
+    """The broker that runs on a data directory; None if none does.
+
+    Raises:
+        Failure: one does, and cannot be asked.
+    """
+    if not directory.is_dir():
+        raise Failure(f"{directory}: no such directory")
+    try:
+        connect_to_admin_socket(directory, _CONNECT_S).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        if is_locked(str(directory)):
+            raise Failure(
+                f"a server runs on {directory}, but there is no {FILE_NAME} to ask it by: "
+                "give the first of its log.dirs"
+            ) from None
+        return None
+    except OSError as error:
+        raise Failure(f"{directory / FILE_NAME}: {error.strerror or error}") from error
+    return BrokerHttp(str(directory), "localhost", 0, directory)

@@ -1,0 +1,97 @@
+"""A cluster as the commands see it: synchronous calls on peer connections, one loop a command.
+
+What the client can do with topics, groups and offsets is used from there; what only an
+administrator asks (log directories, resources' configs) is asked by the commands themselves
+through `ask_*`. Loads no Arrow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from drumlin.cli.reach.command_config import settings_of
+from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.options import PeerOptions
+from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+_OPTIONS: Final = PeerOptions(client_id="drumlin-cli")
+
+
+class Cluster:
+    """Open it with `connect`; it knows the brokers then."""
+
+    def __init__(self, runner: asyncio.Runner, connections: BrokerConnections) -> None:
+        self._runner = runner
+        self.connections = connections
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return sorted(self.connections.view.brokers)
+
+    def ask_any(self, api_name: str, build: RequestBuilder) -> Any:
+        """Ask whichever broker is connected."""
+
+        async def ask() -> Any:
+            connection = await self.connections.any()
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+    def ask_broker(self, node_id: int, api_name: str, build: RequestBuilder) -> Any:
+        """Ask one broker."""
+
+        async def ask() -> Any:
+            connection = await self.connections.broker(node_id)
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+    def ask_leader(self, topic: str, partition: int, api_name: str, build: RequestBuilder) -> Any:
+        """Ask the leader of a partition."""
+
+        async def ask() -> Any:
+            connection = await self.connections.leader(topic, partition)
+            return await connection.request(api_name, build)
+
+        return self.run(ask())
+
+
+@contextlib.contextmanager
+def connect(
+    bootstrap: str, command_config: Path | None = None, options: PeerOptions = _OPTIONS
+) -> Iterator[Cluster]:
+    """A connected cluster; what `command_config` says holds before `options`.
+
+    Raises:
+        output.Failure: there is something wrong with `command_config`.
+        ValueError: `bootstrap` is no list of addresses.
+        PeerError: no broker answers; said at once, not after retries.
+    """
+    addresses = parse_bootstrap(bootstrap)
+    chosen = dataclasses.replace(options, **settings_of(command_config))
+    with asyncio.Runner() as runner:
+        connections = BrokerConnections(addresses, chosen)
+        try:
+            runner.run(connections.refresh(()))
+            yield Cluster(runner, connections)
+        finally:
+            runner.run(connections.close())
+
+
+def check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
+    """Raise the broker's error, if it is one."""
+    if code != ErrorCode.none:
+        raise KafkaError(error_of(code), f"{what}: {message}" if message else what)

@@ -1,0 +1,42 @@
+"""Names that the shell completes: asked of the cluster, quickly or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from drumlin.cli.reach.command_config import ENVIRONMENT
+from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP
+
+
+def _where() -> tuple[str, Path | None]:
+    """The environment: what else was typed is not known here."""
+    config = os.environ.get(ENVIRONMENT)
+    bootstrap = os.environ.get("DRUMLIN_BOOTSTRAP", DEFAULT_BOOTSTRAP)
+    return bootstrap, Path(config) if config else None
+
+
+def complete_topic(incomplete: str) -> list[str]:
+    """Topics that begin with what was typed."""
+    from drumlin.cli.reach.cluster import connect
+    from drumlin.client.admin import admin
+
+    try:
+        with connect(*_where()) as cluster:
+            names = cluster.run(admin.list_topics(cluster.connections, True))
+    except Exception:  # noqa: BLE001 - an error would be printed into the line being typed
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_group(incomplete: str) -> list[str]:
+    """Groups that begin with what was typed."""
+    from drumlin.cli.reach.cluster import connect
+    from drumlin.cli.reach.group_offsets import all_groups
+
+    try:
+        with connect(*_where()) as cluster:
+            names = [group["group"] for group in all_groups(cluster)]
+    except Exception:  # noqa: BLE001 - an error would be printed into the line being typed
+        return []
+    return [name for name in names if name.startswith(incomplete)]

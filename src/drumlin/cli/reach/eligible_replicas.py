@@ -1,0 +1,91 @@
+"""Replicas that may lead a partition without being in sync (KIP-966), as brokers tell them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from drumlin.cli.reach.cluster import Cluster
+from drumlin.peer.peer_error import ConnectionLost, RequestTimeout, UnsupportedByBroker
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import Shape
+
+#: Of how many topics is asked at a time, and how many partitions are told at a time.
+_TOPICS_ASKED: Final = 500
+_PARTITIONS_TOLD: Final = 2000
+#: Kafka's names for them, which tables have where there are any.
+COLUMNS: Final = ("elr", "last_known_elr")
+
+
+class EligibleReplicas(NamedTuple):
+    """Of one partition. See `eligible.py` in the metadata for who they are."""
+
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+
+#: By topic and partition, those that have any.
+Eligible = Mapping[tuple[str, int], EligibleReplicas]
+
+
+def ask_eligible(cluster: Cluster, topics: Collection[str]) -> Eligible | None:
+    """Of these topics; None where brokers do not tell.
+
+    Raises:
+        PeerError: they do not answer.
+    """
+    found: dict[tuple[str, int], EligibleReplicas] = {}
+    names = iter(sorted(topics))
+    while asked := list(itertools.islice(names, _TOPICS_ASKED)):
+        try:
+            found.update(_ask(cluster, asked))
+        except (UnsupportedByBroker, ConnectionLost, RequestTimeout):
+            return None  # an older one, or one that was killed a moment ago
+    return found
+
+
+def _ask(cluster: Cluster, topics: list[str]) -> Eligible:
+    found: dict[tuple[str, int], EligibleReplicas] = {}
+    start: tuple[str, int] | None = None
+    while True:
+
+        def build(shape: Shape, start: tuple[str, int] | None = start) -> object:
+            cursor: Any = None
+            if start is not None:
+                cursor = shape("Cursor", topic_name=start[0], partition_index=start[1])
+            return shape(
+                "DescribeTopicPartitionsRequest",
+                topics=tuple(shape("TopicRequest", name=each) for each in topics),
+                response_partition_limit=_PARTITIONS_TOLD,
+                cursor=cursor,
+            )
+
+        answer = cluster.ask_any("describe_topic_partitions", build)
+        for topic in answer.topics:
+            if topic.error_code is ErrorCode.none:
+                found |= {(topic.name, index): each for index, each in _told(topic)}
+        cursor = answer.next_cursor
+        if cursor is None or (cursor.topic_name, cursor.partition_index) == start:
+            return found
+        start = cursor.topic_name, cursor.partition_index
+
+
+def _told(topic: Any) -> Iterable[tuple[int, EligibleReplicas]]:
+    for each in topic.partitions:
+        elr, last_known = each.eligible_leader_replicas or (), each.last_known_elr or ()
+        if elr or last_known:
+            yield each.partition_index, EligibleReplicas(tuple(elr), tuple(last_known))
+
+
+def as_row(eligible: Eligible | None, topic: str, partition: int) -> dict[str, list[int] | None]:
+    """The fields of a partition that is shown; None where brokers do not tell."""
+    if eligible is None:
+        return dict.fromkeys(COLUMNS)
+    told = eligible.get((topic, partition), EligibleReplicas())
+    return {column: list(each) for column, each in zip(COLUMNS, told, strict=True)}
+
+
+def columns_for(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The columns, last of all, if there is anything to show in them."""
+    return COLUMNS if any(row.get(column) for row in rows for column in COLUMNS) else ()

@@ -1,0 +1,124 @@
+"""The committed offsets of a group, read and written without being a member of it.
+
+A broker accepts offsets from outside only while the group has no members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from drumlin.cli.reach.cluster import Cluster
+from drumlin.cli.terminal import output
+from drumlin.client.admin import group_admin, share_group_admin
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.admin.share_group_admin import SHARE
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_WITH_COMMITS: Final = ("classic", "consumer")
+
+
+def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    """Every offset that the group has committed."""
+    found = cluster.run(group_admin.fetch_committed(cluster.connections, group))
+    return {place: position.offset for place, position in found.items()}
+
+
+def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    """Commit the offsets to read from next.
+
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    commit_positions(
+        cluster, group, {place: OffsetAndMetadata(offset) for place, offset in positions.items()}
+    )
+
+
+def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
+    """The groups of every broker."""
+    found = cluster.run(group_admin.list_groups(cluster.connections))
+    return [each._asdict() for each in found]
+
+
+def describe(cluster: Cluster, group: str) -> GroupDescription:
+    """State and members of a group of any kind."""
+    found = cluster.run(group_admin.describe_group(cluster.connections, group))
+    if found.type == SHARE:
+        return cluster.run(share_group_admin.describe_share_group(cluster.connections, group))
+    return found
+
+
+def positions_of(
+    cluster: Cluster, group: GroupDescription
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What the group has committed; of a share group, where its partitions start."""
+    if group.type == SHARE:
+        asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
+    elif group.type in _WITH_COMMITS:
+        asking = group_admin.fetch_committed(cluster.connections, group.group)
+    else:
+        return {}
+    return cluster.run(asking)
+
+
+def move(
+    cluster: Cluster, group: GroupDescription, positions: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Have the group continue from these positions.
+
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    if group.type == SHARE:
+        asking = share_group_admin.alter_start_offsets(cluster.connections, group.group, positions)
+        _check_all(group.group, cluster.run(asking))
+    else:
+        commit_positions(cluster, group.group, positions)
+
+
+def commit_positions(
+    cluster: Cluster, group: str, positions: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Commit positions with their metadata.
+
+    Raises:
+        KafkaError: a partition was refused.
+    """
+    _check_all(group, cluster.run(group_admin.commit(cluster.connections, group, positions)))
+
+
+def _check_all(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+    for (topic, partition), code in refused.items():
+        raise KafkaError(code, f"group {group!r}, {topic}-{partition}")
+
+
+def check_at_rest(group: GroupDescription, what: str) -> None:
+    """Say what to do about a group whose members would continue from where they are.
+
+    Raises:
+        output.Failure: the group has members, or is of a kind that has no committed offsets.
+    """
+    if group.type not in (*_WITH_COMMITS, SHARE):
+        raise output.Failure(
+            f"{group.group!r} is a {group.type} group: its offsets are not ours to {what}"
+        )
+    if not group.is_at_rest:
+        raise output.Failure(live_members(group.group, group.state, len(group.members), what))
+
+
+def live_members(group: str, state: str, count: int, what: str) -> str:
+    """The sentence about a group that has members."""
+    members = f"{count} member{'s' if count != 1 else ''}"
+    return f"group {group!r} is {state} with {members}: stop its consumers first, to {what} offsets"
+
+
+def is_refusal_for_members(error: KafkaError) -> bool:
+    """Whether a commit from outside was refused because a member has joined meanwhile."""
+    return error.code in (
+        ErrorCode.unknown_member_id,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.non_empty_group,
+    )

@@ -1,0 +1,1 @@
+"""How commands are declared, read what a person types, and print. Asks no cluster."""

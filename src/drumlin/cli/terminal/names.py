@@ -1,0 +1,86 @@
+"""Names as a person types them: patterns, and what was meant by one that is not there."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from drumlin.cli.terminal import output
+
+if TYPE_CHECKING:  # brings Arrow along
+    from drumlin.client.client import Client
+
+_WILDCARDS: Final = frozenset("*?[")
+
+
+def is_pattern(name: str) -> bool:
+    return not _WILDCARDS.isdisjoint(name)
+
+
+def chosen(kind: str, wanted: Sequence[str], existing: Collection[str]) -> list[str]:
+    """The names that are wanted: each as it stands, or all that match a pattern.
+
+    A pattern means no internal topic unless it begins as theirs do.
+
+    Raises:
+        output.Failure: there is no such name, or nothing matches.
+    """
+    names: dict[str, None] = {}
+    for each in wanted:
+        if each in existing or not is_pattern(each):
+            found = [each] if each in existing else []
+        else:
+            found = fnmatch.filter(sorted(existing), each)
+            if not each.startswith("__"):
+                found = [name for name in found if not name.startswith("__")]
+        if not found:
+            raise output.Failure(missing(kind, each, existing))
+        names |= dict.fromkeys(found)
+    return list(names)
+
+
+def missing(kind: str, name: str, existing: Collection[str]) -> str:
+    """The sentence about a name that is not there."""
+    if is_pattern(name):
+        return f"no {kind} matches {name!r}"
+    return f"there is no {kind} {name!r}{suggestion(name, existing)}"
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """What was meant, perhaps."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def check_known(kind: str, wanted: Sequence[str] | None, known: Collection[str]) -> None:
+    """Refuse to look for what there can't be: finding nothing would look like an answer.
+
+    Raises:
+        click.BadParameter: something wanted is not among `known`, in any case of letters.
+    """
+    names = {each.lower() for each in known}
+    for each in wanted or ():
+        if each.lower() not in names:
+            near = suggestion(each.lower(), names)
+            raise click.BadParameter(f"{each!r} is no {kind}{near} (there are {', '.join(known)})")
+
+
+def existing_partitions(client: Client, topic: str, wanted: Sequence[int] | None) -> Sequence[int]:
+    """The partitions to read: those wanted, else all.
+
+    Raises:
+        output.Failure: there is no such topic, or no such partition of it.
+    """
+    topics = client.list_topics(internal=True)
+    if topic not in topics:  # said at once: asking for its partitions waits for it
+        raise output.Failure(missing("topic", topic, topics))
+    existing = client.partitions(topic)
+    first, last = min(existing), max(existing)
+    for each in set(wanted or ()) - set(existing):
+        shown = f"{first} to {last}" if last > first else str(first)
+        raise output.Failure(f"topic {topic!r} has no partition {each}, only {shown}")
+    return wanted or existing

@@ -1,0 +1,87 @@
+"""Options that many commands have, so that they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import click
+
+from drumlin.cli.terminal import output
+from drumlin.cli.terminal.commands import Option
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    Option(
+        "--bootstrap",
+        "-b",
+        envvar="DRUMLIN_BOOTSTRAP",
+        metavar="HOST:PORT[,…]",
+        help="Brokers to find the cluster by.",
+    ),
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Yes = Annotated[
+    bool,
+    Option("--yes", "-y", help="Do not ask. Required where there is no terminal."),
+]
+_EXIT_USAGE: Final = 2
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before doing what cannot be undone.
+
+    Raises:
+        output.Failure: there is no terminal to ask on: a script has to say `--yes`.
+        click.Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not can_ask():
+        refusal = f"{question} There is no terminal to ask on: say --yes to have it done"
+        raise output.Failure(refusal, _EXIT_USAGE)
+    click.confirm(question, abort=True, err=True)
+
+
+def can_ask() -> bool:
+    """Whether a person reads and answers."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def examples(*commands: str) -> str:
+    """The end of a command's help; click leaves lines after a backspace as they are."""
+    return "\n".join(("\b", "Examples:", *(f"  {each}" for each in commands)))
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """Configuration from `key=value` arguments.
+
+    Raises:
+        click.BadParameter: one is written otherwise.
+    """
+    parsed = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{assignment!r} is not KEY=VALUE")
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Configuration from a file of Java's properties.
+
+    Raises:
+        output.Failure: there is no such file, or it is not of that form.
+    """
+    from drumlin.config.config_error import ConfigError
+    from drumlin.config.sources import read_properties_file
+
+    try:
+        return read_properties_file(path)
+    except ConfigError as error:
+        raise output.Failure(str(error)) from None

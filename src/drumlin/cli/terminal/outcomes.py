@@ -1,0 +1,73 @@
+"""Commands that do one thing to several names: each name is tried and reported.
+
+Owns what an error of a broker reads like. Prints; asks no broker itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from drumlin.cli.terminal import output
+from drumlin.peer.rights import Denied
+from drumlin.wire.error_codes import KafkaError
+
+
+def for_each(
+    kind: str,
+    names: Sequence[str],
+    act: Callable[[str], bool],
+    *,
+    done: str,
+    as_json: bool,
+    otherwise: str = "unchanged",
+) -> None:
+    """Do something to every name, and say what became of it.
+
+    `act` says whether it did something; `done` and `otherwise` are the words for yes and no.
+    A refusal is reported, and the remaining names are still tried.
+
+    Raises:
+        output.Failure: the broker refused at least one.
+    """
+    rows: list[dict[str, object]] = []
+    refusals = []
+    try:
+        for name in names:
+            try:
+                is_done = act(name)
+            except KafkaError as error:
+                refusals.append(sentence(error))
+                continue
+            rows.append({kind: name, done: is_done})
+            if not as_json:
+                print(f"{name}: {done if is_done else otherwise}", flush=True)
+    finally:
+        if as_json and rows:  # these are done, whatever became of the others
+            output.show_json(rows)
+    fail(refusals)
+
+
+def fail(refusals: Sequence[str]) -> None:
+    """Say what was refused, if anything was.
+
+    Raises:
+        output.Failure: the last of them.
+    """
+    for refusal in refusals[:-1]:
+        output.note(f"drumlin: {refusal}")
+    if refusals:
+        raise output.Failure(refusals[-1])
+
+
+def sentence(error: KafkaError) -> str:
+    """A broker's error in one line."""
+    if isinstance(error, Denied):
+        return str(error)
+    reason = error.code.name.replace("_", " ")
+    said = f"{error.message.rstrip('.')} ({reason})" if error.message else reason
+    return with_notes(said, error)
+
+
+def with_notes(said: str, error: Exception) -> str:
+    """The sentence about an error, and what is noted with it, such as what was done before it."""
+    return "; ".join([said, *getattr(error, "__notes__", ())])

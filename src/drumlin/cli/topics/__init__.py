@@ -1,0 +1,1 @@
+"""Commands about topics and what is in them: configurations, cleaning, transactions, sinks."""

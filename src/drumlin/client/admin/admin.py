@@ -1,0 +1,337 @@
+"""Topics and their configuration, as commands and data frames need them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.cluster_view import PartitionView
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.peer_error import PeerError, only
+from drumlin.peer.retry import Deadline
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_TOPIC_RESOURCE: Final = 2
+_SET: Final = 0
+_DELETE: Final = 1
+_METADATA_BY_ID_FROM_VERSION: Final = 12
+_WITNESSES: Final = 3
+_TOPIC_CONFIG: Final = 1  # where a value comes from: set for this very topic
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What to create; -1 leaves a number to the broker."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Sequence[Sequence[int]] = ()
+    """The brokers of each partition, in place of the two numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the cluster describes it."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionView, ...]
+
+
+class TopicLookup(NamedTuple):
+    """Topics that were found, and why the others were not."""
+
+    found: dict[str, TopicDescription]
+    refused: dict[str, ErrorCode]  # why the others could not be described
+
+
+class ConfigEntry(NamedTuple):
+    """One configuration key of a topic. `value` is None where it is secret."""
+
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+
+
+async def list_topics(connections: BrokerConnections, internal: bool) -> list[str]:
+    """All names, sorted; internal topics only if asked for."""
+    await connections.retrying(lambda: connections.refresh(None))
+    known = connections.view.topics.values()
+    return sorted(each.name for each in known if internal or not each.is_internal)
+
+
+async def describe_topics(
+    connections: BrokerConnections, names: Sequence[str] | None
+) -> dict[str, TopicDescription]:
+    """Fresh descriptions of the named topics, or of all."""
+    await connections.retrying(lambda: connections.refresh(names))
+    return _descriptions(connections, names)
+
+
+async def look_up_topics(
+    connections: BrokerConnections, names: Collection[str] | None
+) -> TopicLookup:
+    """Like `describe_topics`, but a missing topic does not make the call fail."""
+
+    async def attempt() -> dict[str, ErrorCode]:
+        refused = await connections.look_up(names)
+        for name, code in refused.items() if names is not None else ():
+            # "Unknown" is an answer; other retriable errors are waited for, as by every call.
+            if code is not ErrorCode.unknown_topic_or_partition and code.retriable:
+                raise KafkaError(code, f"topic {name!r}")
+        return refused
+
+    refused = await connections.retrying(attempt)
+    wanted = None if names is None else [each for each in names if each not in refused]
+    return TopicLookup(_descriptions(connections, wanted), refused)
+
+
+async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) -> bool:
+    """Whether brokers say that they know no topic of this id (KIP-516): it was deleted.
+
+    A broker that has just started may not know it yet, so several are asked. False also if one
+    of them does not answer, or is too old to be asked by id.
+    """
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "MetadataRequest",
+            topics=(shape("MetadataRequestTopic", topic_id=topic_id, name=None),),
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+
+    async def is_unknown_to(node_id: int) -> bool:
+        connection = await connections.broker(node_id)
+        if connection.version_of("metadata") < _METADATA_BY_ID_FROM_VERSION:
+            return False
+        response = await connection.request("metadata", build)
+        answer = only(response.topics, f"topic id {topic_id}")
+        return bool(answer.error_code is ErrorCode.unknown_topic_id)
+
+    await connections.retrying(lambda: connections.refresh(()))
+    brokers = list(connections.view.brokers)
+    asked = random.sample(brokers, min(len(brokers), _WITNESSES))
+    try:
+        answers = [await is_unknown_to(node_id) for node_id in asked]
+    except (KafkaError, PeerError):
+        return False
+    return bool(answers) and all(answers)
+
+
+def _descriptions(
+    connections: BrokerConnections, names: Iterable[str] | None
+) -> dict[str, TopicDescription]:
+    topics = connections.view.topics
+    return {
+        name: TopicDescription(
+            name,
+            None if topics[name].topic_id is None else str(topics[name].topic_id),
+            topics[name].is_internal,
+            tuple(topics[name].partitions.values()),
+        )
+        for name in (sorted(topics) if names is None else names)
+    }
+
+
+async def create_topic(connections: BrokerConnections, topic: NewTopic) -> None:
+    """Create one topic, and wait until every partition has a leader."""
+    deadline = Deadline(connections.options.patience_ms)
+
+    def build(shape: Shape) -> object:
+        configs = [
+            shape("CreatableTopicConfig", name=key, value=value)
+            for key, value in topic.configs.items()
+        ]
+        assignments = (
+            shape("CreatableReplicaAssignment", partition_index=index, broker_ids=tuple(brokers))
+            for index, brokers in enumerate(topic.assignments)
+        )
+        creatable = shape(
+            "CreatableTopic",
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            assignments=tuple(assignments),
+            configs=tuple(configs),
+        )
+        return shape("CreateTopicsRequest", topics=(creatable,), timeout=_timeout(connections))
+
+    response = await _ask_controller(connections, "create_topics", build, deadline)
+    _check(response.topics, topic.name)
+    count = max(topic.partitions, len(topic.assignments), 1)
+    with _noting(f"topic {topic.name} was created"):
+        await _await_leaders(connections, topic.name, 0, count, deadline)
+
+
+@contextmanager
+def _noting(what_is_done: str) -> Iterator[None]:
+    """Note with an error what was done before it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(what_is_done)
+        raise
+
+
+async def _await_leaders(
+    connections: BrokerConnections, topic: str, first: int, partition_count: int, deadline: Deadline
+) -> None:
+    """Wait until a broker knows `partition_count` partitions, with leaders from `first` on.
+
+    Brokers hear of a change from the controller some time after it was confirmed.
+    """
+
+    async def leaders() -> None:
+        await connections.refresh((topic,))
+        known = connections.view.topics[topic].partitions
+        for partition in range(first, max(partition_count, len(known))):
+            connections.view.leader_of(topic, partition)
+
+    await connections.retrying(leaders, topics=(topic,), deadline=deadline)
+
+
+async def delete_topic(connections: BrokerConnections, topic: str) -> None:
+    """Delete one topic."""
+
+    def build(shape: Shape) -> object:
+        named = shape.has("DeleteTopicState")
+        return shape(
+            "DeleteTopicsRequest",
+            timeout=_timeout(connections),
+            topics=(shape("DeleteTopicState", name=topic, topic_id=None),) if named else (),
+            topic_names=(topic,),
+        )
+
+    response = await _ask_controller(connections, "delete_topics", build)
+    connections.view.topics.pop(topic, None)
+    _check(response.responses, topic)
+
+
+async def add_partitions(connections: BrokerConnections, topic: str, count: int) -> None:
+    """Raise the number of partitions to `count`, and wait until the last one has a leader.
+
+    Brokers learn of all new ones at once. Older ones may be without a leader, as before.
+    """
+    deadline = Deadline(connections.options.patience_ms)
+
+    def build(shape: Shape) -> object:
+        wanted = shape("CreatePartitionsTopic", name=topic, count=count, assignments=None)
+        return shape(
+            "CreatePartitionsRequest",
+            topics=(wanted,),
+            timeout=_timeout(connections),
+            validate_only=False,
+        )
+
+    response = await _ask_controller(connections, "create_partitions", build, deadline)
+    _check(response.results, topic)
+    with _noting(f"topic {topic} has {count} partitions now"):
+        await _await_leaders(connections, topic, count - 1, count, deadline)
+
+
+async def topic_configs(connections: BrokerConnections, topic: str) -> dict[str, ConfigEntry]:
+    """Every key that the broker knows for topics."""
+
+    def build(shape: Shape) -> object:
+        resource = shape(
+            "DescribeConfigsResource",
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=topic,
+            configuration_keys=None,
+        )
+        return shape("DescribeConfigsRequest", resources=(resource,))
+
+    async def attempt() -> Any:
+        connection = await connections.any()
+        response = await connection.request("describe_configs", build)
+        _check(response.results, topic)
+        return response.results[0]
+
+    result = await connections.retrying(attempt)
+    return {
+        each.name: ConfigEntry(
+            each.value,
+            getattr(each, "config_source", None) != _TOPIC_CONFIG,
+            each.read_only,
+        )
+        for each in result.configs
+    }
+
+
+async def set_topic_configs(
+    connections: BrokerConnections, topic: str, changes: Mapping[str, str | None]
+) -> None:
+    """Set keys; None returns one to its default."""
+
+    def build(shape: Shape) -> object:
+        configs = [
+            shape(
+                "AlterableConfig",
+                name=key,
+                config_operation=_DELETE if value is None else _SET,
+                value=value,
+            )
+            for key, value in changes.items()
+        ]
+        resource = shape(
+            "AlterConfigsResource",
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=topic,
+            configs=tuple(configs),
+        )
+        return shape("IncrementalAlterConfigsRequest", resources=(resource,), validate_only=False)
+
+    response = await _ask_controller(connections, "incremental_alter_configs", build)
+    _check(response.responses, topic)
+
+
+def _timeout(connections: BrokerConnections) -> timedelta:
+    return timedelta(milliseconds=connections.options.request_timeout_ms)
+
+
+async def _ask_controller(
+    connections: BrokerConnections,
+    api_name: str,
+    build: RequestBuilder,
+    deadline: Deadline | None = None,
+) -> Any:
+    # A change whose answer was lost is sent again: it may then turn out to be done already.
+
+    async def attempt() -> Any:
+        connection = await connections.controller()
+        response = await connection.request(api_name, build)
+        for result in _results(response):
+            if result.error_code is ErrorCode.not_controller:
+                connections.view.controller_id = -1
+                raise KafkaError(result.error_code, api_name)
+        return response
+
+    return await connections.retrying(attempt, deadline=deadline)
+
+
+def _results(response: Any) -> Sequence[Any]:
+    for name in ("topics", "responses", "results"):
+        if hasattr(response, name):
+            results: Sequence[Any] = getattr(response, name)
+            return results
+    raise AssertionError(f"{type(response).__name__} has no results")
+
+
+def _check(results: Sequence[Any], topic: str) -> None:
+    result = only(results, f"topic {topic!r}")
+    code = result.error_code
+    if code is not ErrorCode.none:
+        message = getattr(result, "error_message", None)
+        raise KafkaError(code, f"topic {topic!r}" + (f": {message}" if message else ""))

@@ -1,0 +1,157 @@
+"""Committed offsets: OffsetCommit and OffsetFetch requests, and how their answers are read.
+
+Nothing here sends: callers, members of groups and administrators alike, ask a coordinator and
+deal with its refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.peer_error import only
+from drumlin.wire.embedded_protocol import NO_GENERATION
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import Shape
+
+NO_EPOCH: Final = -1
+NAMES_UP_TO: Final = 9  # later versions of both requests name topics by id
+_BROKER_DECIDES: Final = -1
+
+#: Given an error code and what was asked for: raises unless the code is "none".
+Check = Callable[[ErrorCode, str], None]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to continue from. The epoch is that of the last record before it; -1: unknown."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = NO_EPOCH
+
+
+class GroupMetadata(NamedTuple):
+    """A member of a group; by default none, which may commit while the group has no members.
+
+    A member that commits periodically must not have its offsets committed by transactions too.
+    """
+
+    group_id: str
+    generation_id: int = NO_GENERATION  # member epoch in KIP-848's protocol
+    member_id: str = ""
+    group_instance_id: str | None = None
+    commits_periodically: bool = False
+
+
+def commit_request(
+    who: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> RequestBuilder:
+    """OffsetCommit of all `offsets`."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "OffsetCommitRequest",
+            group_id=who.group_id,
+            generation_id_or_member_epoch=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+            retention_time=_BROKER_DECIDES,
+            topics=offset_topics(shape, "OffsetCommitRequest", offsets),
+        )
+
+    return build
+
+
+def offset_topics(
+    shape: Shape, message: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> tuple[Any, ...]:
+    """The topics of an OffsetCommit or a TxnOffsetCommit, which have the same fields."""
+
+    def partition_of(topic: str, partition: int) -> object:
+        each = offsets[topic, partition]
+        return shape(
+            f"{message}Partition",
+            partition_index=partition,
+            committed_offset=each.offset,
+            committed_leader_epoch=each.leader_epoch,
+            committed_metadata=each.metadata,
+        )
+
+    return tuple(
+        shape(
+            f"{message}Topic",
+            name=topic,
+            partitions=tuple(partition_of(topic, each) for each in partitions),
+        )
+        for topic, partitions in by_topic(offsets).items()
+    )
+
+
+def refused_commits(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode]]:
+    """The partitions that an OffsetCommit was refused for, and why."""
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code is not ErrorCode.none:
+                yield (topic.name, each.partition_index), each.error_code
+
+
+def fetch_request(
+    who: GroupMetadata,
+    places: Collection[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+) -> RequestBuilder:
+    """OffsetFetch of `places`, or of all that the group has committed.
+
+    With `require_stable` it fails with a retriable error while a transaction may commit one.
+    """
+
+    def build(shape: Shape) -> object:
+        has_groups = shape.has("OffsetFetchRequestGroup")
+        kind = "OffsetFetchRequestTopics" if has_groups else "OffsetFetchRequestTopic"
+        topics: tuple[Any, ...] | None = None
+        if places is not None:
+            topics = tuple(
+                shape(kind, name=topic, partition_indexes=tuple(partitions))
+                for topic, partitions in by_topic(places).items()
+            )
+        groups: tuple[Any, ...] = ()
+        if has_groups:
+            groups = (
+                shape(
+                    "OffsetFetchRequestGroup",
+                    group_id=who.group_id,
+                    member_id=who.member_id or None,
+                    member_epoch=who.generation_id,
+                    topics=topics,
+                ),
+            )
+        return shape(
+            "OffsetFetchRequest",
+            group_id=who.group_id,
+            topics=topics,
+            groups=groups,
+            require_stable=require_stable,
+        )
+
+    return build
+
+
+def fetched_offsets(
+    response: Any, group_id: str, check: Check
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Committed offsets in an OffsetFetch response; partitions without one are left out."""
+    what = f"offset_fetch of group {group_id!r}"
+    answer: Any = only(getattr(response, "groups", (response,)), what)
+    check(getattr(answer, "error_code", ErrorCode.none), what)
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            check(each.error_code, f"{what}: topic {topic.name!r} partition {each.partition_index}")
+            if each.committed_offset >= 0:
+                epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
+                place = (topic.name, each.partition_index)
+                found[place] = OffsetAndMetadata(each.committed_offset, each.metadata or "", epoch)
+    return found

@@ -1,0 +1,261 @@
+"""Groups as an administrator sees them: which there are, their members, what they have committed.
+
+Everything here is asked from outside, without being a member. A broker takes offsets from
+outside only while a group has no members. Errors that may pass are tried again. Loads no Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from drumlin.client.admin.committed_offsets import (
+    NAMES_UP_TO,
+    GroupMetadata,
+    OffsetAndMetadata,
+    commit_request,
+    fetch_request,
+    fetched_offsets,
+    refused_commits,
+)
+from drumlin.client.admin.coordinators import (
+    LOST_COORDINATOR,
+    coordinator_connection,
+    known_coordinator,
+)
+from drumlin.client.admin.group_members import Member, classic_members, consumer_members
+from drumlin.client.errors import CommitFailed, translated
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.connection import RequestBuilder
+from drumlin.peer.peer_error import only
+from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
+from drumlin.wire.messages import Shape
+
+T = TypeVar("T")
+
+#: What groups of Kafka's can be listed as, streams groups (KIP-1071) too.
+STATES: Final = (
+    *("Empty", "Stable", "Dead", "PreparingRebalance", "CompletingRebalance"),
+    *("Assigning", "Reconciling", "NotReady", "Unknown"),
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
+
+#: A partition's errors that may pass, and have nothing to do with the partition.
+_OF_COORDINATOR: Final = LOST_COORDINATOR | {ErrorCode.coordinator_load_in_progress}
+
+
+class GroupListing(NamedTuple):
+    """A group as its coordinator lists it."""
+
+    group: str
+    state: str | None  # None where the broker is too old to tell, as with `type`
+    type: str | None
+    protocol: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members; a group that does not exist is "Dead"."""
+
+    group: str
+    state: str
+    type: str  # "classic", "consumer" or, without its members, "share" and the like
+    members: tuple[Member, ...]
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether offsets may be committed from outside."""
+        return self.state in ("Empty", "Dead")
+
+
+async def ask_coordinator(
+    connections: BrokerConnections,
+    group: str,
+    api_name: str,
+    build: RequestBuilder,
+    read: Callable[[Any], T],
+    *,
+    version_max: int | None = None,
+) -> T:
+    """Ask the coordinator of a group. `read` takes the answer, or raises the error in it."""
+
+    async def attempt() -> T:
+        node_id = await known_coordinator(connections, group)
+        connection = await coordinator_connection(connections, node_id)
+        return read(await connection.request(api_name, build, version_max=version_max))
+
+    return await connections.retrying(attempt)
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+
+async def list_groups(connections: BrokerConnections) -> list[GroupListing]:
+    """The groups of every broker, by name."""
+
+    async def attempt() -> list[GroupListing]:
+        await connections.refresh(())
+        found: list[GroupListing] = []
+        for node_id in sorted(connections.view.brokers):
+            connection = await connections.broker(node_id)
+            response = await connection.request("list_groups", _list_request)
+            _check(response.error_code, f"groups of broker {node_id}")
+            found += [
+                GroupListing(
+                    each.group_id,
+                    getattr(each, "group_state", None),
+                    getattr(each, "group_type", None),
+                    each.protocol_type,
+                    node_id,
+                )
+                for each in response.groups
+            ]
+        return sorted(found, key=lambda each: each.group)
+
+    return await connections.retrying(attempt)
+
+
+def _list_request(shape: Shape) -> object:
+    return shape("ListGroupsRequest")
+
+
+async def describe_group(connections: BrokerConnections, group: str) -> GroupDescription:
+    """State and members, by the classic protocol and, failing that, by KIP-848's."""
+
+    def classic(shape: Shape) -> object:
+        return shape("DescribeGroupsRequest", groups=(group,), include_authorized_operations=False)
+
+    def consumer(shape: Shape) -> object:
+        return shape(
+            "ConsumerGroupDescribeRequest", group_ids=(group,), include_authorized_operations=False
+        )
+
+    def first(response: Any) -> Any:
+        found = only(response.groups, f"group {group!r}")
+        if found.error_code is not ErrorCode.group_id_not_found:
+            _check(found.error_code, f"group {group!r}", getattr(found, "error_message", None))
+        return found
+
+    found = await ask_coordinator(connections, group, "describe_groups", classic, first)
+    if found.error_code is ErrorCode.none and found.group_state != "Dead":
+        members = tuple(classic_members(found.members))
+        return GroupDescription(group, found.group_state, "classic", members)
+    listed = {each.group: each for each in await list_groups(connections)}.get(group)
+    if listed is None:
+        return GroupDescription(group, "Dead", "classic", ())
+    kind = str(listed.type or "classic").lower()
+    if kind != "consumer":
+        return GroupDescription(group, listed.state or "Unknown", kind, ())
+    found = await ask_coordinator(connections, group, "consumer_group_describe", consumer, first)
+    if found.error_code is ErrorCode.group_id_not_found:
+        return GroupDescription(group, "Dead", "classic", ())
+    return GroupDescription(group, found.group_state, kind, tuple(consumer_members(found.members)))
+
+
+async def delete_group(connections: BrokerConnections, group: str) -> None:
+    """Delete a group, which must have no members, with its offsets."""
+
+    def build(shape: Shape) -> object:
+        return shape("DeleteGroupsRequest", groups_names=(group,))
+
+    def read(response: Any) -> None:
+        what = f"group {group!r}"
+        _check(only(response.results, what).error_code, what)
+
+    await ask_coordinator(connections, group, "delete_groups", build, read)
+
+
+# -- offsets -----------------------------------------------------------------------------------
+
+
+async def fetch_committed(
+    connections: BrokerConnections, group: str, *, require_stable: bool = False
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Every offset that the group has committed; see `Client.committed_offsets`."""
+
+    def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        return fetched_offsets(response, group, _check)
+
+    build = fetch_request(GroupMetadata(group), require_stable=require_stable)
+    return await ask_coordinator(
+        connections, group, "offset_fetch", build, read, version_max=NAMES_UP_TO
+    )
+
+
+async def commit(
+    connections: BrokerConnections,
+    group: str,
+    positions: Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[TopicPartition, ErrorCode]:
+    """Commit from outside; gives the partitions that were refused, and why.
+
+    A group with members refuses all of them with UNKNOWN_MEMBER_ID.
+    """
+    if not positions:
+        return {}
+
+    def read(response: Any) -> dict[TopicPartition, ErrorCode]:
+        refused = dict(refused_commits(response))
+        check_coordinator(group, refused)
+        return refused
+
+    build = commit_request(GroupMetadata(group), positions)
+    return await ask_coordinator(
+        connections, group, "offset_commit", build, read, version_max=NAMES_UP_TO
+    )
+
+
+async def commit_all(
+    connections: BrokerConnections, group: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Commit from outside, plain offsets.
+
+    Raises:
+        CommitFailed: some were refused; the others are committed.
+    """
+    with translated():
+        positions = {place: OffsetAndMetadata(offset) for place, offset in offsets.items()}
+        refused = await commit(connections, group, positions)
+    for (topic, partition), code in sorted(refused.items()):
+        raise CommitFailed(f"group {group!r}, topic {topic!r} partition {partition}: {code}", code)
+
+
+def check_coordinator(group: str, refused: Mapping[TopicPartition, ErrorCode]) -> None:
+    """
+    Raises:
+        KafkaError: it was the coordinator's own trouble: ask another one, or later.
+    """
+    for code in refused.values():
+        if code in _OF_COORDINATOR:
+            raise KafkaError(code, f"offsets of group {group!r}")
+
+
+async def delete_offsets(
+    connections: BrokerConnections, group: str, topic: str, partitions: Iterable[int]
+) -> None:
+    """Forget what was committed for these partitions.
+
+    Raises:
+        KafkaError: the first refusal; GROUP_SUBSCRIBED_TO_TOPIC while members read the topic.
+    """
+
+    def build(shape: Shape) -> object:
+        parts = (shape("OffsetDeleteRequestPartition", partition_index=p) for p in partitions)
+        named = shape("OffsetDeleteRequestTopic", name=topic, partitions=tuple(parts))
+        return shape("OffsetDeleteRequest", group_id=group, topics=(named,))
+
+    def read(response: Any) -> None:
+        what = f"group {group!r}"
+        _check(response.error_code, what)
+        for answer in only(response.topics, what).partitions:
+            _check(answer.error_code, f"group {group!r}, {topic}-{answer.partition_index}")
+
+    await ask_coordinator(connections, group, "offset_delete", build, read)
+
+
+def _check(code: ErrorCode | int, what: str, message: str | None = None) -> None:
+    if code != ErrorCode.none:
+        raise KafkaError(error_of(code), f"{what}: {message}" if message else what)

@@ -1,0 +1,86 @@
+"""Members of a group and the partitions they hold, whichever protocol the group speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.wire.embedded_protocol import read_assigned
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    partitions: list[TopicPartition]
+    epoch: int | None = None  # None: members of a classic group have none, nor a target
+    target: list[TopicPartition] | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        return {
+            "member_id": self.member_id,
+            "client_id": self.client_id,
+            "host": self.host,
+            "instance_id": self.instance_id,
+            "partitions": _names(self.partitions),
+            "member_epoch": self.epoch,
+            "target_partitions": None if self.target is None else _names(self.target),
+        }
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in partitions]
+
+
+def classic_members(members: Iterable[Any]) -> list[Member]:
+    """Members as DescribeGroups answers them."""
+    return [
+        Member(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            getattr(each, "group_instance_id", None),
+            _assigned(each.member_assignment),
+        )
+        for each in members
+    ]
+
+
+def consumer_members(members: Iterable[Any]) -> list[Member]:
+    """Members as ConsumerGroupDescribe and ShareGroupDescribe answer them."""
+    return [
+        Member(
+            each.member_id,
+            each.client_id,
+            each.client_host,
+            getattr(each, "instance_id", None),
+            _in_assignment(each.assignment),
+            each.member_epoch,
+            # Share groups have no target: their members may have the same partitions.
+            _in_assignment(each.target_assignment) if hasattr(each, "target_assignment") else None,
+        )
+        for each in members
+    ]
+
+
+def _in_assignment(assignment: Any) -> list[TopicPartition]:
+    return [
+        (topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    ]
+
+
+def _assigned(assignment: bytes) -> list[TopicPartition]:
+    """The partitions in a consumer's assignment; nothing for what other protocols put there."""
+    try:
+        partitions = read_assigned(assignment)
+    except ValueError:
+        return []
+    return [(topic, number) for topic, numbers in partitions.items() for number in numbers]

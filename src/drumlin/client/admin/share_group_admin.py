@@ -1,0 +1,133 @@
+"""Share groups as an administrator sees them: members, and where the delivery of partitions starts.
+
+A share group commits no offsets: of each partition it keeps a start offset, before which all is
+done with. It can be moved while the group has no members. Loads no Arrow.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin.client.admin.group_admin import (
+    GroupDescription,
+    ask_coordinator,
+    check_coordinator,
+)
+from drumlin.client.admin.group_members import consumer_members
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.peer_error import only
+from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
+from drumlin.wire.messages import Shape
+
+SHARE: Final = "share"
+
+
+async def describe_share_group(connections: BrokerConnections, group: str) -> GroupDescription:
+    """State and members of a share group."""
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "ShareGroupDescribeRequest", group_ids=(group,), include_authorized_operations=False
+        )
+
+    def read(response: Any) -> GroupDescription:
+        found = only(response.groups, f"group {group!r}")
+        _check(found, f"group {group!r}")
+        members = tuple(consumer_members(found.members))
+        return GroupDescription(group, found.group_state, SHARE, members)
+
+    return await ask_coordinator(connections, group, "share_group_describe", build, read)
+
+
+async def fetch_start_offsets(
+    connections: BrokerConnections, group: str
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The start offsets of all partitions that have one."""
+
+    def build(shape: Shape) -> object:
+        wanted = shape("DescribeShareGroupOffsetsRequestGroup", group_id=group, topics=None)
+        return shape("DescribeShareGroupOffsetsRequest", groups=(wanted,))
+
+    def read(response: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = only(response.groups, f"group {group!r}")
+        _check(found, f"offsets of group {group!r}")
+        return {
+            (topic.topic_name, part.partition_index): OffsetAndMetadata(
+                part.start_offset, leader_epoch=part.leader_epoch
+            )
+            for topic in found.topics
+            for part in topic.partitions
+            if part.error_code is ErrorCode.none and part.start_offset >= 0
+        }
+
+    return await ask_coordinator(connections, group, "describe_share_group_offsets", build, read)
+
+
+async def alter_start_offsets(
+    connections: BrokerConnections,
+    group: str,
+    positions: Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[TopicPartition, ErrorCode]:
+    """Move start offsets; gives the partitions that were refused, and why.
+
+    Raises:
+        KafkaError: all were; NON_EMPTY_GROUP while the group has members.
+    """
+
+    def build(shape: Shape) -> object:
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (topic, partition), position in positions.items():
+            by_topic[topic].append(
+                shape(
+                    "AlterShareGroupOffsetsRequestPartition",
+                    partition_index=partition,
+                    start_offset=position.offset,
+                )
+            )
+        topics = (
+            shape("AlterShareGroupOffsetsRequestTopic", topic_name=name, partitions=tuple(parts))
+            for name, parts in by_topic.items()
+        )
+        return shape("AlterShareGroupOffsetsRequest", group_id=group, topics=tuple(topics))
+
+    def read(response: Any) -> dict[TopicPartition, ErrorCode]:
+        _check(response, f"group {group!r}")
+        refused = {
+            (topic.topic_name, part.partition_index): error_of(part.error_code)
+            for topic in response.responses
+            for part in topic.partitions
+            if part.error_code is not ErrorCode.none
+        }
+        check_coordinator(group, refused)
+        return refused
+
+    return await ask_coordinator(connections, group, "alter_share_group_offsets", build, read)
+
+
+async def delete_start_offsets(connections: BrokerConnections, group: str, topic: str) -> None:
+    """Forget all about a topic: the group must have no members.
+
+    Raises:
+        KafkaError: it was refused.
+    """
+
+    def build(shape: Shape) -> object:
+        named = shape("DeleteShareGroupOffsetsRequestTopic", topic_name=topic)
+        return shape("DeleteShareGroupOffsetsRequest", group_id=group, topics=(named,))
+
+    def read(response: Any) -> None:
+        _check(response, f"group {group!r}")
+        for each in response.responses:
+            _check(each, f"group {group!r}, topic {topic!r}")
+
+    await ask_coordinator(connections, group, "delete_share_group_offsets", build, read)
+
+
+def _check(answer: Any, what: str) -> None:
+    if answer.error_code is not ErrorCode.none:
+        message = f"{what}: {answer.error_message}" if answer.error_message else what
+        raise KafkaError(error_of(answer.error_code), message)

@@ -1,0 +1,71 @@
+"""What members and their leader tell each other, with partitions as the client has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.wire.embedded_protocol import (
+    NO_GENERATION,
+    SUBSCRIPTION_VERSION,
+    ConsumerSubscription,
+    NamedPartitions,
+    read_assigned,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+
+_ASSIGNMENT_VERSION: Final = 0  # which every member reads
+
+
+class MemberSubscription(NamedTuple):
+    """What one member says of itself in a JoinGroup."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: frozenset[TopicPartition] = frozenset()
+    generation_id: int = NO_GENERATION
+    rack: str | None = None
+
+
+def encode_subscription(said: MemberSubscription) -> bytes:
+    return write_subscription(
+        ConsumerSubscription(
+            SUBSCRIPTION_VERSION,
+            sorted(said.topics),
+            said.user_data,
+            by_topic(said.owned),
+            said.generation_id,
+            said.rack,
+        )
+    )
+
+
+def decode_subscription(data: bytes) -> MemberSubscription:
+    """
+    Raises:
+        ValueError: the bytes are no subscription.
+    """
+    said = read_subscription(data)
+    return MemberSubscription(
+        tuple(said.topics), said.user_data, one_by_one(said.owned), said.generation_id, said.rack_id
+    )
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    return write_assignment(_ASSIGNMENT_VERSION, by_topic(partitions))
+
+
+def decode_assignment(data: bytes) -> frozenset[TopicPartition]:
+    """No bytes at all mean no partitions: the answer to a member that the leader forgot.
+
+    Raises:
+        ValueError: the bytes are no assignment.
+    """
+    return one_by_one(read_assigned(data))
+
+
+def one_by_one(partitions: NamedPartitions) -> frozenset[TopicPartition]:
+    return frozenset((topic, each) for topic, numbers in partitions.items() for each in numbers)

@@ -1,0 +1,104 @@
+"""Fetched records that wait for the user, and how much memory they take.
+
+A piece is what one fetch brought of one partition. Several pieces lie in the frame of one
+response, whose memory is free when the last of them is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from drumlin.client.consumer.positions import Positions
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.peer.frame_memory import FrameMemory
+
+
+@dataclass(slots=True)
+class Frame:
+    """One response. `pieces` counts those that are not done."""
+
+    size_bytes: int
+    pieces: int
+    is_reusable: bool = True  # not if a piece was dropped: a thread may be reading it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Whole record batches of one partition; what is before `start_offset` is not wanted."""
+
+    place: TopicPartition
+    version: int  # of the partition's state; if that has another one, this piece is stale
+    start_offset: int
+    end_offset: int
+    leader_epoch: int  # of the last batch
+    records: memoryview
+    aborted: Sequence[tuple[int, int]]
+    frame: Frame
+
+
+class FetchBuffer:
+    """Lives in the loop; the user's thread reads the records of the piece that it got."""
+
+    def __init__(self, limit_bytes: int, memory: FrameMemory) -> None:
+        self._limit_bytes = limit_bytes
+        self._memory = memory
+        self._pieces: deque[Piece] = deque()
+        self._used_bytes = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """How much may be fetched: the whole limit if nothing is held or in flight."""
+        return self._limit_bytes - self._used_bytes
+
+    def reserve(self, size_bytes: int) -> None:
+        """Reserve memory for a response."""
+        self._used_bytes += size_bytes
+
+    def give_up(self, size_bytes: int) -> None:
+        """Release a reservation: the response has come, or will not."""
+        self._used_bytes -= size_bytes
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        """Take in the pieces of a response."""
+        if pieces:
+            self._used_bytes += pieces[0].frame.size_bytes
+            self._pieces.extend(pieces)
+
+    def first(self, positions: Positions) -> Piece | None:
+        """The oldest piece that is still wanted; it stays until it is `done`."""
+        while self._pieces:
+            piece = self._pieces[0]
+            if positions.get(piece.place, piece.version) is not None:
+                return piece
+            self._pieces.popleft()
+            self._drop(piece)
+        return None
+
+    def drop_unwanted(self, positions: Positions) -> None:
+        """Drop pieces of partitions that are gone or were repositioned."""
+        kept: deque[Piece] = deque()
+        for piece in self._pieces:
+            if positions.get(piece.place, piece.version) is not None:
+                kept.append(piece)
+            else:
+                self._drop(piece)
+        self._pieces = kept
+
+    def done(self, piece: Piece) -> None:
+        """The user's thread is done with the records of the first piece."""
+        if self._pieces and self._pieces[0] is piece:
+            self._pieces.popleft()
+            self._release(piece)
+            if piece.frame.pieces == 0 and piece.frame.is_reusable:
+                self._memory.give_back(piece.records)
+
+    def _drop(self, piece: Piece) -> None:
+        piece.frame.is_reusable = False
+        self._release(piece)
+
+    def _release(self, piece: Piece) -> None:
+        piece.frame.pieces -= 1
+        if piece.frame.pieces == 0:
+            self._used_bytes -= piece.frame.size_bytes

@@ -1,0 +1,82 @@
+"""One Fetch for many partitions of one leader, each from its own offset."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.options import ISOLATION_LEVELS, Isolation
+from drumlin.wire.by_hand.fetch_response import (
+    VERSION_MAX_WITH_NAMES,
+    FetchResponse,
+    PartitionFetch,
+    parse_fetch_response,
+)
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_CONSUMER: Final = -1
+
+
+class Wanted(NamedTuple):
+    """What to fetch of one partition, from the leader that has this epoch."""
+
+    place: TopicPartition
+    offset: int
+    leader_epoch: int
+
+
+class Limits(NamedTuple):
+    max_bytes: int
+    partition_max_bytes: int
+    max_wait_ms: int
+    isolation: Isolation
+
+
+async def fetch_partitions(
+    connection: BrokerConnection, wanted: Sequence[Wanted], limits: Limits
+) -> dict[TopicPartition, PartitionFetch]:
+    """Fetch from the leader; it serves the first partitions first.
+
+    Raises:
+        KafkaError: the broker's error for the whole request.
+        PeerError: no answer.
+    """
+
+    def build(shape: Shape) -> object:
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (topic, partition), offset, leader_epoch in wanted:
+            each = shape(
+                "FetchPartition",
+                partition=partition,
+                current_leader_epoch=leader_epoch,
+                fetch_offset=offset,
+                partition_max_bytes=limits.partition_max_bytes,
+            )
+            by_topic[topic].append(each)
+        return shape(
+            "FetchRequest",
+            replica_id=_CONSUMER,
+            max_wait=timedelta(milliseconds=limits.max_wait_ms),
+            min_bytes=1,
+            max_bytes=limits.max_bytes,
+            isolation_level=ISOLATION_LEVELS[limits.isolation],
+            topics=tuple(
+                shape("FetchTopic", topic=topic, partitions=tuple(partitions))
+                for topic, partitions in by_topic.items()
+            ),
+            forgotten_topics_data=(),
+        )
+
+    response: FetchResponse = await connection.request(
+        "fetch", build, version_max=VERSION_MAX_WITH_NAMES, parse=parse_fetch_response
+    )
+    if response.error_code is not ErrorCode.none:
+        raise KafkaError(response.error_code, "fetch")
+    return {
+        (topic.name, each.partition): each for topic in response.topics for each in topic.partitions
+    }

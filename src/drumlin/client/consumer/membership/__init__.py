@@ -1,0 +1,1 @@
+"""A member of a group, in either protocol: what decides is pure, and beside it what sends."""

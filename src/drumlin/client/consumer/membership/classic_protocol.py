@@ -1,0 +1,200 @@
+"""Sends what a classic membership decides, and reports the answers to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from drumlin.client.consumer.assignors import ASSIGNORS, Member
+from drumlin.client.consumer.assignors.subscription import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.membership.classic_membership import (
+    Beat,
+    ClassicMembership,
+    ClassicOptions,
+    Join,
+    Joined,
+    Sync,
+)
+from drumlin.client.consumer.membership.membership import Leave
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.messages import Shape
+
+_PROTOCOL_TYPE: Final = "consumer"
+_JOIN_EXTRA_MS: Final = 5_000  # what a broker may take longer than the rebalance timeout
+
+#: Given topics, the partition counts of those that exist.
+PartitionCounts = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
+
+
+class ClassicProtocol:
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of one member."""
+
+    def __init__(
+        self,
+        membership: ClassicMembership,
+        options: ClassicOptions,
+        session_timeout_ms: int,
+        link: CoordinatorLink,
+        partition_counts: PartitionCounts,
+    ) -> None:
+        self.membership = membership
+        self._options = options
+        self._session_timeout_ms = session_timeout_ms
+        self._link = link
+        self._partition_counts = partition_counts
+
+    async def perform(self, step: Join | Sync | Beat) -> None:
+        """Send it, and take in the answer.
+
+        Raises:
+            KafkaError: refused.
+            PeerError: not answered.
+        """
+        match step:
+            case Join():
+                await self._join(step)
+            case Sync():
+                await self._sync(step)
+            case Beat():
+                await self._beat(step)
+
+    async def _join(self, step: Join) -> None:
+        rebalance_ms = self._options.max_poll_interval_s * 1000
+
+        def build(shape: Shape) -> object:
+            protocols = [
+                shape("JoinGroupRequestProtocol", name=name, metadata=encode_subscription(each))
+                for name, each in step.protocols
+            ]
+            return shape(
+                "JoinGroupRequest",
+                group_id=self._options.group_id,
+                session_timeout=timedelta(milliseconds=self._session_timeout_ms),
+                rebalance_timeout=timedelta(milliseconds=rebalance_ms),
+                member_id=step.member_id,
+                group_instance_id=self._options.group_instance_id,
+                protocol_type=_PROTOCOL_TYPE,
+                protocols=tuple(protocols),
+                reason=None,
+            )
+
+        timeout_ms = max(rebalance_ms, self._session_timeout_ms) + _JOIN_EXTRA_MS
+        response = await self._link.membership_request("join_group", build, timeout_ms=timeout_ms)
+        if response.error_code is ErrorCode.member_id_required:
+            self.membership.member_id_given(response.member_id)
+            return
+        self._link.check(response.error_code, "join_group")
+        answer = Joined(
+            response.generation_id,
+            response.member_id,
+            response.leader,
+            response.protocol_name or "",
+            tuple(
+                (each.member_id, getattr(each, "group_instance_id", None), bytes(each.metadata))
+                for each in response.members
+            ),
+            getattr(response, "skip_assignment", False),
+        )
+        self.membership.joined(answer, _now())
+
+    async def _sync(self, step: Sync) -> None:
+        assignments = {} if step.members is None else await self._assign(step)
+
+        def build(shape: Shape) -> object:
+            assigned = [
+                shape("SyncGroupRequestAssignment", member_id=each, assignment=data)
+                for each, data in assignments.items()
+            ]
+            return shape(
+                "SyncGroupRequest",
+                group_id=self._options.group_id,
+                generation_id=step.generation_id,
+                member_id=step.member_id,
+                group_instance_id=self._options.group_instance_id,
+                protocol_type=_PROTOCOL_TYPE,
+                protocol_name=step.protocol,
+                assignments=tuple(assigned),
+            )
+
+        # The broker answers when the leader has sent the assignment, or when all must rejoin.
+        timeout_ms = self._options.max_poll_interval_s * 1000 + _JOIN_EXTRA_MS
+        response = await self._link.membership_request("sync_group", build, timeout_ms=timeout_ms)
+        self._link.check(response.error_code, "sync_group")
+        try:
+            partitions = decode_assignment(bytes(response.assignment))
+        except ValueError as error:
+            raise KafkaError(
+                ErrorCode.inconsistent_group_protocol, f"sync_group: {error}"
+            ) from error
+        self.membership.synced(partitions, _now())
+
+    async def _assign(self, step: Sync) -> dict[str, bytes]:
+        assert step.members is not None
+        if step.protocol not in ASSIGNORS:
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, f"assignor {step.protocol!r}")
+        try:
+            members = [
+                Member(member_id, instance_id, decode_subscription(metadata))
+                for member_id, instance_id, metadata in step.members
+            ]
+        except ValueError as error:
+            where = f"subscription of a member: {error}"
+            raise KafkaError(ErrorCode.inconsistent_group_protocol, where) from error
+        topics = {topic for each in members for topic in each.subscription.topics}
+        counts = await self._partition_counts(topics)
+        self.membership.led({each: counts.get(each, 0) for each in topics})
+        assigned = ASSIGNORS[step.protocol].assign(counts, members)
+        return {each: encode_assignment(partitions) for each, partitions in assigned.items()}
+
+    async def _beat(self, step: Beat) -> None:
+        def build(shape: Shape) -> object:
+            return shape(
+                "HeartbeatRequest",
+                group_id=self._options.group_id,
+                generation_id=step.generation_id,
+                member_id=step.member_id,
+                group_instance_id=self._options.group_instance_id,
+            )
+
+        response = await self._link.membership_request("heartbeat", build)
+        self._link.check(response.error_code, "heartbeat")
+        self.membership.beaten(_now())
+
+    async def leave(self, step: Leave) -> None:
+        """Tell the group that this member goes, unless it is a static one that may come back."""
+        if self._options.group_instance_id is not None and not step.is_final:
+            return
+
+        def build(shape: Shape) -> object:
+            members: tuple[Any, ...] = ()
+            if shape.has("MemberIdentity"):
+                instance_id = self._options.group_instance_id
+                members = (
+                    shape(
+                        "MemberIdentity",
+                        member_id=step.member_id,
+                        group_instance_id=instance_id,
+                        reason=step.reason,
+                    ),
+                )
+            return shape(
+                "LeaveGroupRequest",
+                group_id=self._options.group_id,
+                member_id=step.member_id,
+                members=members,
+            )
+
+        response: Any = await self._link.request("leave_group", build)
+        self._link.check(response.error_code, "leave_group")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,1 @@
+"""A group's offsets: where reading starts, and committing them. Fetches nothing."""

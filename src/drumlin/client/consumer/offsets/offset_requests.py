@@ -1,0 +1,88 @@
+"""A consumer's OffsetCommit and OffsetFetch, and its membership confirmed; each sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from drumlin.client.admin.committed_offsets import (
+    NAMES_UP_TO,
+    GroupMetadata,
+    OffsetAndMetadata,
+    commit_request,
+    fetch_request,
+    fetched_offsets,
+    refused_commits,
+)
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.options import GroupProtocol
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import Shape
+
+
+async def commit_offsets(
+    link: CoordinatorLink,
+    who: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> None:
+    """
+    Raises:
+        KafkaError: one of the partitions was refused.
+        PeerError: not answered; it may have been committed.
+    """
+    build = commit_request(who, offsets)
+    response = await link.request("offset_commit", build, version_max=NAMES_UP_TO)
+    for (topic, partition), code in refused_commits(response):
+        link.check(code, f"offset_commit of topic {topic!r} partition {partition}")
+
+
+async def fetch_offsets(
+    link: CoordinatorLink, who: GroupMetadata, places: Collection[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Committed offsets of `places`; partitions without one are left out.
+
+    While a transaction may commit offsets, it fails with a retriable error.
+
+    Raises:
+        KafkaError: refused.
+        PeerError: not answered.
+    """
+    build = fetch_request(who, places, require_stable=True)
+    response = await link.request("offset_fetch", build, version_max=NAMES_UP_TO)
+    return fetched_offsets(response, who.group_id, link.check)
+
+
+async def confirm_membership(
+    link: CoordinatorLink,
+    protocol: GroupProtocol,
+    who: GroupMetadata,
+    places: Collection[TopicPartition],
+) -> None:
+    """See that the coordinator would take a commit of this member.
+
+    A rebalance that goes on takes nothing from a member until it has joined again.
+
+    Raises:
+        KafkaError: the group has moved on.
+        PeerError: not answered.
+    """
+    if protocol == "consumer":
+        # Since version 9 an OffsetFetch with a member's epoch is refused as its commit would be.
+        response = await link.request(
+            "offset_fetch", fetch_request(who, places), version_max=NAMES_UP_TO
+        )
+        fetched_offsets(response, who.group_id, link.check)
+        return
+
+    def build(shape: Shape) -> object:
+        return shape(
+            "HeartbeatRequest",
+            group_id=who.group_id,
+            generation_id=who.generation_id,
+            member_id=who.member_id,
+            group_instance_id=who.group_instance_id,
+        )
+
+    answer = await link.request("heartbeat", build)
+    if answer.error_code is not ErrorCode.rebalance_in_progress:
+        link.check(answer.error_code, f"heartbeat in group {who.group_id!r}")

@@ -1,0 +1,67 @@
+"""Where a group's offsets are kept: what the consumer asks of a store, and the brokers as one.
+
+A store's calls are single attempts; who calls decides what is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.consumer.coordinator_link import CoordinatorLink
+from drumlin.client.consumer.offsets.offset_requests import commit_offsets, fetch_offsets
+from drumlin.client.read.offsets import TopicPartition
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class StartOffsets(NamedTuple):
+    """Where partitions begin, and what of that need not be committed again."""
+
+    offsets: Offsets
+    settled: Offsets
+
+
+class OffsetStorage(Protocol):
+    """A store. All calls raise KafkaError, PeerError and OffsetStoreFailed."""
+
+    async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition], /) -> Offsets:
+        """Committed offsets of `places`; partitions without one are left out."""
+
+    async def take_over(
+        self, who: GroupMetadata, places: Collection[TopicPartition], /
+    ) -> StartOffsets:
+        """The same, by the new owner of these partitions: none before may write any more."""
+
+    async def commit(
+        self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None], /
+    ) -> None:
+        """Commit; `check_owned` raises where a partition is not this consumer's any more."""
+
+    async def close(self) -> None:
+        """End what is connected."""
+
+
+class BrokerStorage:
+    """The topic `__consumer_offsets`. The coordinator refuses who is no member any more."""
+
+    def __init__(self, link: CoordinatorLink) -> None:
+        self._link = link
+
+    async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition]) -> Offsets:
+        return await fetch_offsets(self._link, who, places)
+
+    async def take_over(
+        self, who: GroupMetadata, places: Collection[TopicPartition]
+    ) -> StartOffsets:
+        found = await self.fetch(who, places)
+        return StartOffsets(found, found)
+
+    async def commit(
+        self, who: GroupMetadata, offsets: Offsets, _check_owned: Callable[[], None]
+    ) -> None:
+        await commit_offsets(self._link, who, offsets)
+
+    async def close(self) -> None:
+        """The link's connections are others'."""

@@ -1,0 +1,133 @@
+"""Offsets kept in ZooKeeper, alone or beside those at the brokers, as high-level consumers did.
+
+ZooKeeper knows nothing of the group's members, so a commit goes in three steps:
+
+1. read the nodes' versions;
+2. have the coordinator confirm that we are a member still: by our commit there, or by being asked;
+3. write, where the nodes still have those versions.
+
+A new owner writes each node again as it finds it, before it begins. So a member that was replaced
+fails in step 2 if it reads after that, and in step 3 if it had read before: it can never write
+over what came after it. Without membership (`assign`) there is no step 2: the last one wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.consumer.offsets.offset_storage import Offsets, OffsetStorage, StartOffsets
+from drumlin.client.consumer.old_offsets.zookeeper_nodes import Versioned, ZooKeeperNodes
+from drumlin.client.errors import OffsetStoreFailed
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.zookeeper.consumer_offsets import ABSENT, ZooKeeperOffset
+
+#: Raises unless the coordinator knows this member still.
+Confirm = Callable[[GroupMetadata, Collection[TopicPartition]], Awaitable[None]]
+Nodes = Mapping[TopicPartition, ZooKeeperOffset]
+
+
+def greater_of_both(brokers: Offsets, nodes: Offsets) -> StartOffsets:
+    """Of each partition the greater offset; settled is what both stores have.
+
+    A broker's is preferred to an equal one, as it has metadata and an epoch.
+    """
+    ahead = {
+        place: each
+        for place, each in brokers.items()
+        if place not in nodes or each.offset >= nodes[place].offset
+    }
+    settled = {
+        place: each
+        for place, each in brokers.items()
+        if place in nodes and nodes[place].offset == each.offset
+    }
+    return StartOffsets({**nodes, **ahead}, settled)
+
+
+def due_writes(offsets: Offsets, found: Nodes) -> Versioned:
+    """What to write where something else is found, and the versions that are to be replaced."""
+    return {
+        place: (each.offset, found[place].version if place in found else ABSENT)
+        for place, each in offsets.items()
+        if place not in found or found[place].offset != each.offset
+    }
+
+
+def _plain(found: Nodes) -> Offsets:
+    return {place: OffsetAndMetadata(each.offset) for place, each in found.items()}
+
+
+class ZooKeeperStorage:
+    """ZooKeeper alone. `confirm` is None for a consumer that is no member."""
+
+    def __init__(self, nodes: ZooKeeperNodes, confirm: Confirm | None) -> None:
+        self._nodes = nodes
+        self._confirm = confirm
+
+    async def fetch(self, _who: GroupMetadata, places: Collection[TopicPartition]) -> Offsets:
+        return _plain(await self._nodes.read(places, is_exact=True))
+
+    async def take_over(
+        self, _who: GroupMetadata, places: Collection[TopicPartition]
+    ) -> StartOffsets:
+        found = await self._nodes.read(places, is_exact=True)
+        if self._confirm is not None:
+            await self._nodes.write({p: (each.offset, each.version) for p, each in found.items()})
+        return StartOffsets(_plain(found), _plain(found))
+
+    async def commit(
+        self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None]
+    ) -> None:
+        check_owned()
+        found = await self._nodes.read(offsets.keys(), is_exact=False)
+        if self._confirm is not None:
+            await self._confirm(who, offsets.keys())
+        check_owned()
+        await self._nodes.write(due_writes(offsets, found))
+
+    async def close(self) -> None:
+        await self._nodes.close()
+
+
+class DualStorage:
+    """Both stores. A commit there that fails here has happened there: the greater one counts."""
+
+    def __init__(
+        self, brokers: OffsetStorage, in_zookeeper: ZooKeeperStorage, nodes: ZooKeeperNodes
+    ) -> None:
+        self._brokers = brokers
+        self._in_zookeeper = in_zookeeper
+        self._nodes = nodes
+
+    async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition]) -> Offsets:
+        at_brokers = await self._brokers.fetch(who, places)
+        return greater_of_both(at_brokers, await self._in_zookeeper.fetch(who, places)).offsets
+
+    async def take_over(
+        self, who: GroupMetadata, places: Collection[TopicPartition]
+    ) -> StartOffsets:
+        # ZooKeeper first: from then on nobody else writes there, and nobody at the brokers
+        # has been able to since this member got the partitions.
+        found = await self._in_zookeeper.take_over(who, places)
+        return greater_of_both(await self._brokers.fetch(who, places), found.offsets)
+
+    async def commit(
+        self, who: GroupMetadata, offsets: Offsets, check_owned: Callable[[], None]
+    ) -> None:
+        check_owned()
+        failure = None
+        found: Nodes = {}
+        try:
+            found = await self._nodes.read(offsets.keys(), is_exact=False)
+        except OffsetStoreFailed as error:
+            failure = error
+        # Also without ZooKeeper: what one store has need not be read again.
+        await self._brokers.commit(who, offsets, check_owned)
+        if failure is not None:
+            raise failure
+        check_owned()
+        await self._nodes.write(due_writes(offsets, found))
+
+    async def close(self) -> None:
+        await self._in_zookeeper.close()

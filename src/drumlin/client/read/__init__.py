@@ -1,0 +1,1 @@
+"""Reading ranges of logs into Arrow, and where logs begin, end and reached."""

@@ -1,0 +1,100 @@
+"""How far a log reached at a time: up to its first record that is younger.
+
+Brokers look for the first record *or marker* that is not older than a time, and a marker has the
+time at which its transaction ended, whatever its records say. Here records alone count: the log is
+read on from what a broker has found, until there is one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.places import Place, first_ms, is_time
+from drumlin.client.read import reader
+from drumlin.client.read.offsets import TopicPartition, look_up
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Of the first look at what a broker has found: mostly that is a record.
+_FIRST_FETCH_BYTES: Final = 64 << 10
+
+
+def ends_at(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    end_offsets: Mapping[TopicPartition, int],
+    at_ms: int,
+    isolation: Isolation,
+) -> dict[TopicPartition, int]:
+    """The offset of the first record that is younger than `at_ms`; the end where there is none.
+
+    Records of aborted transactions are none for a reader of committed ones. `end_offsets` are those
+    of now.
+    """
+    times = dict.fromkeys(end_offsets, at_ms + 1)
+    found = thread.run(look_up(connections, times, isolation))
+    unseen = [
+        OffsetRange(*place, each.offset, end_offsets[place], _FIRST_FETCH_BYTES)
+        for place, each in found.items()
+        if 0 <= each.offset < end_offsets[place]
+    ]
+    options: reader.ReadOptions = {"columns": ["offset", "timestamp"], "isolation": isolation}
+    ends = dict(end_offsets)
+    for wanted, batches in reader.read_each_range(
+        thread, connections, unseen, options, leaders_only=True
+    ):
+        younger = _first_younger(batches, at_ms)
+        if younger is not None:
+            ends[wanted.topic, wanted.partition] = younger
+    return ends
+
+
+def without_times(end: Place | Mapping[int, Place]) -> Place | Mapping[int, Place]:
+    """Ends to read to, the end of the log in place of times: `cut_at_times` does the rest."""
+    if isinstance(end, Mapping):
+        return {partition: _without_time(each) for partition, each in end.items()}
+    return _without_time(end)
+
+
+def _without_time(end: Place) -> Place:
+    return "latest" if is_time(end) else end
+
+
+def cut_at_times(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    end: Place | Mapping[int, Place],
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """Ranges whose end is a time, up to their first record at or after it; empty ones left out."""
+    ends = {(each.topic, each.partition): each.end_offset for each in ranges}
+    by_time: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    for place, offset in ends.items():
+        spec = end[place[1]] if isinstance(end, Mapping) else end
+        if is_time(spec):
+            by_time[first_ms(spec)][place] = offset
+    for time_ms, of_now in by_time.items():
+        ends |= ends_at(thread, connections, of_now, time_ms - 1, isolation)
+    cut = [each._replace(end_offset=ends[each.topic, each.partition]) for each in ranges]
+    return [each for each in cut if each.start_offset < each.end_offset]
+
+
+def _first_younger(batches: Iterable[pa.RecordBatch], at_ms: int) -> int | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        is_younger = pc.greater(batch.column("timestamp").cast(pa.int64()), at_ms)
+        index = pc.index(is_younger, pa.scalar(True)).as_py()
+        if index >= 0:
+            found: int = batch.column("offset")[index].as_py()
+            return found
+    return None

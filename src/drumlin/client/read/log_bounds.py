@@ -1,0 +1,57 @@
+"""Where the logs of partitions begin and end: what a committed offset is checked against."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.peer.broker_connections import BrokerConnections
+
+
+class LogBounds(NamedTuple):
+    """The offsets that can be committed with sense: start_offset <= offset <= end_offset."""
+
+    start_offset: int
+    end_offset: int
+
+    def clamp(self, offset: int) -> int:
+        """The nearest offset within."""
+        return min(max(offset, self.start_offset), self.end_offset)
+
+
+async def log_bounds(
+    connections: BrokerConnections, places: Iterable[TopicPartition], *, led_only: bool = False
+) -> dict[TopicPartition, LogBounds]:
+    """The bounds of these partitions; those that do not exist (any more) are left out.
+
+    `led_only`: those without a leader too, in place of waiting for one.
+    """
+    existing = await existing_partitions(connections, places)
+    starts, ends = await asyncio.gather(
+        *(
+            list_offsets(
+                connections, dict.fromkeys(existing, at), "read_uncommitted", led_only=led_only
+            )
+            for at in ("earliest", "latest")
+        )
+    )
+    return {
+        each: LogBounds(starts[each].offset, ends[each].offset)
+        for each in existing
+        if each in starts and each in ends
+    }
+
+
+async def existing_partitions(
+    connections: BrokerConnections, places: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions among `places` that exist now."""
+    await connections.retrying(lambda: connections.refresh(None))
+    topics = connections.view.topics
+    return [
+        (topic, partition)
+        for topic, partition in places
+        if topic in topics and partition in topics[topic].partitions
+    ]

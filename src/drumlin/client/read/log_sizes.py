@@ -1,0 +1,55 @@
+"""How many bytes partitions take in their leaders' logs: what plans of large reads go by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.wire.messages import Shape
+
+
+async def partition_sizes(
+    connections: BrokerConnections, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The sizes that brokers tell, one request to each leader.
+
+    A broker leaves out what the caller may not describe, so the answer may lack partitions.
+    """
+    topics = {topic for topic, _ in partitions}
+
+    async def attempt() -> dict[TopicPartition, int]:
+        await connections.refresh(topics)
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_leader[connections.view.leader_of(topic, partition)].append((topic, partition))
+        answers = await asyncio.gather(
+            *(_ask(connections, leader, led) for leader, led in by_leader.items())
+        )
+        return {place: size for answer in answers for place, size in answer.items()}
+
+    return await connections.retrying(attempt, topics=topics)
+
+
+async def _ask(
+    connections: BrokerConnections, leader: int, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    def build(shape: Shape) -> object:
+        wanted = [
+            shape("DescribableLogDirTopic", topic=topic, partitions=tuple(each))
+            for topic, each in by_topic(partitions).items()
+        ]
+        return shape("DescribeLogDirsRequest", topics=tuple(wanted))
+
+    connection = await connections.broker(leader)
+    response: Any = await connection.request("describe_log_dirs", build)
+    return {
+        (topic.name, each.partition_index): each.partition_size
+        for result in response.results
+        for topic in result.topics
+        for each in topic.partitions
+        if not each.is_future_key  # a copy on its way to another folder
+    }

@@ -1,0 +1,182 @@
+"""Fetching one range of a partition ahead of the thread that decodes it. Lives in the loop.
+
+One piece lies ready and one is on the way, so that the network never waits for the decoder;
+`fetch_memory.py` bounds what all take. Where the next fetch starts follows from the batches that
+came, not from the records in them: offsets that hold nothing any more are passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange
+from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.nearest_replica import NearestReplica
+from drumlin.client.read.offsets import list_offsets
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.fetch import end_of_batches, fetch
+from drumlin.peer.options import Isolation
+from drumlin.peer.peer_error import InvalidResponse, PeerError
+from drumlin.peer.retry import Deadline
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_MAX_WAIT_MS: Final = 500
+
+
+class OffsetRange(NamedTuple):
+    """start_offset <= offset < end_offset, in one partition.
+
+    A fetch does not stop at the end of a range; where the range is known to be small,
+    `fetch_bytes` bounds the first fetch.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    fetch_bytes: int | None = None
+
+
+class RangeStream:
+    """The pieces of one range, in order. Fetching starts at once."""
+
+    def __init__(
+        self,
+        connections: BrokerConnections,
+        wanted: OffsetRange,
+        isolation: Isolation,
+        fetch_bytes: int,
+        memory: FetchMemory,
+        rack: str = "",
+    ) -> None:
+        """`rack`: where replicas are near; without one, only the leader is read."""
+        self._connections = connections
+        self._range = wanted
+        self._isolation = isolation
+        self._fetch_bytes = fetch_bytes
+        self._nearest = NearestReplica(rack)
+        self._share = memory.share()
+        self._is_closed = False
+        # A piece, the error that ended fetching, or None after the last piece.
+        self._ready: asyncio.Queue[PartitionFetch | Exception | None] = asyncio.Queue(maxsize=1)
+        self._task = asyncio.ensure_future(self._fetch_all())
+
+    async def next(self) -> PartitionFetch | None:
+        """The next piece; None when the range is complete. Raises what fetching raised."""
+        if self._is_closed:
+            raise ClientError(f"{self._where}: read no more, for another range was asked for")
+        self._share.ask()
+        piece = await self._ready.get()
+        self._share.answer()
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    def close(self) -> None:
+        """Stop fetching; for streams that are given up before their end."""
+        self._is_closed = True
+        self._task.cancel()
+        self._share.give_up()
+
+    async def _fetch_all(self) -> None:
+        try:
+            await self._fetch_pieces()
+        except Exception as error:  # noqa: BLE001 - raised again by `next`
+            await self._ready.put(error)
+        else:
+            await self._ready.put(None)
+
+    async def _fetch_pieces(self) -> None:
+        offset = self._range.start_offset
+        fetch_bytes = min(self._range.fetch_bytes or self._fetch_bytes, self._fetch_bytes)
+        patience: Deadline | None = None
+        while offset < self._range.end_offset:
+            await self._share.wait_to_fetch(fetch_bytes)
+            if (
+                patience is None
+            ):  # from the first fetch on: the time of a slow reader does not count
+                patience = Deadline(self._connections.options.patience_ms)
+            fetched = await self._fetch(offset, fetch_bytes)
+            self._share.fetched(len(fetched.records))
+            end_offset = end_of_batches(fetched.records)
+            if end_offset is None:
+                self._share.leave_out()
+                self._check_empty(fetched, offset, patience)
+                continue
+            if end_offset <= offset:
+                raise InvalidResponse(f"{self._where}: asked for {offset}, got what is before it")
+            await self._ready.put(fetched)
+            offset, fetch_bytes, patience = end_offset, self._fetch_bytes, None
+
+    async def _fetch(self, offset: int, max_bytes: int) -> PartitionFetch:
+        topic = self._range.topic
+        fetched = await self._fetch_near(offset, max_bytes)
+        if fetched is not None:
+            return fetched
+
+        async def attempt() -> PartitionFetch:
+            leader = await self._connections.leader(topic, self._range.partition)
+            return await self._fetch_from(leader, offset, max_bytes, self._nearest.rack)
+
+        try:
+            fetched = await self._connections.retrying(attempt, topics=(topic,))
+        except KafkaError as error:
+            if error.code is not ErrorCode.offset_out_of_range:
+                raise
+            raise await self._out_of_range(offset) from error
+        self._nearest.follow(fetched.preferred_read_replica)
+        return fetched
+
+    async def _fetch_near(self, offset: int, max_bytes: int) -> PartitionFetch | None:
+        """Fetch from the replica that the leader has named. None: ask the leader."""
+        node_id = self._nearest.node_id
+        if node_id is None:
+            return None
+        try:
+            replica = await self._connections.broker(node_id)
+            fetched = await self._fetch_from(replica, offset, max_bytes, self._nearest.rack)
+            if fetched.records:
+                return fetched
+        except (KafkaError, PeerError):
+            pass
+        # Away, no longer a replica, or lagging: only the leader knows.
+        self._nearest.give_up()
+        return None
+
+    async def _fetch_from(
+        self, broker: BrokerConnection, offset: int, max_bytes: int, rack: str
+    ) -> PartitionFetch:
+        return await fetch(
+            broker,
+            self._range.topic,
+            self._range.partition,
+            offset,
+            max_bytes=max_bytes,
+            max_wait_ms=_MAX_WAIT_MS,
+            isolation=self._isolation,
+            rack=rack,
+        )
+
+    def _check_empty(self, fetched: PartitionFetch, offset: int, patience: Deadline) -> None:
+        # A leader that was just elected may know less than the log holds, for a moment.
+        if fetched.records:
+            raise InvalidResponse(f"{self._where}: no whole batch in {len(fetched.records)} bytes")
+        if patience.is_over:
+            raise LogEndsEarly(
+                f"{self._where}: nothing readable at offset {offset}, wanted up to "
+                f"{self._range.end_offset} (high watermark {fetched.high_watermark}, "
+                f"last stable offset {fetched.last_stable_offset})"
+            )
+
+    async def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+        place = (self._range.topic, self._range.partition)
+        start = await list_offsets(self._connections, {place: "earliest"}, self._isolation)
+        end = await list_offsets(self._connections, {place: "latest"}, self._isolation)
+        return OffsetOutOfRange(*place, offset, start[place].offset, end[place].offset)
+
+    @property
+    def _where(self) -> str:
+        return f"topic {self._range.topic!r} partition {self._range.partition}"

@@ -1,0 +1,332 @@
+"""Reading ranges of a log into Arrow: fetches run ahead in the loop, decoding in the caller."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar
+
+from drumlin.client import arguments
+from drumlin.client.arguments import Decode
+from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.needs_arrow import needing_arrow
+from drumlin.client.places import OffsetSpec, Place, check_partitions
+from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.range_stream import OffsetRange, RangeStream
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.gaps import stretch_of
+from drumlin.records.plain.bodies import Selection, select_bodies
+from drumlin.records.plain.plain_columns import decode_plain
+from drumlin.records.plain.record import Headers
+from drumlin.wire.by_hand.fetch_response import PartitionFetch
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FETCH_BYTES: Final = 8 << 20
+_ROWS_MAX: Final = 10_000  # of Python's, which are large
+_RANGES_AHEAD: Final = 2
+_SMALL_RANGES_AHEAD: Final = 8  # as long as they take no more memory than the large ones
+
+
+T = TypeVar("T")
+#: What makes rows of a fetched piece of a range.
+Decoder = Callable[[PartitionFetch, OffsetRange], Iterator[T]]
+
+
+class ReadRecord(NamedTuple):
+    """A record as Python has it. `timestamp` is in milliseconds since 1970."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class ReadOptions(TypedDict, total=False):
+    """The options of all calls that read."""
+
+    headers: bool
+    columns: Sequence[str]
+    isolation: Isolation
+    max_bytes_per_batch: int
+    decode: Decode | None
+    without_gaps: bool
+
+
+def check_options(call: str, options: ReadOptions) -> None:
+    """
+    Raises:
+        TypeError, ValueError: options that `call` does not have, or that are invalid.
+        ModuleNotFoundError: there is no Arrow to read into.
+    """
+    arguments.known_options(call, options, ReadOptions.__annotations__)
+    arguments.isolation_level(options.get("isolation", "read_uncommitted"))
+    size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+    arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
+    arguments.decoding(options.get("decode"))
+    schema_of(options)
+
+
+async def plan(
+    connections: BrokerConnections,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: Place | Mapping[int, Place],
+    end: Place | Mapping[int, Place],
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """The ranges to read, cut to what the log holds now; empty ones are left out.
+
+    Raises:
+        KafkaError: unknown topic or partition.
+        ValueError: places of other partitions than those that are read.
+        OffsetOutOfRange: a start that is a number outside the log.
+    """
+    existing = await connections.partitions(topic)
+    wanted = existing if partitions is None else list(partitions)
+    for partition in wanted:
+        if partition not in existing:
+            where = f"topic {topic!r} partition {partition} does not exist"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
+    for name, given in (("start", start), ("end", end)):
+        if isinstance(given, Mapping):
+            check_partitions(name, given, wanted)
+    places = [(topic, each) for each in wanted]
+    firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
+    ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)
+    starts = await _resolve(connections, places, start, isolation, firsts, ends)
+    stops = await _resolve(connections, places, end, isolation, firsts, ends)
+    for place in places:
+        if not firsts[place] <= starts[place] <= ends[place]:
+            raise OffsetOutOfRange(*place, starts[place], firsts[place], ends[place])
+    ranges = [OffsetRange(*each, starts[each], min(stops[each], ends[each])) for each in places]
+    return [each for each in ranges if each.start_offset < each.end_offset]
+
+
+async def _resolve(
+    connections: BrokerConnections,
+    places: Sequence[TopicPartition],
+    at: Place | Mapping[int, Place],
+    isolation: Isolation,
+    firsts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offsets that a place, or one for each partition, stands for."""
+    offsets: dict[TopicPartition, int] = {}
+    times: dict[TopicPartition, OffsetSpec] = {}
+    for place in places:
+        spec = at[place[1]] if isinstance(at, Mapping) else at
+        if isinstance(spec, int):
+            offsets[place] = spec
+        elif spec == "earliest":
+            offsets[place] = firsts[place]
+        elif spec == "latest":
+            offsets[place] = ends[place]
+        else:
+            times[place] = spec
+    found = await _offsets(connections, times, isolation)
+    young = {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
+    return offsets | young
+
+
+async def _offsets(
+    connections: BrokerConnections,
+    wanted: Mapping[TopicPartition, OffsetSpec],
+    isolation: Isolation,
+) -> dict[TopicPartition, int]:
+    if not wanted:
+        return {}
+    found = await list_offsets(connections, wanted, isolation)
+    return {place: each.offset for place, each in found.items()}
+
+
+def read_ranges(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    *,
+    leaders_only: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The records of `ranges`, one range after the other, each in offset order.
+
+    `leaders_only`: read no other replica, however near.
+    """
+    each_range = read_each_range(thread, connections, ranges, options, leaders_only=leaders_only)
+    for _, batches in each_range:
+        yield from batches
+
+
+def read_records(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    isolation: Isolation,
+) -> Iterator[list[ReadRecord]]:
+    """The same without Arrow, and slower: each record is made in Python."""
+    options: ReadOptions = {"isolation": isolation}
+    for _, records in _decode_each_range(thread, connections, ranges, options, _records):
+        yield from records
+
+
+def read_each_range(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    *,
+    leaders_only: bool = False,
+) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
+    """Every range with its records, which are to be read before the next is asked for.
+
+    While one range is decoded the next are being fetched already, so that many short ranges
+    do not cost a round trip each. What goes wrong in a range is raised by its iterator, and
+    leaves the others as they are.
+    """
+    from drumlin.client import tables
+
+    def decode(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        for batch in _batches(piece, wanted, options):
+            yield tables.decoded(batch, options.get("decode"), wanted.topic)
+
+    return _decode_each_range(
+        thread, connections, ranges, options, decode, leaders_only=leaders_only
+    )
+
+
+def _decode_each_range(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    ranges: Sequence[OffsetRange],
+    options: ReadOptions,
+    decode: Decoder[T],
+    *,
+    leaders_only: bool = False,
+) -> Iterator[tuple[OffsetRange, Iterator[T]]]:
+    waiting = deque(ranges)
+    open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
+    isolation = options.get("isolation", "read_uncommitted")
+    fetch_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+
+    def size_of(wanted: OffsetRange) -> int:
+        return min(wanted.fetch_bytes or fetch_bytes, fetch_bytes)
+
+    def is_next_due() -> bool:
+        if not waiting or len(open_streams) < _RANGES_AHEAD:
+            return bool(waiting)
+        ahead = [size_of(wanted) for wanted, _ in open_streams] + [size_of(waiting[0])]
+        return len(ahead) <= _SMALL_RANGES_AHEAD and sum(ahead) <= _RANGES_AHEAD * fetch_bytes
+
+    memory = FetchMemory(fetch_bytes)
+
+    async def open_stream(wanted: OffsetRange) -> RangeStream:
+        rack = "" if leaders_only else connections.options.client_rack
+        return RangeStream(connections, wanted, isolation, fetch_bytes, memory, rack)
+
+    try:
+        while waiting or open_streams:
+            while is_next_due():
+                wanted = waiting.popleft()
+                open_streams.append((wanted, thread.run(open_stream(wanted))))
+            wanted, stream = open_streams[0]
+            without_gaps = options.get("without_gaps", False)
+            yield wanted, _read_stream(thread, connections, wanted, stream, decode, without_gaps)
+            _close(thread, open_streams.popleft()[1])
+    finally:
+        for _, stream in open_streams:
+            _close(thread, stream)
+
+
+def _read_stream(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    wanted: OffsetRange,
+    stream: RangeStream,
+    decode: Decoder[T],
+    without_gaps: bool,
+) -> Iterator[T]:
+    expected = wanted.start_offset if without_gaps else None
+    while True:
+        # Nothing of a piece is held while the next is waited for: it may be a large one.
+        piece = thread.run(stream.next())
+        if piece is None:
+            return
+        if expected is not None:
+            expected = _check_gaps(piece, wanted, expected)
+        try:
+            yield from decode(piece, wanted)
+        except CorruptRecord as error:
+            where = f"topic {wanted.topic!r} partition {wanted.partition}"
+            raise CorruptData(f"{where}: {error}") from error
+        connections.memory.give_back(piece.records)
+        del piece
+
+
+def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> int:
+    """Where the piece ends.
+
+    Raises:
+        RecordsMissing: the log has no record and no marker at an offset of the range.
+    """
+    stretch = stretch_of(piece.records, expected, wanted.end_offset)
+    if stretch.gap_offset is not None:
+        raise RecordsMissing(wanted.topic, wanted.partition, stretch.gap_offset)
+    return stretch.end_offset
+
+
+def _close(thread: LoopThread, stream: RangeStream) -> None:
+    if thread.is_running:
+        thread.call_soon(stream.close)
+
+
+def schema_of(options: ReadOptions) -> pa.Schema:
+    """The schema of what is read with these options.
+
+    Raises:
+        ValueError: a column that does not exist.
+        ModuleNotFoundError: there is no Arrow.
+    """
+    with needing_arrow():
+        from drumlin.records.columns.columns import record_schema
+
+    return record_schema(options.get("columns"), with_headers=options.get("headers", False))
+
+
+def _records(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[list[ReadRecord]]:
+    selection = Selection(wanted.start_offset, wanted.end_offset, piece.aborted_transactions, True)
+    bodies = select_bodies(piece.records, selection)
+    for rows in decode_plain(bodies, selection, _ROWS_MAX, FETCH_BYTES):
+        yield [
+            ReadRecord(
+                wanted.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+            for record, _ in rows
+        ]
+
+
+def _batches(
+    piece: PartitionFetch, wanted: OffsetRange, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    from drumlin.records.columns.columns import iterate_arrow
+
+    return iterate_arrow(
+        [piece.records],
+        partition=wanted.partition,
+        start_offset=wanted.start_offset,
+        end_offset=wanted.end_offset,
+        columns=schema_of(options).names,
+        aborted=piece.aborted_transactions,
+    )

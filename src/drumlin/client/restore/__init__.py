@@ -1,0 +1,1 @@
+"""A topic's state, or its records up to a point, into a new topic."""

@@ -1,0 +1,145 @@
+"""The topic that a restore writes: made like the source, or found, and without others' records.
+
+Nothing here writes records; whoever does has begun a transaction of the restore's name before, so
+that no earlier attempt is at it any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from drumlin.client.admin import admin, group_admin
+from drumlin.client.admin.admin import TopicDescription
+from drumlin.client.errors import NotRestored, TopicExists, translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.read import reader
+from drumlin.client.read.offsets import offsets_of_topic
+from drumlin.client.restore.restore_marker import Marker, RestoreRequest, marker_in, name_for
+from drumlin.client.state.snapshot_ranges import whole_ranges
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+
+T = TypeVar("T")
+
+_ISOLATION: Final[Isolation] = "read_committed"
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
+_CREATE_TIME: Final = "CreateTime"
+_LIMITS_OF_BATCHES: Final = ("max.message.bytes", "segment.bytes")
+#: Set by those who move replicas: they name brokers and partitions of the source.
+_NOT_TAKEN_OVER: Final = frozenset(
+    {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+)
+
+
+class RestoreTarget:
+    """One target of one source, in a client's thread and the caller's."""
+
+    def __init__(
+        self, thread: LoopThread, connections: BrokerConnections, source: str, name: str
+    ) -> None:
+        self._thread = thread
+        self._connections = connections
+        self._source = source
+        self.name = name
+        self.topic_id: str | None = None
+
+    def make(self, configs: Mapping[str, str]) -> None:
+        """Create the topic, unless it is there; `configs` come before those of the source.
+
+        Raises:
+            NotRestored: it is the source, or has not as many partitions.
+            KafkaError: there is no such source.
+        """
+        if self._source == self.name:
+            raise NotRestored(f"topic {self.name!r} cannot be restored into itself")
+        described = self._ask(admin.describe_topics(self._connections, [self._source]))
+        source = described[self._source]
+        topic = self._described() or self._create(source, configs)
+        if len(topic.partitions) != len(source.partitions):
+            raise NotRestored(
+                f"topic {self.name!r} has {len(topic.partitions)} partitions, "
+                f"{self._source!r} has {len(source.partitions)}"
+            )
+        self.topic_id = topic.topic_id
+
+    def marker_of(self, request: RestoreRequest) -> Marker | None:
+        """What an earlier restore of this request has left, complete or not.
+
+        Raises:
+            NotRestored: it was another request.
+        """
+        name = name_for(self.name)
+        committed = self._ask(
+            group_admin.fetch_committed(self._connections, name, require_stable=True)
+        )
+        marker = marker_in(committed, self.topic_id)
+        if marker is not None and not marker.is_of(request):
+            if marker.is_complete:
+                raise NotRestored(f"topic {self.name!r} was restored already, from the {marker}")
+            raise NotRestored(
+                f"topic {self.name!r} is being restored from the {marker}: let Spark complete "
+                "that, or delete the topic"
+            )
+        return marker
+
+    def check_empty(self) -> None:
+        """
+        Raises:
+            NotRestored: the topic has records, or is about to get some.
+        """
+        connections, name = self._connections, self.name
+        ends = self._ask(offsets_of_topic(connections, name, "latest", "read_uncommitted"))
+        stable = self._ask(offsets_of_topic(connections, name, "latest", _ISOLATION))
+        if any(stable[each] < ends[each] for each in ends):
+            raise NotRestored(f"another transaction is open in topic {name!r}")
+        ranges = self._ask(whole_ranges(connections, name, None, _ISOLATION))
+        options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
+        with translated():
+            batches = reader.read_ranges(self._thread, connections, ranges, options)
+            if any(batch.num_rows for batch in batches):
+                raise NotRestored(f"topic {name!r} has records that no restore has written")
+
+    def check_is_there(self) -> None:
+        """To be called when all is written.
+
+        Raises:
+            NotRestored: that went to a topic that was deleted, though one of its name may be there.
+        """
+        described = self._described()
+        if described is None or described.topic_id != self.topic_id:
+            raise NotRestored(f"topic {self.name!r} was deleted while it was restored")
+
+    def batch_bytes(self, wanted: int) -> int:
+        """How large a batch of records may be here: as wanted, or less."""
+        configs = self._ask(admin.topic_configs(self._connections, self.name))
+        limits = (configs[key].value for key in _LIMITS_OF_BATCHES if key in configs)
+        return min([wanted, *(int(each) for each in limits if each is not None)])
+
+    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with translated():
+            return self._thread.run(coroutine)
+
+    def _described(self) -> TopicDescription | None:
+        return self._ask(admin.look_up_topics(self._connections, [self.name])).found.get(self.name)
+
+    def _create(self, source: TopicDescription, configs: Mapping[str, str]) -> TopicDescription:
+        """A topic like the source. Records keep their timestamps, whatever the source does."""
+        of_source = self._ask(admin.topic_configs(self._connections, source.name))
+        taken_over = {
+            key: entry.value
+            for key, entry in of_source.items()
+            if not entry.is_default and entry.value is not None and key not in _NOT_TAKEN_OVER
+        }
+        if _TIMESTAMP_TYPE in of_source and of_source[_TIMESTAMP_TYPE].value != _CREATE_TIME:
+            taken_over[_TIMESTAMP_TYPE] = _CREATE_TIME
+        wanted = admin.NewTopic(
+            self.name,
+            len(source.partitions),
+            len(source.partitions[0].replicas),
+            taken_over | dict(configs),
+        )
+        with contextlib.suppress(TopicExists):  # another restore was faster: it will be fenced
+            self._ask(admin.create_topic(self._connections, wanted))
+        return self._ask(admin.describe_topics(self._connections, [self.name]))[self.name]

@@ -1,0 +1,146 @@
+"""Asks brokers what tells whether a state can be read exactly; `state_claims.py` decides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from drumlin.client.admin.admin import ConfigEntry, topic_configs
+from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition, list_offsets, look_up
+from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.exact_from import EXACT_FROM
+
+#: The broker does not know the question.
+_NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
+
+
+class Told(NamedTuple):
+    """What the leader of a partition tells of its states; see `wire/exact_from.py`."""
+
+    exact_from: int
+    leader_epoch: int
+    deletion_drops: int
+
+
+async def claim_states(
+    connections: BrokerConnections,
+    end_offsets: Mapping[TopicPartition, int],
+    *,
+    is_now: bool,
+    allow_inexact: bool,
+) -> Claims:
+    """Before reading: why the states at these offsets will be exact.
+
+    Raises:
+        StateNotExact: one of them can't be.
+    """
+    now_ms = _now_ms()
+    facts = await log_facts(connections, end_offsets.keys())
+    return {
+        place: claim(
+            place, end_offset, facts[place], now_ms, is_now=is_now, allow_inexact=allow_inexact
+        )
+        for place, end_offset in end_offsets.items()
+    }
+
+
+async def confirm_states(connections: BrokerConnections, claims: Claims) -> None:
+    """After reading: whether the states were exact.
+
+    Raises:
+        StateNotExact: one of them may not have been.
+    """
+    doubtful = {key: each for key, each in claims.items() if _may_change(each)}
+    if not doubtful:
+        return
+    facts = await log_facts(connections, doubtful.keys(), doubtful)
+    now_ms = _now_ms()
+    for place, claimed in doubtful.items():
+        check(place, claimed, facts[place], now_ms)
+
+
+async def exact_from(
+    connections: BrokerConnections, places: Collection[TopicPartition]
+) -> dict[TopicPartition, Told]:
+    """From which end offset on states are exact, and more; of those that tell it."""
+    try:
+        wanted = dict.fromkeys(places, EXACT_FROM)
+        found = await look_up(connections, wanted, "read_uncommitted")
+    except KafkaError as error:
+        if error.code not in _NOT_KNOWN:
+            raise
+        return {}
+    # An old Kafka takes the number for a time, and finds a record.
+    return {
+        place: Told(each.offset, each.leader_epoch, EXACT_FROM - each.timestamp)
+        for place, each in found.items()
+        if each.timestamp <= EXACT_FROM
+    }
+
+
+async def log_facts(
+    connections: BrokerConnections,
+    places: Collection[TopicPartition],
+    claims: Claims | None = None,
+) -> dict[TopicPartition, LogFacts]:
+    """What matters of these logs: before reading, or for `claims` afterwards.
+
+    Afterwards it is mostly one request to each leader, since each reducer of a query asks.
+    """
+    isolation: Isolation = "read_uncommitted"
+    told = await exact_from(connections, places)
+    untold = [place for place in places if place not in told]
+    last = await list_offsets(connections, dict.fromkeys(untold, "latest"), isolation)
+    first: Mapping[TopicPartition, OffsetAndTimestamp] = {}
+    if claims is None:
+        first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
+    facts = {}
+    for place in places:
+        start_offset = first[place].offset if place in first else -1
+        if place in told:
+            facts[place] = LogFacts(start_offset, -1, *told[place])
+        else:
+            end = last[place]
+            facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
+    unclear = {
+        topic
+        for topic, partition in places
+        if not _is_clear(told.get((topic, partition)), (claims or {}).get((topic, partition)))
+    }
+    for topic in unclear:
+        configs = await topic_configs(connections, topic)
+        of_topic = {place: each for place, each in facts.items() if place[0] == topic}
+        facts |= {place: _with_configs(each, configs) for place, each in of_topic.items()}
+    return facts
+
+
+def _is_clear(told: Told | None, claimed: Claim | None) -> bool:
+    """Whether it does not matter how the topic is cleaned."""
+    if told is None:
+        return False
+    return claimed is None or told.deletion_drops == claimed.deletion_drops
+
+
+def _with_configs(facts: LogFacts, configs: Mapping[str, ConfigEntry]) -> LogFacts:
+    def value(name: str, otherwise: str) -> str:
+        entry = configs.get(name)
+        return otherwise if entry is None or entry.value is None else entry.value
+
+    return facts._replace(
+        delete_retention_ms=int(value("delete.retention.ms", "0")),
+        is_compacted="compact" in value("cleanup.policy", "compact"),
+        min_compaction_lag_ms=int(value("min.compaction.lag.ms", "0")),
+        has_append_times=value("message.timestamp.type", "") == "LogAppendTime",
+    )
+
+
+def _may_change(claimed: Claim) -> bool:
+    return claimed.basis in ("told", "now")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,80 @@
+"""A point in a topic's history, and the ranges of the log that tell its state at that point.
+
+A point is now, a time, or an offset in each partition; records before it count. It is found
+once, before anything is read, and never moves afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from drumlin.client.errors import OffsetOutOfRange, translated
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.places import Point, check_partitions, last_ms
+from drumlin.client.read.log_at_time import ends_at
+from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.options import Isolation
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+
+def ranges_until(
+    thread: LoopThread,
+    connections: BrokerConnections,
+    topic: str,
+    partitions: Sequence[int] | None,
+    at: Point | None,
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """All of these partitions (None: every one), from the log's start up to the point.
+
+    Raises:
+        UnknownTopic: unknown topic or partition.
+        OffsetOutOfRange: an end offset that is not in the log, or not yet.
+        ValueError: `at` names other partitions than those that are read.
+    """
+    with translated():
+        found = thread.run(whole_ranges(connections, topic, partitions, isolation))
+        if at is None:
+            return found
+        stops = {(topic, each.partition): each.end_offset for each in found}
+        if isinstance(at, Mapping):
+            stops = _stops(found, at)
+        else:
+            stops = ends_at(thread, connections, stops, last_ms(at), isolation)
+        return [each._replace(end_offset=stops[topic, each.partition]) for each in found]
+
+
+async def whole_ranges(
+    connections: BrokerConnections,
+    topic: str,
+    partitions: Sequence[int] | None,
+    isolation: Isolation,
+) -> list[OffsetRange]:
+    """All of these partitions (None: every one), from the log's start to its end of now.
+
+    Raises:
+        KafkaError: unknown topic or partition.
+    """
+    existing = await connections.partitions(topic)
+    wanted = existing if partitions is None else list(dict.fromkeys(partitions))
+    for partition in wanted:
+        if partition not in existing:
+            where = f"topic {topic!r} partition {partition} does not exist"
+            raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
+    places = [(topic, each) for each in wanted]
+    if not places:
+        return []
+    # In this order: a start that moves meanwhile does not come after its end.
+    starts = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
+    ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
+    return [OffsetRange(*each, starts[each].offset, ends[each].offset) for each in places]
+
+
+def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
+    check_partitions("at", offsets, [each.partition for each in ranges])
+    for topic, partition, start, end, _ in ranges:
+        if not start <= offsets[partition] <= end:
+            raise OffsetOutOfRange(topic, partition, offsets[partition], start, end)
+    return {(each.topic, each.partition): offsets[each.partition] for each in ranges}

@@ -1,0 +1,92 @@
+"""The state of a topic: the last record of every key, read from the log partition by partition.
+
+A partition is read as often as its state takes the memory that it may have: each pass keeps the
+keys of one share of the hash space, and gives them out before the next pass begins. Only leaders
+are read, and asked before and after whether what they hold tells the state (`state_claims.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drumlin.client.read import reader
+from drumlin.client.read.range_stream import OffsetRange
+from drumlin.client.state.exact_reading import ExactReader
+from drumlin.peer.options import Isolation
+from drumlin.records.columns.columns import RECORD_SCHEMA_WITH_HEADERS
+from drumlin.records.latest.state_passes import passes
+
+#: The columns of a snapshot; `headers` if they are asked for.
+COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp")
+
+
+def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
+    """The schema of these columns; by default of all, with or without headers.
+
+    Raises:
+        ValueError: a column that does not exist.
+    """
+    if columns is None:
+        columns = [name for name in COLUMNS if headers or name != "headers"]
+    unknown = sorted(set(columns) - set(COLUMNS))
+    if unknown:
+        raise ValueError(f"no such columns: {unknown}; there are {list(COLUMNS)}")
+    return pa.schema([RECORD_SCHEMA_WITH_HEADERS.field(each) for each in columns])
+
+
+class SnapshotOptions(NamedTuple):
+    """How states are read."""
+
+    schema: pa.Schema
+    isolation: Isolation
+    #: What the state of one partition may take; None: all that it needs.
+    memory_bytes: int | None
+
+
+class StateReader:
+    """Reads the state of partitions."""
+
+    def __init__(self, exact_reader: ExactReader, options: SnapshotOptions) -> None:
+        self._reader = exact_reader
+        self._options = options
+        self._schema = options.schema
+
+    def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """The last row of every key, tombstones applied, in columns of the schema.
+
+        In the order of offsets, if the state takes no more memory than it may.
+
+        Raises:
+            StateNotExact: before the rows that may be wrong.
+        """
+        for latest in passes(lambda: self._records(wanted), self._options.memory_bytes):
+            self._reader.confirm(wanted)
+            for batch in latest.rows():
+                yield self._shown(batch, wanted.partition)
+            del latest  # the next pass needs the memory
+
+    def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        """The records of a range: what the rows need, and what tells which is the last."""
+        names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
+        options: reader.ReadOptions = {
+            "columns": sorted(names),
+            "isolation": self._options.isolation,
+        }
+        batches = self._reader.read(wanted, options)
+        for batch in batches:
+            if "value" not in self._schema.names:
+                # Only tombstones need to be known.
+                batch = batch.append_column("has_value", pc.is_valid(batch.column("value")))
+                batch = batch.drop_columns(["value"])
+            yield batch
+
+    def _shown(self, rows: pa.RecordBatch, partition: int) -> pa.RecordBatch:
+        if "partition" in self._schema.names:
+            numbers = pa.repeat(pa.scalar(partition, pa.int32()), rows.num_rows)
+            rows = rows.append_column("partition", numbers)
+        arrays = [rows.column(name) for name in self._schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -1,0 +1,1 @@
+"""Avro values in the bytes of records, and Avro schemas."""

@@ -1,0 +1,1 @@
+"""Protobuf messages in the bytes of records, and their schemas as text."""

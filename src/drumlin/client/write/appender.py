@@ -1,0 +1,227 @@
+"""Appending many records at once: columns in, acknowledged record batches out.
+
+The caller's thread chooses partitions and encodes, window by window; the loop delivers. What
+is encoded but not acknowledged is bounded, so a table of any size can be appended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypedDict
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from drumlin.client import arguments, tables
+from drumlin.client.arguments import Acks
+from drumlin.client.errors import DeliveryFailed
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.tables import Encode, TableLike
+from drumlin.client.write.deliveries import (
+    BATCH_BYTES,
+    BUFFER_BYTES,
+    DELIVERY_TIMEOUT_MS,
+    AppendedRange,
+    Deliveries,
+    DeliveryRules,
+    Target,
+)
+from drumlin.client.write.partitioner import (
+    TablePartitioner,
+    as_given,
+    by_key,
+    partitions_needed,
+    rows_by_partition,
+)
+from drumlin.records.columns.columns import RecordColumns
+
+_WINDOW_BYTES: Final = 16 << 20
+
+
+class AppendOptions(TypedDict, total=False):
+    """See `Client.append`."""
+
+    key: str | None
+    value: str
+    encode: Encode
+    headers: str | None
+    timestamp: str | None
+    partition: str | TablePartitioner | None
+    compression: str
+    acks: Acks
+    batch_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+    retries: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReport:
+    """What an append has written. Offsets are -1 where brokers do not tell them (acks="none")."""
+
+    topic: str
+    record_count: int
+    size_bytes: int
+    partitions: dict[int, AppendedRange]
+
+
+class _Columns(NamedTuple):
+    """The columns that records are made of; None: there is no such column."""
+
+    value: pa.ChunkedArray
+    key: pa.ChunkedArray | None
+    headers: pa.ChunkedArray | None
+    timestamp: pa.ChunkedArray | None
+
+    def window(self, start: int, length: int) -> RecordColumns:
+        """Some rows, ready to be encoded. Records without a timestamp get the current time."""
+        value, key, headers, timestamp = (
+            None if each is None else each.slice(start, length) for each in self
+        )
+        return RecordColumns(
+            value,
+            keys=key,
+            timestamps=timestamp,
+            headers=headers,
+            default_timestamp_ms=time.time_ns() // 1_000_000,
+        )
+
+
+def append(
+    thread: LoopThread,
+    target: Target,
+    data: TableLike,
+    topic: str,
+    options: AppendOptions,
+) -> AppendReport:
+    """See `Client.append`."""
+    _check(options)
+    table = tables.as_table(data)
+    columns = _columns_of(table, options)
+    partitions = thread.run(target.partitions(topic, _partitions_needed(table, options)))
+    assigned = _assigned(table, columns, partitions, options)
+    deliveries = Deliveries(thread, target, _rules(options))
+    try:
+        for start, length in _windows(table):
+            window = columns.window(start, length)
+            for partition, rows in rows_by_partition(assigned[start : start + length]).items():
+                batches = window.encode(
+                    rows,
+                    max_batch_bytes=options.get("batch_bytes", BATCH_BYTES),
+                    compression=options.get("compression", "none"),
+                )
+                for batch in batches:
+                    deliveries.send(topic, partition, batch)
+        partitions_done = {partition: done for (_, partition), done in deliveries.finish().items()}
+    except DeliveryFailed:
+        raise
+    except Exception as error:
+        # Some may be on their way already: no later append is to overtake them.
+        error.add_note(f"{deliveries.settle()} records of this append were written")
+        raise
+    return AppendReport(topic, deliveries.record_count, deliveries.size_bytes, partitions_done)
+
+
+def _rules(options: AppendOptions) -> DeliveryRules:
+    return DeliveryRules(
+        options.get("acks", "all"),
+        options.get("retries"),
+        options.get("delivery_timeout_ms", DELIVERY_TIMEOUT_MS),
+        options.get("buffer_bytes", BUFFER_BYTES),
+    )
+
+
+def _check(options: AppendOptions) -> None:
+    """
+    Raises:
+        TypeError, ValueError: an option is unknown or invalid.
+    """
+    arguments.known_options("append", options, AppendOptions.__annotations__)
+    for role in ("key", "value", "headers", "timestamp"):
+        name = options.get(role)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"{role} {arguments.shown(name)}: expected the name of a column")
+    if "encode" in options:
+        arguments.one_of("encode", options["encode"], tables.ENCODINGS)
+    chosen = options.get("partition")
+    if chosen is not None and not isinstance(chosen, str) and not callable(chosen):
+        expected = "expected the name of a column of partition numbers, or a function"
+        raise TypeError(f"partition {arguments.shown(chosen)}: {expected}")
+    arguments.acks_number(options.get("acks", "all"))
+    arguments.compression_name(options.get("compression", "none"))
+    arguments.batch_bytes(options.get("batch_bytes", BATCH_BYTES))
+    arguments.numbers_at_least({"buffer_bytes": options.get("buffer_bytes")}, 1)
+    arguments.numbers_at_least({"delivery_timeout_ms": options.get("delivery_timeout_ms")}, 0)
+    arguments.retries(options.get("retries"))
+
+
+def _columns_of(table: pa.Table, options: AppendOptions) -> _Columns:
+    def column(role: str) -> pa.ChunkedArray | None:
+        name = options.get(role, role)
+        if name is None or (role not in options and name not in table.column_names):
+            return None
+        if name not in table.column_names:
+            raise ValueError(f"no column {name!r} for {role}: there are {table.column_names}")
+        return table.column(name)
+
+    keys = column("key")
+    if options.get("encode") == "json":
+        # The table may be of anything: headers and timestamps are used only if they are named.
+        headers, timestamps = (
+            column(role) if options.get(role) else None for role in ("headers", "timestamp")
+        )
+        texts = None if keys is None else tables.as_text(keys)
+        named = column("value") if "value" in options else None
+        return _Columns(tables.as_json(table, named), texts, headers, timestamps)
+    values = column("value")
+    if values is None:
+        raise ValueError(
+            f"no column 'value': name one of {table.column_names} with value=, "
+            'or write whole rows with encode="json"'
+        )
+    tables.check_writable("value", options.get("value", "value"), values)
+    if keys is not None:
+        tables.check_writable("key", options.get("key") or "key", keys)
+    return _Columns(values, keys, column("headers"), column("timestamp"))
+
+
+def _assigned(
+    table: pa.Table, columns: _Columns, partitions: Sequence[int], options: AppendOptions
+) -> NDArray[np.int32]:
+    """The partition of each row."""
+    chosen: Any = options.get("partition")
+    if callable(chosen):
+        return as_given(chosen(table, len(partitions)), partitions, table.num_rows)
+    if chosen is not None:
+        if chosen not in table.column_names:
+            there_are = f"there are {table.column_names}"
+            raise ValueError(f"no column {chosen!r} for partition: {there_are}")
+        return as_given(table.column(chosen), partitions, table.num_rows)
+    batch_bytes = options.get("batch_bytes", BATCH_BYTES)
+    rows_per_batch = max(1, batch_bytes // _row_bytes(table))
+    return by_key(columns.key, partitions, table.num_rows, rows_per_batch)
+
+
+def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
+    """How many partitions a column of partition numbers needs."""
+    chosen = options.get("partition")
+    if not isinstance(chosen, str) or chosen not in table.column_names:
+        return 0
+    column = table.column(chosen)
+    return partitions_needed(column) if pa.types.is_integer(column.type) else 0
+
+
+def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
+    """Where to cut the table into parts that are encoded at a time: (first row, rows)."""
+    rows = max(1, _WINDOW_BYTES // _row_bytes(table))
+    for start in range(0, table.num_rows, rows):
+        yield start, min(rows, table.num_rows - start)
+
+
+def _row_bytes(table: pa.Table) -> int:
+    size_bytes: int = table.nbytes
+    rows: int = table.num_rows
+    return 1 + size_bytes // max(1, rows)

@@ -1,0 +1,183 @@
+"""Encoded batches on their way to many partitions, bounded in bytes, and what became of them.
+
+The caller's thread hands batches in and waits while too much is without an answer; the loop
+delivers. After a failure nothing is left on its way, so that no later call overtakes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import wait
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+from drumlin.client.arguments import Acks
+from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.write.partition_sender import Batch
+from drumlin.client.write.producer import Manner
+from drumlin.peer.produce import Produced
+from drumlin.peer.retry import Deadline
+
+BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
+BUFFER_BYTES: Final = 32 << 20
+DELIVERY_TIMEOUT_MS: Final = 120_000
+#: Batches up to this size in all go into one request.
+_TOGETHER_BYTES: Final = 1 << 20
+
+
+class Target(Protocol):
+    """Where batches go: a client's producer, or one that writes in a transaction."""
+
+    async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
+        """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
+
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+        """Deliver a batch after all that were put for the same partition."""
+
+
+class DeliveryRules(NamedTuple):
+    """How batches are delivered, and how many bytes of them may be without an answer."""
+
+    acks: Acks = "all"
+    retries: int | None = None
+    timeout_ms: float = DELIVERY_TIMEOUT_MS
+    buffer_bytes: int = BUFFER_BYTES
+    is_idempotent: bool = True
+
+    @property
+    def manner(self) -> Manner:
+        manner = Manner.of(self.acks, self.retries)
+        return manner._replace(is_idempotent=manner.is_idempotent and self.is_idempotent)
+
+
+class AppendedRange(NamedTuple):
+    """What went into one partition. Other producers' records may lie in between."""
+
+    first_offset: int
+    end_offset: int
+    record_count: int
+
+
+@dataclass(slots=True)
+class _Delivery:
+    where: TopicPartition
+    batch: Batch
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """`send` batches, then `finish`; after an error, `settle`."""
+
+    thread: LoopThread
+    target: Target
+    rules: DeliveryRules
+    size_bytes: int = 0  # of everything that was sent
+    done: dict[TopicPartition, AppendedRange] = field(default_factory=dict)
+    _on_their_way: deque[_Delivery] = field(default_factory=deque)
+    _bytes_on_their_way: int = 0
+    _held: list[_Delivery] = field(default_factory=list)  # the latest, not yet handed to the loop
+    _held_bytes: int = 0
+
+    def send(self, topic: str, partition: int, buffer: memoryview) -> None:
+        """Hand a batch to the loop, small ones together: then they share requests.
+
+        Waits for older ones while too many are on their way.
+
+        Raises:
+            DeliveryFailed: an older one was refused for good, or its time ran out.
+        """
+        limit = self.rules.buffer_bytes
+        while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
+            self._await_oldest()
+        batch = Batch(buffer, Deadline(self.rules.timeout_ms), retries=self.rules.retries)
+        delivery = _Delivery((topic, partition), batch)
+        self._on_their_way.append(delivery)
+        self._bytes_on_their_way += len(buffer)
+        self.size_bytes += len(buffer)
+        self._held.append(delivery)
+        self._held_bytes += len(buffer)
+        if self._held_bytes >= _TOGETHER_BYTES:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            for each in held:  # its time does not pass while it is held here
+                each.batch.deadline = Deadline(self.rules.timeout_ms)
+            try:
+                self.thread.call_soon(_put_all, self.target, self.rules.manner, held)
+            except ClientError as error:  # the client is closed
+                for each in held:
+                    each.batch.done.set_exception(as_delivery_failed(*each.where, error))
+
+    def finish(self) -> dict[TopicPartition, AppendedRange]:
+        """Wait for all, and say where the records are.
+
+        Raises:
+            DeliveryFailed: as `send`.
+        """
+        while self._on_their_way:
+            self._await_oldest()
+        return dict(sorted(self.done.items()))
+
+    @property
+    def record_count(self) -> int:
+        """Records that were acknowledged."""
+        return sum(each.record_count for each in self.done.values())
+
+    def settle(self) -> int:
+        """Drop what is held, and wait for the rest; the records that were acknowledged."""
+        for _ in self._held:
+            self._on_their_way.pop()
+        self._held, self._held_bytes = [], 0
+        wait([each.batch.done for each in self._on_their_way])
+        for each in self._on_their_way:
+            if each.batch.done.exception() is None:
+                self._acknowledged(each, each.batch.done.result())
+        self._on_their_way.clear()
+        self._bytes_on_their_way = 0
+        return self.record_count
+
+    def _await_oldest(self) -> None:
+        self._hand_over()
+        oldest = self._on_their_way[0]
+        try:
+            produced = oldest.batch.done.result()
+        except DeliveryFailed as error:
+            self._fail(oldest.batch, error)
+        self._on_their_way.popleft()
+        self._bytes_on_their_way -= len(oldest.batch.buffer)
+        self._acknowledged(oldest, produced)
+
+    def _acknowledged(self, delivery: _Delivery, produced: Produced) -> None:
+        count = delivery.batch.record_count
+        first, end = produced.base_offset, produced.base_offset + count
+        before = self.done.get(delivery.where)
+        if before is not None:
+            first = before.first_offset if before.first_offset >= 0 else first
+            count += before.record_count
+        if produced.base_offset < 0:
+            end = before.end_offset if before else -1
+        self.done[delivery.where] = AppendedRange(first, end, count)
+
+    def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
+        """Wait until nothing is on its way any more, and report the failure."""
+        count = batch.record_count
+        size = f"{count} {'record' if count == 1 else 'records'}, {len(batch.buffer)} bytes"
+        failures = [each.batch.done for each in self._on_their_way]
+        acknowledged = self.settle()
+        may_be_written = any(
+            getattr(each.exception(), "may_be_written", False) for each in failures
+        )
+        raise DeliveryFailed(
+            f"{error} ({size}; {acknowledged} records of this append were written)",
+            acknowledged,
+            may_be_written=may_be_written,
+        ) from error
+
+
+def _put_all(target: Target, manner: Manner, deliveries: list[_Delivery]) -> None:
+    for each in deliveries:
+        target.put(*each.where, manner, each.batch)

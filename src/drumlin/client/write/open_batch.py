@@ -1,0 +1,182 @@
+"""Records of one partition on their way to become a batch, and the futures of each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Final, NamedTuple
+
+from drumlin.client.errors import RequestTimedOut
+from drumlin.client.loop_thread import LoopThread
+from drumlin.client.needs_arrow import has_arrow
+from drumlin.peer.produce import Produced
+from drumlin.records.plain.record import Record, encode_batch
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+RECORD_OVERHEAD: Final = 24  # about what a record takes besides its key, value and headers
+HEADER_OVERHEAD: Final = 4
+_FIXED_FIELDS_MAX: Final = 64  # what it can take at most, its batch's header shared out
+_COLUMNS_FROM: Final = 16  # fewer records are encoded sooner one by one
+
+
+class Delivered(NamedTuple):
+    """Where a record ended up. `offset` is -1 where the broker does not tell (acks="none")."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class OpenBatch:
+    """Collects records, as columns. It has room for a number of bytes and of records."""
+
+    __slots__ = (
+        "_headers",
+        "_keys",
+        "_timestamps",
+        "_values",
+        "done",
+        "free_bytes",
+        "free_records",
+        "partition",
+        "size_bytes",
+        "thread",
+        "topic",
+    )
+
+    def __init__(
+        self, thread: LoopThread, topic: str, partition: int, free_bytes: int, free_records: int
+    ) -> None:
+        self.thread = thread
+        self.topic = topic
+        self.partition = partition
+        self.free_bytes = free_bytes
+        self.free_records = free_records
+        self.size_bytes = 0
+        self.done: Future[Produced] = Future()
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._headers: list[Headers] = []
+        self._timestamps: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        size_bytes: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp: int,
+    ) -> Delivery:
+        """Take a record, whether it fits or not: a batch has one at least."""
+        delivery = Delivery(self, len(self._values))
+        self._keys.append(key)
+        self._values.append(value)
+        self._headers.append(headers)
+        self._timestamps.append(timestamp)
+        self.size_bytes += size_bytes
+        self.free_bytes -= size_bytes
+        self.free_records -= 1
+        return delivery
+
+    def encode(self, compression: str) -> bytearray | memoryview:
+        """The record batch, sealed."""
+        encode_columns = _encode_columns() if len(self) >= _COLUMNS_FROM else None
+        if encode_columns is None:
+            columns = zip(self._timestamps, self._keys, self._values, self._headers, strict=True)
+            records = [
+                Record(index, timestamp, key, value, tuple(headers))
+                for index, (timestamp, key, value, headers) in enumerate(columns)
+            ]
+            return encode_batch(records, compression=compression)
+        return encode_columns(
+            self._values,
+            self._keys,
+            self._timestamps,
+            self._headers if any(self._headers) else None,
+            3 * self.size_bytes + _FIXED_FIELDS_MAX * len(self),
+            compression,
+        )
+
+    def delivered(self, index: int, produced: Produced) -> Delivered:
+        """Where the record at `index` is, once the batch is written."""
+        offset = -1 if produced.base_offset < 0 else produced.base_offset + index
+        timestamp = produced.log_append_time_ms
+        if timestamp < 0:
+            timestamp = self._timestamps[index]
+        return Delivered(self.topic, self.partition, offset, timestamp)
+
+
+class Delivery:
+    """The future of one record."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: OpenBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def __repr__(self) -> str:
+        where = f"topic {self._batch.topic!r} partition {self._batch.partition}"
+        if not self.done():
+            return f"<drumlin.Delivery to {where}, on its way>"
+        if self._batch.done.exception() is not None:
+            return f"<drumlin.Delivery to {where}, failed>"
+        return f"<drumlin.Delivery to {where}, offset {self.result().offset}>"
+
+    def done(self) -> bool:
+        """Whether it is known what became of the record."""
+        return self._batch.done.done()
+
+    def result(self, timeout_ms: float | None = None) -> Delivered:
+        """Where the record ended up; waits for it.
+
+        Raises:
+            DeliveryFailed: it was not written.
+            RequestTimedOut: nothing is known yet after `timeout_ms`.
+        """
+        if not self.done():
+            self._batch.thread.check_may_wait()
+        try:
+            produced = self._batch.done.result(None if timeout_ms is None else timeout_ms / 1000)
+        except FutureTimeout:
+            raise RequestTimedOut(f"no news of the record after {timeout_ms:g} ms") from None
+        return self._batch.delivered(self._index, produced)
+
+
+@functools.cache
+def _encode_columns() -> Callable[..., memoryview] | None:
+    """What encodes many records at once; None where there is no Arrow."""
+    if not has_arrow():
+        return None
+    import pyarrow as pa
+
+    from drumlin.records.columns.columns import HEADERS_TYPE, encode_from_arrow
+
+    def encode(
+        values: list[bytes | None],
+        keys: list[bytes | None],
+        timestamps: list[int],
+        headers: list[Headers] | None,
+        max_batch_bytes: int,
+        compression: str,
+    ) -> memoryview:
+        encoded = encode_from_arrow(
+            pa.array(values, pa.binary()),
+            keys=pa.array(keys, pa.binary()),
+            timestamps=pa.array(timestamps, pa.int64()),
+            headers=None if headers is None else pa.array(headers, HEADERS_TYPE),
+            default_timestamp_ms=0,
+            max_batch_bytes=max_batch_bytes,
+            compression=compression,
+        )
+        assert len(encoded) == 1, "the room for a batch was misjudged"
+        return encoded[0]
+
+    return encode

@@ -1,0 +1,142 @@
+"""What appends and writers of one client share: producer id, and one sender per partition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, NamedTuple, Protocol, Self
+from weakref import WeakSet
+
+from drumlin.client.arguments import ACKS_ALL, acks_number
+from drumlin.client.errors import DeliveryFailed, as_delivery_failed
+from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
+from drumlin.peer.broker_connections import BrokerConnections
+from drumlin.peer.retry import CREATED_TOPIC_PATIENCE_S
+from drumlin.peer.rights import refusal
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import ZERO, Shape
+
+#: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
+_PARTITIONS_FOR_S: Final = 300.0
+
+
+class Manner(NamedTuple):
+    """How batches are delivered: acks, and whether brokers recognise duplicates."""
+
+    acks: int
+    is_idempotent: bool
+
+    @classmethod
+    def of(cls, acks: object, retries: int | None) -> Self:
+        """Without retries there are no duplicates for a broker to recognise.
+
+        Raises:
+            ValueError: no such acks.
+        """
+        number = acks_number(acks)
+        return cls(number, number == ACKS_ALL and retries != 0)
+
+
+class Dependent(Protocol):
+    """Something that collects records for a producer."""
+
+    def give_up(self, error: Exception) -> None:
+        """The producer is closed: nothing is taken any more."""
+
+
+class Producer:
+    """Routes batches to senders. Lives in the loop."""
+
+    def __init__(self, connections: BrokerConnections) -> None:
+        self._connections = connections
+        self._senders: dict[tuple[str, int, Manner], PartitionSender] = {}
+        self._identity: asyncio.Task[ProducerIdentity] | None = None
+        self._closed_by: Exception | None = None
+        self._dependents: WeakSet[Dependent] = WeakSet()
+
+    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+        """Deliver a batch after all that were put for the same partition."""
+        try:
+            self._sender(topic, partition, manner).put(batch)
+        except Exception as error:  # noqa: BLE001 - callers that wait for the batch must see it
+            if not batch.done.done():
+                batch.done.set_exception(as_delivery_failed(topic, partition, error))
+
+    def _sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+        if self._closed_by is not None:
+            raise self._closed_by
+        sender = self._senders.get((topic, partition, manner))
+        if sender is None:
+            sender = self._new_sender(topic, partition, manner)
+            self._senders[topic, partition, manner] = sender
+        return sender
+
+    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+        return PartitionSender(
+            self._connections,
+            topic,
+            partition,
+            manner.acks,
+            self._identify,
+            is_idempotent=manner.is_idempotent,
+        )
+
+    def attach(self, dependent: Dependent) -> None:
+        """Call its `give_up` when this is closed, if it still exists then."""
+        if self._closed_by is not None:
+            dependent.give_up(self._closed_by)
+        else:
+            self._dependents.add(dependent)
+
+    def close(self) -> None:
+        """Give up what is not delivered yet."""
+        self._closed_by = DeliveryFailed("the client was closed before the records were written")
+        for dependent in list(self._dependents):
+            dependent.give_up(self._closed_by)
+        for sender in self._senders.values():
+            sender.fail_all(self._closed_by)
+
+    async def partitions(
+        self, topic: str, at_least: int = 0, max_age_s: float = _PARTITIONS_FOR_S
+    ) -> list[int]:
+        """The partitions of a topic; a missing topic is created if the broker does that.
+
+        Asks again where it knows of fewer than `at_least`, as there may be more by now, and where
+        what it knows is older than `max_age_s`.
+        """
+        known = self._connections.view.topics.get(topic)
+        if (
+            known is None
+            or len(known.partitions) < at_least
+            or time.monotonic() > known.seen_at + max_age_s
+        ):
+            await self._connections.retrying(
+                lambda: self._connections.refresh((topic,), create_missing=True),
+                missing_s=CREATED_TOPIC_PATIENCE_S,
+            )
+        return list(self._connections.view.topics[topic].partitions)
+
+    async def _identify(self, spent: ProducerIdentity | None) -> ProducerIdentity:
+        """The identity that all senders start with; a new one if that is `spent`."""
+        task = self._identity
+        if task is not None and task.done():
+            failed = task.cancelled() or task.exception() is not None
+            if failed or (spent and task.result().producer_id == spent.producer_id):
+                task = None
+        if task is None:
+            task = self._identity = asyncio.ensure_future(self._init_producer_id())
+        return await asyncio.shield(task)
+
+    async def _init_producer_id(self) -> ProducerIdentity:
+        def build(shape: Shape) -> object:
+            return shape("InitProducerIdRequest", transactional_id=None, transaction_timeout=ZERO)
+
+        async def attempt() -> Any:
+            connection = await self._connections.any()
+            response = await connection.request("init_producer_id", build)
+            if response.error_code is not ErrorCode.none:
+                raise refusal("init_producer_id", response.error_code, "an idempotent producer")
+            return response
+
+        response = await self._connections.retrying(attempt)
+        return ProducerIdentity(response.producer_id, response.producer_epoch)

@@ -1,0 +1,1 @@
+"""What of a log can be cleaned, and how far it has been. Pure, but for the notes of a round."""

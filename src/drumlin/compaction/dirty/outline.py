@@ -1,0 +1,79 @@
+"""What is asked of a log to see whether, and how much of it, can be cleaned.
+
+Any thread may ask; what it gets is about now, and a cleaning begins with a view that is true.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from drumlin.compaction.dirty.cleanable import Cleanable, LogFacts, SegmentFacts, cleanable
+from drumlin.compaction.dirty.round_progress import checkpoint_of
+from drumlin.config.topic import LogConfig
+from drumlin.storage.log.cleaning_view import CleaningView
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.segment.segment import Segment
+
+_FOR_EVER: Final = 2**63 - 1
+
+
+class Outline(NamedTuple):
+    """What must be known of a log to see whether to clean it. Any thread may make one."""
+
+    segments: tuple[Segment, ...]
+    log_start_offset: int
+    last_stable_offset: int
+    config: LogConfig
+
+
+def outline(log: PartitionLog) -> Outline:
+    """A log as it is about now: a cleaning begins with a view that is true."""
+    stable = log.high_watermark  # first: what is undecided below is noted by then
+    first_undecided = log.producer_state.first_undecided_offset
+    return Outline(
+        log.segments.snapshot(),
+        log.log_start_offset,
+        stable if first_undecided is None else min(stable, first_undecided),
+        log.config,
+    )
+
+
+def find_cleanable(log: PartitionLog, view: Outline | CleaningView, now_ms: int) -> Cleanable:
+    """What of a log can be cleaned.
+
+    Raises:
+        OSError, KafkaError: its files cannot be looked at.
+    """
+    config = view.config
+    needs_times = config.min_compaction_lag_ms > 0
+    has_deadline = config.max_compaction_lag_ms < _FOR_EVER
+    facts = [
+        SegmentFacts(
+            segment.base_offset,
+            segment.size,
+            max(segment.largest_timestamp.timestamp, segment.modified_ms()) if needs_times else 0,
+            _begun_ms(segment, previous) if has_deadline else -1,
+        )
+        for previous, segment in zip((None, *view.segments), view.segments, strict=False)
+    ]
+    checkpoint = checkpoint_of(log)
+    horizon_ms = log.log_directory.delete_horizons.get((log.topic, log.partition))
+    return cleanable(
+        LogFacts(view.log_start_offset, view.last_stable_offset, checkpoint, facts, horizon_ms),
+        now_ms,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+    )
+
+
+def _begun_ms(segment: Segment, previous: Segment | None) -> int:
+    """When a segment's first record was written, as far as one can tell.
+
+    Its timestamp is the producer's word, and may be of last year or of tomorrow: it counts within
+    the times at which the segment before it, and it itself, were written last.
+    """
+    modified_ms, timestamp = segment.modified_ms(), segment.first_timestamp
+    begun_ms = timestamp if 0 <= timestamp <= modified_ms else modified_ms
+    if previous is None:
+        return begun_ms
+    return max(begun_ms, min(previous.modified_ms(), modified_ms))

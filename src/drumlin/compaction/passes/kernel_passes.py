@@ -1,0 +1,277 @@
+"""The passes of a cleaning as machine code: wrappers that call the kernels with buffers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from drumlin.compaction.passes.offset_map import OffsetMap
+from drumlin.compaction.passes.pass_outcomes import (
+    FAULTS,
+    check_header,
+    filtered_body,
+    new_horizon_ms,
+    pass_over,
+)
+from drumlin.compaction.passes.passes import (
+    Chunk,
+    FilteredBody,
+    FilterFacts,
+    FilterRules,
+    FilterStop,
+    MapFacts,
+    Reason,
+    Stop,
+)
+from drumlin.records.batch.batch import NO_TIMESTAMP, BatchHeader, Buffer
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.batch.crc_table import crc_table
+from drumlin.records.batch.scan import IndexEntry
+from drumlin.records.batch.varint import INT64_MAX
+from drumlin.records.kernels import compaction_layout as at
+from drumlin.records.kernels.layout import SCAN_ENTRIES_MAX, SCAN_ENTRY_WIDTH
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import CompactionKernels
+
+_MapState = ctypes.c_int64 * at.MAP_STATE_WIDTH
+_FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH
+_Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)
+
+
+class KernelMapPass:
+    """Pass 1; see `MapPass`."""
+
+    def __init__(
+        self, kernels: CompactionKernels, offset_map: OffsetMap, first_offset: int, end_offset: int
+    ) -> None:
+        assert first_offset >= offset_map.base_offset
+        self._kernels = kernels
+        self._map = offset_map
+        self._state = _MapState()
+        self._state[at.MAP_FIRST_OFFSET] = first_offset
+        self._state[at.MAP_END_OFFSET] = min(end_offset, INT64_MAX)
+
+    @property
+    def end_offset(self) -> int:
+        return self._state[at.MAP_END_OFFSET]
+
+    @end_offset.setter
+    def end_offset(self, offset: int) -> None:
+        self._state[at.MAP_END_OFFSET] = min(offset, INT64_MAX)
+
+    def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
+        state = self._state
+        assert 0 <= position <= size <= len(chunk)
+        state[at.MAP_POSITION] = position
+        status = self._kernels.map_batches(
+            _pointer(chunk), size, self._map.words, state, crc_table()
+        )
+        return Stop(*_outcome(status, state[at.MAP_POSITION], state))
+
+    def map_body(self, body: Buffer, header: BatchHeader) -> Reason:
+        _take_header(self._state, header)
+        status = self._kernels.map_records(_pointer(body), len(body), self._map.words, self._state)
+        if status >= at.FAULT_MAGIC:
+            raise CorruptRecord(FAULTS[status])
+        return Reason(status)
+
+    def pass_over(self, header: BatchHeader) -> Reason:
+        return pass_over(
+            self._map, header, self._state[at.MAP_FIRST_OFFSET], self._state[at.MAP_END_OFFSET]
+        )
+
+    @property
+    def facts(self) -> MapFacts:
+        return MapFacts._make(self._state[at.MAP_BATCHES : at.MAP_KEYLESS + 1])
+
+
+class KernelFilterPass:
+    """Pass 2; see `FilterPass`."""
+
+    def __init__(
+        self,
+        kernels: CompactionKernels,
+        offset_map: OffsetMap,
+        rules: FilterRules,
+        index_interval_bytes: int,
+    ) -> None:
+        self._kernels = kernels
+        self._map = offset_map
+        self._rules = rules
+        self._state = state = _FilterState()
+        self._entries = _Entries()
+        self._body = bytearray()
+        state[at.FILTER_NOW_MS] = rules.passed_until_ms
+        state[at.FILTER_NEW_HORIZON_MS] = new_horizon_ms(rules)
+        state[at.FILTER_INTERVAL] = index_interval_bytes
+        state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
+        state[at.FILTER_END_OFFSET] = state[at.FILTER_EARLIEST_HORIZON] = INT64_MAX
+        # Everything whose address the kernels get is kept alive as long as the pass.
+        self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
+        state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
+        state[at.FILTER_KEPT_EMPTY_COUNT] = len(rules.kept_empty)
+        self._bitmap: Any = None
+        if rules.bitmap:
+            self._bitmap = ctypes.c_char.from_buffer(rules.bitmap)
+            state[at.FILTER_BITMAP] = ctypes.addressof(self._bitmap)
+            state[at.FILTER_BITMAP_START] = rules.bitmap_start
+            state[at.FILTER_BITMAP_END] = rules.bitmap_start + 8 * len(rules.bitmap)
+
+    @property
+    def next_offset(self) -> int:
+        return self._state[at.FILTER_NEXT_OFFSET]
+
+    @next_offset.setter
+    def next_offset(self, offset: int) -> None:
+        self._state[at.FILTER_NEXT_OFFSET] = offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._state[at.FILTER_END_OFFSET]
+
+    @end_offset.setter
+    def end_offset(self, offset: int) -> None:
+        self._state[at.FILTER_END_OFFSET] = offset
+
+    @property
+    def unindexed_bytes(self) -> int:
+        return self._state[at.FILTER_UNINDEXED]
+
+    @unindexed_bytes.setter
+    def unindexed_bytes(self, size_bytes: int) -> None:
+        self._state[at.FILTER_UNINDEXED] = size_bytes
+
+    @property
+    def largest_timestamp(self) -> tuple[int, int]:
+        state = self._state
+        return state[at.FILTER_LARGEST_TIMESTAMP], state[at.FILTER_LARGEST_OFFSET]
+
+    @largest_timestamp.setter
+    def largest_timestamp(self, largest: tuple[int, int]) -> None:
+        state = self._state
+        state[at.FILTER_LARGEST_TIMESTAMP], state[at.FILTER_LARGEST_OFFSET] = largest
+
+    def run(
+        self,
+        chunk: Chunk,
+        size: int,
+        output: Chunk,
+        *,
+        position: int = 0,
+        output_size: int = 0,
+        file_position: int = 0,
+    ) -> FilterStop:
+        state = self._state
+        assert 0 <= position <= size <= len(chunk)
+        assert 0 <= output_size <= len(output)
+        state[at.FILTER_POSITION] = position
+        state[at.FILTER_OUTPUT_SIZE] = output_size
+        state[at.FILTER_FILE_POSITION] = file_position
+        state[at.FILTER_ENTRY_COUNT] = state[at.FILTER_ROOM_NEEDED] = 0
+        status = self._kernels.filter_batches(
+            _pointer(chunk),
+            size,
+            _pointer(output),
+            len(output),
+            self._map.words,
+            state,
+            self._entries,
+            crc_table(),
+        )
+        return FilterStop(
+            *_outcome(status, state[at.FILTER_POSITION], state),
+            state[at.FILTER_OUTPUT_SIZE],
+            state[at.FILTER_ROOM_NEEDED],
+        )
+
+    @property
+    def entries(self) -> list[IndexEntry]:
+        numbers = self._entries[: self._state[at.FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
+        fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
+        return list(map(IndexEntry, *fields))
+
+    def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
+        state = self._state
+        _take_header(state, header)
+        room = len(body) * at.REBASED_BODY_GROWTH_MAX
+        if room > len(self._body):
+            self._body = bytearray(room)
+        status = self._kernels.filter_records(
+            _pointer(body),
+            len(body),
+            _pointer(self._body),
+            len(self._body),
+            self._map.words,
+            state,
+        )
+        if status >= at.FAULT_MAGIC:
+            raise CorruptRecord(FAULTS[status])
+        assert status == at.STOP_END
+        return filtered_body(
+            self._rules,
+            header,
+            body,
+            memoryview(self._body)[: state[at.FILTER_OUTPUT_SIZE]],
+            state[at.FILTER_BATCH + at.BATCH_RECORDS_WRITTEN],
+            state[at.FILTER_BATCH + at.BATCH_MAX_TIMESTAMP],
+            state[at.FILTER_NEW_HORIZON_MS] if state[at.FILTER_HORIZON_IS_DUE] else None,
+        )
+
+    @property
+    def earliest_horizon_ms(self) -> int:
+        return self._state[at.FILTER_EARLIEST_HORIZON]
+
+    @property
+    def facts(self) -> FilterFacts:
+        state = self._state
+        records = at.FILTER_FACTS
+        return FilterFacts(
+            batches_read=state[at.FILTER_BATCHES_READ],
+            bytes_read=state[at.FILTER_BYTES_READ],
+            records_read=state[records + at.BATCH_RECORDS_READ],
+            batches_written=state[at.FILTER_BATCHES_WRITTEN],
+            bytes_written=state[at.FILTER_BYTES_WRITTEN],
+            records_written=state[records + at.BATCH_RECORDS_WRITTEN],
+            superseded=state[records + at.BATCH_SUPERSEDED],
+            tombstones_dropped=state[records + at.BATCH_TOMBSTONES_DROPPED],
+            keyless=state[records + at.BATCH_KEYLESS],
+            tombstones_kept=state[records + at.BATCH_TOMBSTONES_KEPT],
+        )
+
+
+def _pointer(buffer: Buffer) -> Any:
+    """The address of a buffer for ctypes, which keeps its memory in place."""
+    if isinstance(buffer, bytes):
+        return buffer
+    if not len(buffer):
+        return None
+    if isinstance(buffer, memoryview) and buffer.readonly:
+        return bytes(buffer)  # ctypes gives no address of read-only memory
+    return ctypes.byref(ctypes.c_char.from_buffer(buffer))
+
+
+def _take_header(state: Any, header: BatchHeader) -> None:
+    """Put the fields of a header where the kernels look for them.
+
+    Raises:
+        CorruptRecord: the numbers in it are impossible.
+    """
+    check_header(header)
+    state[: at.HEAD_WIDTH] = (
+        header.size,
+        header.base_offset,
+        header.last_offset_delta,
+        header.attributes,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.record_count,
+    )
+
+
+def _outcome(status: int, position: int, state: Any) -> tuple[Reason, int, int, str]:
+    """The fields of a `Stop`."""
+    size = state[at.HEAD_SIZE]
+    if status >= at.FAULT_MAGIC:
+        return Reason.CORRUPT, position, size, FAULTS[status]
+    return Reason(status), position, size, ""

@@ -1,0 +1,200 @@
+"""The offset map: the last offset of every key in the dirty part of a log, in 14 bytes.
+
+    10 bytes  of the key's 128-bit hash
+     4 bytes  offset relative to the map's first one, plus 1; 0 where the slot is empty
+
+The other 48 bits of the hash select the slot where the search begins; it continues from slot to
+slot. Two keys are taken for one if they agree in those 80 bits and also lie in one run of slots.
+Kernels read and write the same memory. A map belongs to one cleaning and one thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import mmap
+import os
+import struct
+from typing import Final
+
+from drumlin.records.batch.batch import Buffer
+from drumlin.records.kernels import compaction_kernels
+from drumlin.records.kernels.compaction_layout import (
+    OFFSET_MAP_ADDRESS,
+    OFFSET_MAP_BASE_OFFSET,
+    OFFSET_MAP_CAPACITY,
+    OFFSET_MAP_COUNT,
+    OFFSET_MAP_LATEST_OFFSET,
+    OFFSET_MAP_RELATIVE_MAX,
+    OFFSET_MAP_SEED_0,
+    OFFSET_MAP_SEED_1,
+    OFFSET_MAP_SLOT_SIZE,
+    OFFSET_MAP_SLOTS,
+    OFFSET_MAP_WIDTH,
+)
+from drumlin.records.plain.keyed_hash import SEED_SIZE, keyed_hash
+
+NO_OFFSET: Final = -1
+_BITMAP_BYTES_MAX: Final = 64 << 20
+
+_SLOT: Final = struct.Struct("<QHI")  # hash, hash, relative offset + 1
+_SIGNED: Final = struct.Struct("<qq")
+_Words = ctypes.c_int64 * OFFSET_MAP_WIDTH
+
+
+def capacity_within(memory_bytes: int, load_factor: float) -> int:
+    """The number of keys that a map of `memory_bytes` takes."""
+    return math.floor(memory_bytes // OFFSET_MAP_SLOT_SIZE * load_factor)
+
+
+class OffsetMap:
+    """Key -> last offset, for as many keys as there is memory."""
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        base_offset: int,
+        *,
+        load_factor: float = 0.9,
+        expected_keys: int | None = None,
+        seed: bytes | None = None,
+    ) -> None:
+        """An empty map.
+
+        Args:
+            memory_bytes: the memory it may take at most.
+            base_offset: the smallest offset that may be put.
+            load_factor: the largest part of the slots that may be filled.
+            expected_keys: the map is made no larger than these keys need.
+            seed: the hash's key, 16 bytes; for tests.
+        """
+        if expected_keys is not None:
+            needed_slots = math.ceil(max(1, expected_keys) / load_factor)
+            memory_bytes = min(memory_bytes, needed_slots * OFFSET_MAP_SLOT_SIZE)
+        slots = memory_bytes // OFFSET_MAP_SLOT_SIZE
+        if slots < 1 or not 0 < load_factor <= 1 or base_offset < 0:
+            raise ValueError(f"no map of {memory_bytes} bytes with load factor {load_factor}")
+        self.seed: Final = os.urandom(SEED_SIZE) if seed is None else seed
+        self._memory = mmap.mmap(
+            -1, slots * OFFSET_MAP_SLOT_SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        )
+        with contextlib.suppress(AttributeError, OSError):  # not on every system
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        # Held for as long as kernels may use the address.
+        self._first_byte: ctypes.c_char | None = ctypes.c_char.from_buffer(self._memory)
+        #: The description of the map for kernels; see `layout.py`.
+        self.words: Final = _Words()
+        self.words[OFFSET_MAP_ADDRESS] = ctypes.addressof(self._first_byte)
+        self.words[OFFSET_MAP_SLOTS] = slots
+        # One slot is always empty, so that every search ends.
+        self.words[OFFSET_MAP_CAPACITY] = min(math.floor(slots * load_factor), slots - 1)
+        self.words[OFFSET_MAP_BASE_OFFSET] = base_offset
+        self.words[OFFSET_MAP_LATEST_OFFSET] = NO_OFFSET
+        self.words[OFFSET_MAP_SEED_0], self.words[OFFSET_MAP_SEED_1] = _SIGNED.unpack(self.seed)
+
+    @property
+    def capacity(self) -> int:
+        """The number of keys it can hold."""
+        return self.words[OFFSET_MAP_CAPACITY]
+
+    @property
+    def count(self) -> int:
+        """The number of keys in it."""
+        return self.words[OFFSET_MAP_COUNT]
+
+    @property
+    def utilisation(self) -> float:
+        """Part of the capacity that is in use, 0 to 1."""
+        return self.count / self.capacity if self.capacity else 1.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no new key."""
+        return self.count >= self.capacity
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.words[OFFSET_MAP_SLOTS] * OFFSET_MAP_SLOT_SIZE
+
+    @property
+    def base_offset(self) -> int:
+        return self.words[OFFSET_MAP_BASE_OFFSET]
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset that was processed, whether or not it had a key; -1 for none."""
+        return self.words[OFFSET_MAP_LATEST_OFFSET]
+
+    @latest_offset.setter
+    def latest_offset(self, offset: int) -> None:
+        self.words[OFFSET_MAP_LATEST_OFFSET] = offset
+
+    def put(self, key: Buffer, offset: int) -> bool:
+        """Store a key's offset; a larger one stays. False if there is no room for the key.
+
+        Raises:
+            ValueError: the offset is smaller than the map's first one.
+        """
+        relative = offset - self.base_offset
+        if relative < 0:
+            raise ValueError(f"offset {offset} in a map from {self.base_offset} on")
+        if relative > OFFSET_MAP_RELATIVE_MAX:
+            return False
+        position, seen = self._find(key)
+        if seen == 0:
+            if self.is_full:
+                return False
+            self.words[OFFSET_MAP_COUNT] += 1
+        if relative + 1 > seen:
+            first, second = keyed_hash(key, self.seed)
+            _SLOT.pack_into(self._memory, position, first, second & 0xFFFF, relative + 1)
+        return True
+
+    def get(self, key: Buffer) -> int | None:
+        """The last offset of a key; None if it was not put."""
+        _, seen = self._find(key)
+        return self.base_offset + seen - 1 if seen else None
+
+    def _find(self, key: Buffer) -> tuple[int, int]:
+        """Position and content (0: empty) of the slot of a key, or of the empty one for it."""
+        first, second = keyed_hash(key, self.seed)
+        slots = self.words[OFFSET_MAP_SLOTS]
+        slot = ((second >> 16) * slots) >> 48
+        while True:
+            position = slot * OFFSET_MAP_SLOT_SIZE
+            found, found_rest, seen = _SLOT.unpack_from(self._memory, position)
+            if seen == 0 or (found == first and found_rest == second & 0xFFFF):
+                return position, seen
+            slot = slot + 1 if slot + 1 < slots else 0
+
+    def survivors_bitmap(self, start_offset: int, end_offset: int) -> bytearray | None:
+        """A bit for each offset from `start_offset` on: whether it is the last one of its key.
+
+        Bit n is `bitmap[n // 8] >> (n % 8) & 1`. None if it would take more than an
+        eighth of the map's memory or 64 MiB.
+        """
+        size = (max(0, end_offset - start_offset) + 7) // 8
+        if size > min(self.memory_bytes // 8, _BITMAP_BYTES_MAX):
+            return None
+        bitmap = bytearray(size)
+        kernels = compaction_kernels.loaded
+        if kernels is None:
+            self._mark_plain(bitmap, start_offset, end_offset)
+        elif size:
+            target = ctypes.byref(ctypes.c_char.from_buffer(bitmap))
+            kernels.mark_survivors(self.words, start_offset, end_offset, target)
+        return bitmap
+
+    def _mark_plain(self, bitmap: bytearray, start_offset: int, end_offset: int) -> None:
+        for _, _, seen in _SLOT.iter_unpack(self._memory):
+            offset = self.base_offset + seen - 1
+            if seen and start_offset <= offset < end_offset:
+                index = offset - start_offset
+                bitmap[index >> 3] |= 1 << (index & 7)
+
+    def close(self) -> None:
+        """Give the memory back. The map must not be used afterwards."""
+        self._first_byte = None
+        self.words[OFFSET_MAP_ADDRESS] = 0
+        self._memory.close()

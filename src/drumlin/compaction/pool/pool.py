@@ -1,0 +1,430 @@
+"""The threads that clean: each takes the dirtiest log, cleans it, and looks for the next one.
+
+Owns which thread cleans which log, when to retry, and which logs are uncleanable. Never cleans
+itself: that is `cleaner.py`. A thread that finds nothing to do, or fails, waits
+`log.cleaner.backoff.ms`.
+
+What happens to a log whose cleaning fails:
+
+- its disk is full: after a backoff the same group of segments is tried again, as soon as there is
+  more room than last time; other logs do not wait
+- something in it can't be read as records: uncleanable until the broker restarts, or until a
+  cleaning is requested
+- its log dir fails: that goes offline as with any other access
+- it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from drumlin.clock import Clock
+from drumlin.compaction.dirty.cleanable import Cleanable
+from drumlin.compaction.dirty.outline import find_cleanable, outline
+from drumlin.compaction.dirty.round_progress import RoundProgress
+from drumlin.compaction.failures import (
+    CleaningFailed,
+    CleaningPostponed,
+    CleaningStopped,
+    SegmentGone,
+)
+from drumlin.compaction.pool.choice import Candidate, in_order
+from drumlin.compaction.pool.unfinished import NOT_BEGUN, Unfinished
+from drumlin.compaction.round.cleaner import Call, Cleaner
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.compaction.throttle import Throttle
+from drumlin.storage.all_logs.log_directories import LogDirectories
+from drumlin.storage.files.files import DEVICE_FULL
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.replacement.segment_swap import SegmentsChanged
+from drumlin.wire.error_codes import KafkaError
+
+_log = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+_JOIN_S: Final = 30.0
+#: After a look at all logs there is a pause of this, or of ten times what the look took: 5,000
+#: logs are a second of work.
+_LOOK_PAUSE_S: Final = 0.1
+#: How much room is needed may have changed by then: it is tried, however little there is.
+_ROOM_AWAITED_S: Final = 600.0
+
+
+class LogStatus(NamedTuple):
+    """The pool's view of one compacted log."""
+
+    cleanable: Cleanable
+    last: CleaningStatistics | None
+    is_being_cleaned: bool
+    uncleanable_because: str | None
+    #: Why the last attempt did not come to its end; it is tried again.
+    waits_because: str | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the broker started, over all threads and logs."""
+
+    cleanings: int = 0
+    failures: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    seconds: float = 0.0
+    map_utilisation_max: float = 0.0
+    by_log: dict[Key, CleaningStatistics] = field(default_factory=dict)
+
+    def add(self, done: CleaningStatistics) -> None:
+        self.cleanings += 1
+        self.bytes_read += done.bytes_read
+        self.bytes_written += done.bytes_written
+        self.records_read += done.records_read
+        self.records_written += done.records_written
+        self.seconds += done.seconds
+        self.map_utilisation_max = max(self.map_utilisation_max, done.map_utilisation)
+        self.by_log[done.topic, done.partition] = done
+
+
+class _Worker(NamedTuple):
+    """What belongs to one thread alone."""
+
+    number: int
+    stopping: threading.Event
+    throttle: Throttle
+
+
+class CleanerPool:
+    """See the module. The broker's loop calls `start` and `stop`; any thread the rest."""
+
+    def __init__(
+        self,
+        logs: LogDirectories,
+        call: Call,
+        settings: CleanerSettings,
+        clock: Clock,
+    ) -> None:
+        self.totals = Totals()
+        self._logs = logs
+        self._call = call
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._in_progress: set[Key] = set()
+        self._uncleanable: dict[Key, str] = {}
+        self._unfinished: dict[Key, Unfinished] = {}
+        self._ranking_lock = threading.Lock()
+        self._ranking: deque[PartitionLog] = deque()
+        self._rank_again_at = -math.inf
+        self._forced: list[PartitionLog] = []
+        self._is_closed = False
+        self._stopping = threading.Event()
+        self._wake = threading.Condition(self._lock)
+        self._threads: list[threading.Thread] = []
+        self._throttle = Throttle(settings.io_max_bytes_per_second, clock, self._stopping)
+
+    # -- threads -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._is_closed = False
+        # A new event for these threads: an old one that `stop` did not wait for still ends.
+        self._stopping = threading.Event()
+        self._throttle = Throttle(
+            self._settings.io_max_bytes_per_second, self._clock, self._stopping
+        )
+        for number in range(self._settings.threads):
+            worker = _Worker(number, self._stopping, self._throttle)
+            thread = threading.Thread(
+                target=self._work, args=(worker,), name=f"cleaner-{number}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def begin_to_stop(self) -> None:
+        """Have all cleanings end at their next step; unfinished ones are undone."""
+        self._is_closed = True
+        self._stopping.set()
+        with self._wake:
+            self._wake.notify_all()
+
+    def stop(self) -> None:
+        """Stop, and wait for all threads. Blocks; not on the loop, which they may need."""
+        self.begin_to_stop()
+        self._join()
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        self._threads.clear()
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Apply new settings; cleanings under way keep their memory.
+
+        Another number of threads ends all threads and starts new ones; it blocks until then.
+
+        Raises:
+            RuntimeError: the system allows no more threads now; call it again.
+        """
+        is_same_crew = settings.threads == len(self._threads)
+        self._settings = settings
+        if is_same_crew:
+            self._throttle.bytes_per_second = settings.io_max_bytes_per_second
+        else:
+            self._stopping.set()
+            with self._wake:
+                self._wake.notify_all()
+            self._join()
+            self.start()
+
+    def _work(self, worker: _Worker) -> None:
+        while not worker.stopping.is_set():
+            try:
+                was_busy = self._clean_next(worker)
+            except Exception:  # noqa: BLE001  a failure with one log must not end the thread
+                _log.exception("cleaner %d failed; trying again after a rest", worker.number)
+                was_busy = False
+            if not was_busy:
+                with self._wake:
+                    if not self._may_take_forced() and not worker.stopping.is_set():
+                        self._wake.wait(self._settings.backoff_ms / 1000)
+
+    # -- choosing ----------------------------------------------------------------------
+
+    def _clean_next(self, worker: _Worker) -> bool:
+        """Clean one log; False if there is nothing to clean, or it failed."""
+        asked_for = self._take_forced()
+        log = asked_for or self._take_next()
+        if log is None:
+            return False
+        try:
+            return self._clean(log, worker, is_asked_for=log is asked_for)
+        finally:
+            with self._wake:
+                self._in_progress.discard(_key(log))
+                self._wake.notify_all()
+
+    def _may_take_forced(self) -> bool:
+        """Whether a log is asked for that no other thread cleans; with the lock held."""
+        return any(_key(log) not in self._in_progress for log in self._forced)
+
+    def _take_forced(self) -> PartitionLog | None:
+        with self._lock:
+            for number, log in enumerate(self._forced):
+                if _key(log) not in self._in_progress:
+                    self._in_progress.add(_key(log))
+                    return self._forced.pop(number)
+        return None
+
+    def _take_next(self) -> PartitionLog | None:
+        """Take the log that ranks first; None if none is worth a cleaning."""
+        with self._ranking_lock:
+            now_s = self._clock.monotonic()
+            if not self._ranking and now_s >= self._rank_again_at:
+                self._ranking = self._rank()
+                # The longer the look took, the longer the pause before the next.
+                took_s = self._clock.monotonic() - now_s
+                self._rank_again_at = now_s + max(_LOOK_PAUSE_S, 10 * took_s)
+            while self._ranking:
+                log = self._ranking.popleft()
+                if self._is_free(log) and self._is_still_worth_it(log):
+                    with self._lock:
+                        if _key(log) not in self._in_progress:  # forced meanwhile
+                            self._in_progress.add(_key(log))
+                            return log
+        return None
+
+    def _rank(self) -> deque[PartitionLog]:
+        """All logs that are worth a cleaning, in order of rank."""
+        candidates = {}
+        self._forget_deleted()
+        logs = self._call(lambda: list(self._logs))  # no more: there may be very many
+        compacted = (log for log in logs if log.config.is_compacted and not log.is_unserved)
+        for log in filter(self._is_free, compacted):
+            candidate = self._candidate(log)
+            if candidate is not None:
+                candidates[log] = candidate
+        return deque(in_order(candidates.items()))
+
+    def _forget_deleted(self) -> None:
+        """Let go of logs that have left this broker, of which no topic's deletion tells."""
+        with self._lock:
+            for key, unfinished in list(self._unfinished.items()):
+                if unfinished.progress is not None and unfinished.progress.log.is_deleted:
+                    del self._unfinished[key]
+
+    def _candidate(self, log: PartitionLog) -> Candidate | None:
+        try:
+            now_ms = self._clock.expiry.now_ms()
+            found = self._find_cleanable(log, now_ms)
+        except KafkaError:
+            return None  # its dir has failed, or the log is deleted
+        may_drop = found.has_deletions_to_drop(now_ms)
+        return Candidate(found, log.config.min_cleanable_dirty_ratio, may_drop)
+
+    def _find_cleanable(self, log: PartitionLog, now_ms: int) -> Cleanable:
+        """What of a log can be cleaned, by its files. A device that fails takes its dir offline."""
+        return log.look(lambda: find_cleanable(log, outline(log), now_ms))
+
+    def _is_still_worth_it(self, log: PartitionLog) -> bool:
+        candidate = self._candidate(log) if log.config.is_compacted else None
+        return candidate is not None and candidate.is_worth_it
+
+    def _is_free(self, log: PartitionLog) -> bool:
+        key = _key(log)
+        with self._lock:
+            is_known = key in self._in_progress or key in self._uncleanable
+            unfinished = self._unfinished.get(key, NOT_BEGUN)
+        is_resting = unfinished.resting_until > self._clock.monotonic()
+        return not (is_known or is_resting) and log.log_directory.is_online and not log.is_deleted
+
+    # -- cleaning ----------------------------------------------------------------------
+
+    def _clean(self, log: PartitionLog, worker: _Worker, *, is_asked_for: bool) -> bool:
+        """Clean a log; False if that failed, and the thread should back off."""
+        cleaner = Cleaner(self._settings, worker.throttle, self._call, self._clock, worker.stopping)
+        before = self._unfinished.get(_key(log), NOT_BEGUN)
+        try:
+            is_due = is_asked_for or self._clock.monotonic() >= before.due_at
+            if not is_due and before.needed_bytes > log.log_directory.files.free_bytes(log.path):
+                return self._rest_on(log, before)
+            done = cleaner.clean(
+                log, self._logs.swap_segments, before.progress, is_asked_for=is_asked_for
+            )
+        except CleaningStopped:
+            self._note_unfinished(log, Unfinished(progress=cleaner.progress))
+            return False
+        except (SegmentsChanged, SegmentGone, CleaningPostponed, MemoryError) as error:
+            return self._rest(log, error, cleaner.progress)
+        except CleaningFailed as error:
+            self._give_up(log, str(error))
+            return True
+        except OSError as error:
+            return self._failed(log, error, cleaner.progress)
+        except KafkaError as error:
+            return self._rest(log, error, cleaner.progress)
+        except Exception as error:  # noqa: BLE001  the others are cleaned all the same
+            _log.exception("the cleaner does not know what to do with %s", log.name)
+            self._give_up(log, f"{type(error).__name__}: {error}")
+            return True
+        if done is None:
+            return self._rest(log, None, None)
+        with self._lock:
+            self.totals.add(done)
+            self._uncleanable.pop(_key(log), None)
+            self._unfinished.pop(_key(log), None)
+        _log_done(done)
+        return True
+
+    def _rest(
+        self, log: PartitionLog, error: Exception | None, progress: RoundProgress | None
+    ) -> bool:
+        """Leave a log alone for the backoff, so that others get their turn; always True."""
+        if log.is_deleted:
+            return True
+        is_news = str(error) != self._unfinished.get(_key(log), NOT_BEGUN).reason
+        if isinstance(error, OSError) and error.errno in DEVICE_FULL:
+            so_far = "" if progress is None else f", from offset {progress.next_offset} on"
+            if is_news:
+                said = "no room to clean %s%s: %s; trying again later"
+                _log.warning(said, log.name, so_far, error)
+        elif error is not None:
+            _log.warning("%s could not be cleaned, trying again later: %s", log.name, error)
+        with self._lock:
+            self.totals.failures += error is not None
+        due_at = self._clock.monotonic() + _ROOM_AWAITED_S
+        return self._rest_on(log, Unfinished.because_of(error, progress, due_at))
+
+    def _rest_on(self, log: PartitionLog, unfinished: Unfinished) -> bool:
+        resting_until = self._clock.monotonic() + self._settings.backoff_ms / 1000
+        self._note_unfinished(log, unfinished._replace(resting_until=resting_until))
+        return True
+
+    def _note_unfinished(self, log: PartitionLog, unfinished: Unfinished) -> None:
+        with self._lock:
+            if not log.is_deleted:
+                self._unfinished[_key(log)] = unfinished
+
+    def _give_up(self, log: PartitionLog, reason: str) -> None:
+        _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
+        with self._lock:
+            self.totals.failures += 1
+            self._uncleanable[_key(log)] = reason
+
+    def _failed(self, log: PartitionLog, error: OSError, progress: RoundProgress | None) -> bool:
+        # Memory is the process's, and not the device's.
+        if error.errno not in DEVICE_FULL | {errno.ENOMEM} and not log.is_deleted:
+            log.log_directory.fail_log(error, f"clean {log.name}")
+        return self._rest(log, error, progress)
+
+    # -- what others ask for -----------------------------------------------------------
+
+    def run(self, log: PartitionLog, timeout_s: float) -> bool:
+        """Have a log cleaned now, whatever its dirty ratio; True once that was tried. Blocks."""
+        before = self._clock.monotonic()
+        with self._wake:
+            self._uncleanable.pop(_key(log), None)
+            self._forced.append(log)
+            self._wake.notify_all()
+            while log in self._forced or _key(log) in self._in_progress:
+                left_s = before + timeout_s - self._clock.monotonic()
+                if left_s <= 0 or self._is_closed:
+                    return False
+                self._wake.wait(min(left_s, 1.0))
+        return True
+
+    def status(self, log: PartitionLog) -> LogStatus:
+        """The status of one log. Reads its files.
+
+        Raises:
+            KafkaError: the files can't be read.
+        """
+        found = self._find_cleanable(log, self._clock.expiry.now_ms())
+        key = _key(log)
+        with self._lock:
+            return LogStatus(
+                found,
+                self.totals.by_log.get(key),
+                key in self._in_progress,
+                self._uncleanable.get(key),
+                self._unfinished.get(key, NOT_BEGUN).reason,
+            )
+
+    @property
+    def uncleanable(self) -> dict[Key, str]:
+        """The uncleanable logs, and why."""
+        with self._lock:
+            return dict(self._uncleanable)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Forget a deleted log."""
+        with self._lock:
+            self._uncleanable.pop((topic, partition), None)
+            self._unfinished.pop((topic, partition), None)
+            self.totals.by_log.pop((topic, partition), None)
+
+
+def _key(log: PartitionLog) -> Key:
+    return log.topic, log.partition
+
+
+def _log_done(done: CleaningStatistics) -> None:
+    _log.info(
+        "cleaned %s-%d up to %d: %.1f MB -> %.1f MB, %d of %d records kept, %.0f MB/s, "
+        "offset map %.0f %% full",
+        done.topic,
+        done.partition,
+        done.round_end_offset,
+        done.bytes_read / 1e6,
+        done.bytes_written / 1e6,
+        done.records_written,
+        done.records_read,
+        done.bytes_per_second / 1e6,
+        100 * done.map_utilisation,
+    )

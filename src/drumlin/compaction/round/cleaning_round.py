@@ -1,0 +1,296 @@
+"""What one cleaning knows on its way: the offset map, the groups of segments, and what was done.
+
+Changes nothing in the log: that is `cleaner.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from drumlin.clock import Clock
+from drumlin.compaction.dirty.cleanable import Cleanable
+from drumlin.compaction.dirty.outline import find_cleanable
+from drumlin.compaction.dirty.round_progress import RoundProgress, checkpoint_of
+from drumlin.compaction.failures import CleaningPostponed, SegmentGone
+from drumlin.compaction.passes.offset_map import OffsetMap, capacity_within
+from drumlin.compaction.passes.pass_selection import filter_pass, map_pass
+from drumlin.compaction.passes.passes import FilterPass, FilterRules
+from drumlin.compaction.passes.survivor_bitmap import SurvivorBitmap
+from drumlin.compaction.passes.transactions import NOTHING_OPEN
+from drumlin.compaction.round.crew import Crew, helpers_for
+from drumlin.compaction.round.map_builder import MapBuilder
+from drumlin.compaction.round.pieces import PieceReader
+from drumlin.compaction.round.rewriter import LiveProducers, Output, Rewriter
+from drumlin.compaction.round.segment_groups import Size, group_segments
+from drumlin.compaction.settings import CleanerSettings
+from drumlin.compaction.statistics import CleaningStatistics
+from drumlin.records.kernels import compaction_kernels
+from drumlin.storage.log.cleaning_view import CleaningView
+from drumlin.storage.log.partition_log import PartitionLog
+from drumlin.storage.segment.segment import Segment
+from drumlin.storage.segment.transaction_index import AbortedTransaction
+
+#: With less of a map a cleaning would hardly come forward.
+_MAP_BYTES_MIN: Final = 1 << 20
+
+
+class Round:
+    """What one cleaning knows on its way: the map, and what has been done."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        view: CleaningView,
+        settings: CleanerSettings,
+        reader: PieceReader,
+        clock: Clock,
+        begun: RoundProgress | None = None,
+        *,
+        is_asked_for: bool = False,
+    ) -> None:
+        """`begun`: how far an earlier one came; it counts if it fits the view.
+
+        `is_asked_for`: tombstones are looked for as well if nobody knows whether there are any.
+        """
+        self._is_asked_for = is_asked_for
+        self.view = view
+        self._log = log
+        self._settings = settings
+        self._reader = reader
+        self._clock = clock
+        self._now_ms = clock.expiry.now_ms()
+        self._found = find_cleanable(log, view, self._now_ms)
+        self._begun = begun if begun is not None and begun.is_of(log, view) else None
+        self._end_offset = self._found.first_uncleanable_offset
+        if self._begun is not None:
+            self._end_offset = min(self._end_offset, self._begun.round_end_offset)
+        self._map: OffsetMap | None = None
+        self._kernels = compaction_kernels.loaded
+        self._rewriting: Rewriter | None = None
+        self._crew = Crew(helpers_for(settings.threads * settings.brokers))
+        self._began_s = time.perf_counter()
+        self.statistics = CleaningStatistics(
+            log.topic,
+            log.partition,
+            clock.wall_ms(),
+            first_dirty_offset=self._found.first_dirty_offset,
+        )
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._crew.close()  # before what it reads and writes
+        self._reader.close()
+        if self._map is not None:
+            self._map.close()
+
+    # -- the first pass ------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """Build the map; False if there is nothing to clean.
+
+        Where nothing is dirty, but tombstones or markers of what is clean may go, it is empty.
+
+        Raises:
+            CleaningFailed, CleaningStopped, CleaningPostponed, OSError, KafkaError
+        """
+        found = self._found
+        is_dirty = found.cleanable_bytes and self._end_offset > found.first_dirty_offset
+        if not is_dirty and not self._may_drop_deletions():
+            return False
+        if is_dirty:
+            return self._build_map(found)
+        self._end_offset = self.statistics.round_end_offset = found.first_dirty_offset
+        self._map = self._new_map(found)
+        self._map.latest_offset = found.first_dirty_offset - 1
+        self._rewriting = self._begin_rewriting(self._map, all_have_keys=True)
+        return True
+
+    def _may_drop_deletions(self) -> bool:
+        is_due = self._found.has_deletions_to_drop(self._now_ms, if_unknown=self._is_asked_for)
+        return is_due and not self.view.keeps_deletions
+
+    def _build_map(self, found: Cleanable) -> bool:
+        start_s, done = time.perf_counter(), self.statistics
+        offset_map = self._map = self._new_map(found)
+        first_pass = map_pass(
+            self._kernels,
+            offset_map,
+            first_offset=found.first_dirty_offset,
+            end_offset=self._end_offset,
+        )
+        building = MapBuilder(
+            first_pass,
+            self._aborted(found.first_dirty_offset, self._end_offset),
+            self._reader,
+            self._crew,
+        )
+        is_complete = all(
+            self._add(building, segment, end_offset)
+            for segment, end_offset in self._sealed()
+            if end_offset > found.first_dirty_offset and segment.base_offset < self._end_offset
+        )
+        done.round_end_offset = self._end_offset if is_complete else offset_map.latest_offset + 1
+        # Of a map with all the memory that is allowed, not of one for a small log.
+        settings = self._settings
+        allowed_keys = capacity_within(settings.map_bytes, settings.io_buffer_load_factor)
+        done.map_capacity = max(offset_map.capacity, allowed_keys)
+        done.map_count = offset_map.count
+        done.map_bytes_read = building.bytes_read
+        done.map_seconds = time.perf_counter() - start_s
+        if done.round_end_offset <= found.first_dirty_offset:
+            return False
+        self._rewriting = self._begin_rewriting(
+            offset_map, all_have_keys=not first_pass.facts.keyless
+        )
+        return True
+
+    def _new_map(self, found: Cleanable) -> OffsetMap:
+        """A map for what is dirty, or as much of it as there is memory for."""
+        memory_bytes = self._settings.map_bytes
+        while True:
+            try:
+                return OffsetMap(
+                    memory_bytes,
+                    found.first_dirty_offset,
+                    load_factor=self._settings.io_buffer_load_factor,
+                    expected_keys=self._end_offset - found.first_dirty_offset,
+                )
+            except (MemoryError, OSError) as error:
+                memory_bytes //= 2
+                if memory_bytes < _MAP_BYTES_MIN:
+                    needed = f"{self._settings.map_bytes} bytes for an offset map"
+                    raise CleaningPostponed(needed) from error
+
+    def _add(self, building: MapBuilder, segment: Segment, end_offset: int) -> bool:
+        try:
+            return building.add(segment, end_offset)
+        except SegmentGone:
+            return True  # and with it all before it, of which its keys would have told
+
+    def _begin_rewriting(self, offset_map: OffsetMap, *, all_have_keys: bool) -> Rewriter:
+        config, view = self.view.config, self.view
+        start_offset, end_offset = self._found.first_dirty_offset, offset_map.latest_offset + 1
+        bitmap = None
+        if end_offset > start_offset:
+            bitmap = offset_map.survivors_bitmap(start_offset, end_offset)
+        rules = FilterRules(
+            self._now_ms,
+            config.delete_retention_ms,
+            # The last batch of the round shows how far it came, whatever is left of it.
+            kept_empty=sorted({*view.last_data_offsets.values(), offset_map.latest_offset}),
+            bitmap=bitmap,
+            bitmap_start=start_offset,
+            keeps_deletions=view.keeps_deletions,
+        )
+        survivors = None
+        if bitmap is not None and all_have_keys:
+            survivors = SurvivorBitmap(bitmap, start_offset, end_offset)
+
+        def new_pass(interval: int) -> FilterPass:
+            return filter_pass(self._kernels, offset_map, rules, index_interval_bytes=interval)
+
+        return Rewriter(
+            new_pass,
+            rules,
+            LiveProducers(view.last_data_offsets, view.epochs_without_data),
+            survivors,
+            self._reader,
+            self._crew,
+            config.index_interval_bytes,
+            NOTHING_OPEN if self._begun is None else self._begun.transactions,
+        )
+
+    def _sealed(self) -> Iterator[tuple[Segment, int]]:
+        """Segments but the active one, with their end offset."""
+        segments = self.view.segments
+        for segment, following in itertools.pairwise(segments):
+            yield segment, following.base_offset
+
+    def _aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        return self._log.aborted_transactions(start_offset, end_offset)
+
+    # -- the second pass -----------------------------------------------------------------
+
+    def groups(self) -> Iterator[Sequence[Segment]]:
+        """The segments up to the end of the round, in groups that become one."""
+        start_offset, end_offset = self.view.log_start_offset, self.statistics.round_end_offset
+        if self._begun is not None:
+            start_offset = max(start_offset, self._begun.next_offset)
+        chosen = [
+            (segment, segment_end)
+            for segment, segment_end in self._sealed()
+            if segment_end > start_offset
+            and segment.base_offset < end_offset
+            and not segment.is_deleted
+        ]
+        config = self.view.config
+        sizes = [_size(*each) for each in chosen]
+        for group in group_segments(sizes, config.segment_bytes, config.segment_index_bytes):
+            yield [segment for segment, _ in chosen[group.start : group.stop]]
+
+    def rewrite(self, group: Sequence[Segment], output: Output) -> None:
+        """Have what survives of a group written."""
+        assert self._rewriting is not None
+        start_s = time.perf_counter()
+        self._rewriting.begin_file()
+        ends = {id(segment): end_offset for segment, end_offset in self._sealed()}
+        aborted = self._aborted(group[0].base_offset, ends[id(group[-1])])
+        for segment in group:
+            self._rewriting.rewrite(segment, ends[id(segment)], aborted, output)
+        self.statistics.rewrite_seconds += time.perf_counter() - start_s
+
+    def forget_group(self) -> None:
+        """Discard what was rewritten last: it is gone from the log."""
+        assert self._rewriting is not None
+        self._rewriting.forget_file()
+
+    def count_group(self, group: Sequence[Segment], new_count: int) -> None:
+        """So many segments have taken a group's place, or would."""
+        self.statistics.segments_before += len(group)
+        self.statistics.segments_after += new_count
+
+    def progress_after(self, group: Sequence[Segment]) -> RoundProgress:
+        """How far the round has come with a group that is swapped, durably."""
+        assert self._rewriting is not None
+        ends = {id(segment): end_offset for segment, end_offset in self._sealed()}
+        return RoundProgress(
+            self._log,
+            self.view.truncations,
+            checkpoint_of(self._log),
+            self.statistics.round_end_offset,
+            ends[id(group[-1])],
+            self._rewriting.open_transactions,
+            self._counted(),
+        )
+
+    @property
+    def deletions_dropped(self) -> int:
+        """How many tombstones and markers are left out so far."""
+        return 0 if self._rewriting is None else self._rewriting.deletions_dropped
+
+    def done(self) -> CleaningStatistics:
+        """What was done, all in all."""
+        counted = self._counted()
+        counted.ended_ms = self._clock.wall_ms()
+        return counted
+
+    def _counted(self) -> CleaningStatistics:
+        assert self._rewriting is not None
+        seconds = time.perf_counter() - self._began_s
+        counted = dataclasses.replace(self.statistics, seconds=seconds)
+        self._rewriting.count(counted)
+        return counted if self._begun is None else counted.after(self._begun.done)
+
+
+def _size(segment: Segment, end_offset: int) -> Size:
+    return Size(
+        segment.base_offset,
+        end_offset,
+        segment.size,
+        segment.offset_index.size_bytes,
+        segment.time_index.size_bytes,
+    )

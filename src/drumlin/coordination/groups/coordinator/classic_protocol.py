@@ -1,0 +1,156 @@
+"""The requests of the classic protocol, to a group of whatever kind: join, sync, heartbeat, leave.
+
+A consumer group may have classic members; without any member, it becomes a classic group again when
+one joins. This owns which kind is asked. What the group answers it decides itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer import classic_members
+from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
+from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.messages import (
+    NO_MEMBER_ID,
+    Created,
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    Store,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.pending_answer import Pending, Written
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: What a member may say of itself, for all protocols. It stays in memory as long as its session
+#: does, which no connection has to; all members of a group must fit into a record of 1 MiB.
+_PROTOCOLS_BYTES_MAX: Final = 4 << 20
+
+
+class ClassicProtocol:
+    """Members of the classic protocol in the groups of the partitions that are led here.
+
+    Handed in:
+        config: how long sessions may be.
+        writer, effects, alarm: the coordinator's.
+        consumers: carries out what a consumer group decides.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        effects: Effects,
+        alarm: DeadlineAlarm,
+        consumers: ConsumerWork,
+    ) -> None:
+        self._config, self._writer, self._effects = config, writer, effects
+        self._alarm, self._consumers = alarm, consumers
+
+    def join(self, shard: GroupShard, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
+        """JoinGroup. The answer comes when the next generation begins.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shortest = self._config.group_min_session_timeout_ms
+        longest = self._config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            raise KafkaError(ErrorCode.invalid_session_timeout)
+        if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
+            message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
+            raise KafkaError(ErrorCode.invalid_request, message)
+        shard.conversions.check_not_held(group_id)
+        modern = shard.consumer_group(group_id)
+        if modern is not None and modern.members:
+            return self._consumers.join(shard, modern, request)
+        if modern is not None:
+            self._writer.write(shard, modern.tombstones())  # it starts again, as a classic group
+        group = shard.classic_group(group_id)
+        is_new = group is None
+        if group is None:
+            if request.member_id != NO_MEMBER_ID:
+                raise KafkaError(ErrorCode.unknown_member_id)
+            group = shard.create_classic(group_id)
+        waiter: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        effects = group.join(request, waiter)
+        if is_new:
+            effects.append(Store(Created()))
+        self._effects.carry_out(shard, group, effects)
+        return waiter
+
+    def sync(self, shard: GroupShard, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
+        """SyncGroup. The answer comes when the leader's assignment is in the log.
+
+        Raises:
+            KafkaError: the group cannot be asked, or refuses.
+        """
+        modern = shard.consumer_group(group_id)
+        group = shard.groups.get(group_id)
+        waiter: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        if modern is not None:
+            waiter.set_result(classic_members.sync(modern, request))
+            self._alarm.set()
+            return waiter
+        if not isinstance(group, Group):
+            raise KafkaError(ErrorCode.unknown_member_id)
+        # All that clients expect is to join again.
+        shard.conversions.check_not_held(group_id, ErrorCode.rebalance_in_progress)
+        self._effects.carry_out(shard, group, group.sync(request, waiter))
+        return waiter
+
+    def heartbeat(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        member_id: str,
+        group_instance_id: str | None,
+        generation_id: int,
+    ) -> None:
+        """Heartbeat.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        modern = shard.consumer_group(group_id)
+        if modern is not None:
+            try:
+                classic_members.heartbeat(modern, member_id, group_instance_id, generation_id)
+            finally:
+                self._alarm.set()
+            return
+        group = shard.groups.get(group_id)
+        if not isinstance(group, Group):
+            raise KafkaError(ErrorCode.unknown_member_id)
+        group.heartbeat(member_id, group_instance_id, generation_id)
+
+    def leave(
+        self, shard: GroupShard, group_id: str, leaving: Sequence[LeavingMember]
+    ) -> Pending[list[ErrorCode]]:
+        """LeaveGroup: a code for each member.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        shard.conversions.check_not_held(group_id)
+        modern = shard.consumer_group(group_id)
+        if modern is not None:
+            outcome = classic_members.leave(modern, leaving)
+            return self._consumers.bring_about(shard, group_id, outcome)
+        group = shard.groups.get(group_id)
+        if not isinstance(group, Group):
+            codes = [ErrorCode.unknown_member_id for _ in leaving]
+        else:
+            codes, effects = group.leave(leaving)
+            self._effects.carry_out(shard, group, effects)
+        return Written(codes)

@@ -1,0 +1,205 @@
+"""Stores what classic groups decide: at once, or, with very many members, in turns.
+
+All members of a group are one record. Its content is gathered in turns of the loop, then encoded in
+a thread. Other requests run meanwhile. So whether the group still awaits the record is checked
+last; if it does not, or is gone or led elsewhere, nothing is written. What becomes of a group whose
+record is stored, or is not, the group decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from drumlin.clock import Clock
+from drumlin.coordination.background import Background
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
+from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.messages import StaticMemberReplaced, Store
+from drumlin.coordination.groups.every_kind.states import GroupState
+from drumlin.coordination.groups.shard.log import encode_batches
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.coordination.shards.state_batches import record_bytes_max
+from drumlin.coordination.shards.state_log import StateLog
+from drumlin.coordination.shards.state_topic import Confirmation
+from drumlin.turns import Pace, Turns, Work, one_turn
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+#: What is encoded at once: a millisecond's worth of many or of large members.
+_MEMBERS_AT_ONCE: Final = 200
+_BYTES_AT_ONCE: Final = 64 * 1024
+
+
+class ClassicStore:
+    """The records of classic groups in the partitions that are led here.
+
+    Handed in:
+        writer, log, effects, background, turns: the coordinator's.
+        clock: wall time, for records.
+        codec(): how batches are compressed, a number of `CODECS`.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        log: StateLog,
+        effects: Effects,
+        background: Background,
+        turns: Turns,
+        clock: Clock,
+        codec: Callable[[], int],
+    ) -> None:
+        self._writer, self._log, self._effects = writer, log, effects
+        self._background, self._turns = background, turns
+        self._clock, self._codec = clock, codec
+        self._storing = asyncio.Lock()
+
+    def store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        """Write what the group has decided; it is told what came of it."""
+        is_replacement = isinstance(store.purpose, StaticMemberReplaced)
+        if is_replacement and group.replacements:
+            group.replacements.append(store)  # one record says it of all of them
+            return
+        making, metadata = group.to_store(store.purpose), None
+        stores = [store]
+        # Records of one group come in their order; but without members there is nothing to mix up.
+        if not group.stores_under_way or not group.membership.members:
+            finished = one_turn(making)
+            if finished is not None:
+                metadata = finished.result
+                if metadata is None:
+                    return
+                if not _is_large(metadata):
+                    self._store_now(shard, group, store, metadata)
+                    return
+        elif is_replacement:
+            group.replacements = stores
+        group.stores_under_way += 1
+        self._background.spawn(self._store_in_turns(shard, group, stores, making, metadata))
+
+    def _store_now(
+        self, shard: GroupShard, group: Group, store: Store, metadata: GroupMetadata
+    ) -> None:
+        try:
+            confirmation = self._writer.write(shard, [(GroupKey(group.group_id), metadata)])
+            group.in_log(metadata)
+        except KafkaError as error:
+            self._stored(shard, group, store, error.code)
+            return
+        if confirmation is None:
+            self._stored(shard, group, store, None)
+        else:
+            self._background.spawn(self._tell_confirmed(shard, group, [store], confirmation))
+
+    async def _store_in_turns(
+        self,
+        shard: GroupShard,
+        group: Group,
+        stores: list[Store],
+        making: Work[GroupMetadata | None],
+        metadata: GroupMetadata | None,
+    ) -> None:
+        """Write one record for all of `stores`. `metadata`: what `making` gave, if it is done."""
+        confirmation = None
+        try:
+            async with self._storing:  # one after the other, which keeps their order, too
+                if group.replacements is stores:
+                    group.replacements = []  # members that come from now on are in the next record
+                try:
+                    made = await self._batch_of(shard, group, stores, making, metadata)
+                    if made is None:
+                        return
+                    confirmation = self._writer.append(shard, made[0])
+                    group.in_log(made[1])
+                except Exception as failure:  # noqa: BLE001  or members would wait for ever
+                    # Now: the next record must not say what is taken back here.
+                    await self._tell_stored(shard, group, stores, _code_of(group, failure))
+                    return
+            await asyncio.sleep(0)  # what comes of it is long enough for another turn
+        finally:
+            group.stores_under_way -= 1
+        if confirmation is None:
+            await self._tell_stored(shard, group, stores, None)
+        else:
+            self._background.spawn(self._tell_confirmed(shard, group, stores, confirmation))
+
+    async def _batch_of(
+        self,
+        shard: GroupShard,
+        group: Group,
+        stores: Sequence[Store],
+        making: Work[GroupMetadata | None],
+        metadata: GroupMetadata | None,
+    ) -> tuple[bytearray, GroupMetadata] | None:
+        """The record in a batch, while the group awaits any of `stores`; else None."""
+        while True:
+            if metadata is None:
+                metadata = await self._turns.run(making)
+            if metadata is not None:
+                batch = await self._encoded(shard, group, metadata)
+                # A member that waits now has waited all the time: a rebalance answers it.
+                if any(group.awaits(each.purpose) for each in stores):
+                    return batch, metadata
+            purpose = next((each.purpose for each in stores if group.awaits(each.purpose)), None)
+            if purpose is None:
+                return None
+            making, metadata = group.to_store(purpose), None
+
+    async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
+        record: GroupRecord = (GroupKey(group.group_id), metadata)
+        now_ms, bytes_max = (
+            self._clock.wall_ms(),
+            record_bytes_max(self._writer.batch_bytes_max(shard)),
+        )
+        ((batch, _),) = await asyncio.to_thread(
+            encode_batches, [record], now_ms, self._codec(), bytes_max=bytes_max
+        )
+        return batch
+
+    async def _tell_confirmed(
+        self, shard: GroupShard, group: Group, stores: Sequence[Store], confirmation: Confirmation
+    ) -> None:
+        error = None
+        try:
+            await self._log.confirmed(confirmation)
+        except KafkaError as refusal:
+            error = refusal.code
+        await self._tell_stored(shard, group, stores, error)
+
+    async def _tell_stored(
+        self, shard: GroupShard, group: Group, stores: Sequence[Store], error: ErrorCode | None
+    ) -> None:
+        pace = Pace()
+        for each in stores:
+            self._stored(shard, group, each, error)
+            await pace.give_way()
+
+    def _stored(
+        self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None
+    ) -> None:
+        if error is not None:
+            _log.warning("metadata of group %r was not stored: %s", group.group_id, error.name)
+        self._effects.carry_out(shard, group, group.stored(store, error))
+        if group.state is GroupState.DEAD and shard.groups.get(group.group_id) is group:
+            del shard.groups[group.group_id]
+
+
+def _code_of(group: Group, failure: Exception) -> ErrorCode:
+    if isinstance(failure, KafkaError):
+        return failure.code
+    _log.error("metadata of group %r cannot be stored", group.group_id, exc_info=failure)
+    return ErrorCode.unknown_server_error
+
+
+def _is_large(metadata: GroupMetadata) -> bool:
+    members = metadata.members
+    if len(members) > _MEMBERS_AT_ONCE:
+        return True
+    return sum(len(each.subscription) + len(each.assignment) for each in members) > _BYTES_AT_ONCE

@@ -1,0 +1,475 @@
+"""The group coordinator: finds the group that a request is for, and the part that carries it out.
+
+It owns the parts and puts them together. It never decides for a group, and appends nothing itself.
+All state changes run on the event loop without awaiting; only answers wait, for other members
+or for the log. So requests take effect in the order in which they arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer import heartbeats
+from drumlin.coordination.groups.consumer.departure import leave as leave_group
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.consumer.member import NO_EPOCH
+from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
+from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
+from drumlin.coordination.groups.coordinator.atomic_writer import AtomicWriter
+from drumlin.coordination.groups.coordinator.classic_protocol import ClassicProtocol
+from drumlin.coordination.groups.coordinator.classic_store import ClassicStore
+from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
+from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
+from drumlin.coordination.groups.coordinator.downgrades import Downgrades
+from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
+from drumlin.coordination.groups.coordinator.removals import Removals
+from drumlin.coordination.groups.coordinator.upgrades import Upgrades
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
+from drumlin.coordination.groups.every_kind.group_context import GroupContext, GroupSetting, Topics
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.messages import (
+    JoinAnswer,
+    JoinRequest,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+from drumlin.coordination.groups.every_kind.states import Deadline
+from drumlin.coordination.groups.offsets.commit import Commit
+from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
+from drumlin.coordination.groups.shard.by_kind import expire
+from drumlin.coordination.groups.shard.dropped_groups import unloading
+from drumlin.coordination.groups.shard.log import LoadedPartition, load
+from drumlin.coordination.groups.shard.record_registry import encode_record
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.producer_ids import ProducerIds
+from drumlin.coordination.shards.pending_answer import Pending, Written
+from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
+from drumlin.coordination.shards.state_form import StateForm, StateLimits
+from drumlin.coordination.shards.state_topic import StateTopic
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
+from drumlin.turns import T, Turns, Work
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_LARGE_AT_A_TIME: Final = 2
+#: Deadlines that come while a group is loaded are put off: members need a heartbeat's time.
+_LOADING_RETRY_S: Final = 5.0
+#: Offsets that go in one batch with their group: some two milliseconds' worth.
+_DELETED_WITH_GROUP: Final = 200
+
+
+class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupRecord]):
+    """All groups that this broker coordinates.
+
+    Handed in:
+        config: the broker's configuration.
+        clock: wall time for records, monotonic time for deadlines.
+        topic: `__consumer_offsets`.
+        topics: what can be subscribed to.
+        group_setting(group_id, key): the configuration of a single group.
+        turns: for decisions that take longer than a turn of the loop.
+        producer_ids: for what is written as a transaction.
+
+    The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
+    `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
+
+    Requests raise `KafkaError` with the error for the client.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        clock: Clock,
+        topic: StateTopic,
+        topics: Topics,
+        group_setting: GroupSetting,
+        turns: Turns,
+        producer_ids: ProducerIds,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        limits = StateLimits(
+            lambda: config.offsets_topic_num_partitions,
+            lambda: config.offsets_commit_timeout_ms,
+            lambda: config.offsets_topic_compression_codec,
+        )
+        form = StateForm(
+            lambda partition: GroupShard(partition, self._context),
+            load,
+            self._take_over,
+            self._unload,
+            encode_record,
+            self._apply,
+        )
+        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        self._config = config
+        self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
+        self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
+        #: Held while a commit is worked on that takes a lot of memory.
+        self.large_commits: Final = asyncio.Semaphore(_LARGE_AT_A_TIME)
+        writer, log, background = self._writer, self._log, self._background
+        alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
+        self._answers = AnswerQueue()
+        effects = self._effects = Effects(
+            writer,
+            log,
+            background,
+            self._answers,
+            alarm,
+            lambda shard, group, store: stores.store(shard, group, store),
+            lambda shard, group: downgrades.begin(shard, group),
+        )
+        stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
+        self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
+        self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
+        shared = self._context, writer, self._atomic_writer, effects, alarm, background, turns
+        downgrades = Downgrades(*shared)
+        self._upgrades = Upgrades(*shared, self._consumers, downgrades.begin)
+        self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)
+        self._offsets = OffsetWriter(writer, log, clock, config)
+        self._removals = Removals(writer, self._partitions, self._write_found, config)
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        super().start()
+        self._alarm.start()
+        self._background.repeat(
+            lambda: self._config.offsets_retention_check_interval_ms, self.expire_offsets
+        )
+
+    async def close(self) -> None:
+        self._alarm.stop()
+        await super().close()
+        await self._answers.finish()
+
+    def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
+        yield from self._unloading.go_on()
+        yield from shard.take_over(loaded)
+
+    def _on_loaded(self, partition: int) -> None:
+        self._alarm.set()
+        shard = self._partitions.find(partition)
+        if shard is not None:
+            self._atomic_writer.abort_unfinished(shard)
+        if self._context.topics.was_any_deleted():  # else there is no need to look at every group
+            self._background.spawn(self._removals.remove_orphans(partition))
+
+    def _unload(self, shard: GroupShard) -> Work[None]:
+        return unloading(
+            shard, lambda shard, group: self._effects.carry_out(shard, group, group.unload())
+        )
+
+    def _apply(self, shard: GroupShard, records: Iterable[GroupRecord], _: int) -> None:
+        for each in shard.apply(records):
+            self._answers.give(each)
+
+    def _tell(self, deadline: Deadline) -> None:
+        group_id = deadline.group_id
+        partition = self._partition_for(group_id)
+        shard = self._partitions.find(partition)
+        is_converted = shard is not None and shard.conversions.is_under_way(group_id)
+        # Where no member could be heard of, or be answered.
+        if self._partitions.is_loading(partition) or is_converted:
+            self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
+            return
+        group = None if shard is None else shard.groups.get(group_id)
+        if shard is not None and group is not None:
+            self._effects.carry_out(shard, group, expire(group, deadline))
+
+    async def expire_offsets(self) -> None:
+        """Delete offsets whose retention is over, and groups that are empty by then."""
+        await self._removals.expire()
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """The committed offsets of a topic are deleted with it."""
+        self._background.spawn(self._removals.topic_deleted(topic, topic_id))
+
+    def _shard_of(self, group_id: str) -> GroupShard:
+        self._check_active()
+        return self._partitions.shard(self._partition_for(group_id))
+
+    def _shard_with_members(self, group_id: str) -> GroupShard:
+        if not group_id:
+            raise KafkaError(ErrorCode.invalid_group_id)
+        return self._shard_of(group_id)
+
+    # -- the classic protocol ------------------------------------------------------------------
+
+    def join(self, group_id: str, request: JoinRequest) -> Pending[JoinAnswer]:
+        """JoinGroup. The answer comes when the next generation begins.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        return self._classic.join(self._shard_with_members(group_id), group_id, request)
+
+    def sync(self, group_id: str, request: SyncRequest) -> Pending[SyncAnswer]:
+        """SyncGroup. The answer comes when the leader's assignment is in the log.
+
+        Raises:
+            KafkaError: the group cannot be asked, or refuses.
+        """
+        return self._classic.sync(self._shard_with_members(group_id), group_id, request)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> None:
+        """Heartbeat.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        try:
+            shard = self._shard_with_members(group_id)
+        except KafkaError as refusal:
+            if refusal.code is ErrorCode.coordinator_load_in_progress:
+                return  # whether it is a member is not known yet: it may pass
+            raise
+        self._classic.heartbeat(shard, group_id, member_id, group_instance_id, generation_id)
+
+    def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> Pending[list[ErrorCode]]:
+        """LeaveGroup: a code for each member.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        return self._classic.leave(self._shard_with_members(group_id), group_id, leaving)
+
+    # -- the consumer protocol -----------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, group_id: str, request: HeartbeatRequest
+    ) -> Pending[HeartbeatAnswer]:
+        """ConsumerGroupHeartbeat. The answer comes when its records are in the log.
+
+        Raises:
+            KafkaError: what the member is to be told.
+        """
+        self._check_active()
+        heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
+        shard = self._shard_of(group_id)
+        shard.conversions.check_not_held(group_id)
+        if request.is_leaving:
+            outcome = leave_group(self._consumer_group(shard, group_id), request)
+            return self._consumers.bring_about(shard, group_id, outcome)
+        return self._upgrades.heartbeat(shard, group_id, request)
+
+    def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """ConsumerGroupDescribe.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        return self._consumer_group(self._shard_of(group_id), group_id)
+
+    def topic_changed(self, topic: str, *, is_new: bool) -> None:
+        """A topic was created, deleted, or has other partitions: groups are to look again."""
+        for partition in self._partitions.partitions():
+            shard = self._partitions.find(partition)
+            for group in [] if shard is None else list(shard.groups.values()):
+                if isinstance(group, ConsumerGroup):
+                    if is_new:
+                        group.knows_new_topics = False
+                    if group.is_subscribed_to(topic):
+                        group.knows_metadata = False
+                elif isinstance(group, ShareGroup):
+                    group.topic_changed(topic)
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
+        """OffsetCommit: a code for each offset. The answer comes when all are in the log.
+
+        What the topic takes as one batch is committed as a whole or not at all. Of several, the
+        first ones may be committed and the others not, as the codes say.
+
+        Raises:
+            KafkaError: none of it was committed.
+        """
+        return self._offsets.commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
+
+    def committed_offsets(
+        self,
+        group_id: str,
+        topics: Sequence[tuple[str, Sequence[int]]] | None,
+        *,
+        requires_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = NO_EPOCH,
+    ) -> Iterator[FetchedOffsets]:
+        """OffsetFetch of one group: its committed offsets, piece by piece; see `all_confirmed`.
+
+        With `requires_stable`, UNSTABLE_OFFSET_COMMIT where a transaction may change an offset. A
+        fetch in the name of a member of a consumer group needs its current epoch.
+
+        Raises:
+            KafkaError: the group cannot be asked, or refuses.
+        """
+        shard = self._shard_of(group_id)
+        group = shard.groups.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(member_id, member_epoch)
+        return shard.fetch(group_id, topics, requires_stable=requires_stable)
+
+    def commit_in_transaction(
+        self, commit: Commit, verification: Verification | None
+    ) -> Work[Written[list[ErrorCode]]]:
+        """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
+
+        `verification`: what its coordinator was asked with, about the group's partition.
+
+        Raises:
+            KafkaError: none of it was committed.
+        """
+        return self._offsets.commit(self._shard_with_members(commit.group_id), commit, verification)
+
+    def partition_to_commit(self, group_id: str) -> int:
+        """The partition that `commit_in_transaction` will write to.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        return self._shard_with_members(group_id).partition
+
+    def check_loaded(self, partition: int) -> None:
+        """Whether `end_transaction` may be called for the partition.
+
+        Raises:
+            KafkaError: not yet, or not here.
+        """
+        self._check_active()
+        self._partitions.shard(partition)
+
+    def end_transaction(self, partition: int, producer_id: int, is_commit: bool) -> None:
+        """A marker is in the partition: what the producer committed counts now, or is dropped."""
+        self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
+
+    def delete_offsets(
+        self, group_id: str, asked: Sequence[tuple[str, int]]
+    ) -> Work[Written[list[ErrorCode]]]:
+        """OffsetDelete: a code for each partition.
+
+        What the topic takes as one batch is deleted as a whole or not at all.
+
+        Raises:
+            KafkaError: none of them was deleted, or not all of what makes several batches.
+        """
+        shard = self._shard_with_members(group_id)
+        return (yield from self._offsets.delete(shard, group_id, asked))
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether some of what was written is not yet on all in-sync replicas."""
+        return self._log.has_unconfirmed
+
+    async def all_confirmed(self) -> None:
+        """Wait until all in-sync replicas have what is written now.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, that takes too long.
+        """
+        await self._log.all_confirmed()
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def groups(self) -> list[AnyGroup]:
+        """ListGroups: all that are coordinated here.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._check_active()
+        return [group for shard in self._partitions.shards() for group in shard.groups.values()]
+
+    def group(self, group_id: str) -> AnyGroup:
+        """The group, of whatever kind.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        return self._shard_of(group_id).group(group_id)
+
+    def classic_group(self, group_id: str) -> Group:
+        """The group, for DescribeGroups: classic groups only.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, or the group cannot be asked.
+        """
+        group = self.group(group_id)
+        if isinstance(group, Group):
+            return group
+        message = f"{group_id} is no classic group"
+        raise KafkaError(ErrorCode.group_id_not_found, message)
+
+    def delete(self, group_id: str) -> Work[Written[ErrorCode]]:
+        """DeleteGroups, one of them.
+
+        Of a group that holds very many offsets those go first, and then the group with what was
+        committed meanwhile.
+
+        Raises:
+            KafkaError: it was not deleted, though some of very many offsets may be.
+        """
+        shard = self._shard_of(group_id)
+        while True:
+            shard.group(group_id).check_delete()
+            held = shard.held(group_id)
+            if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
+                records = shard.delete_group(group_id)
+                return self._writer.when_written(shard, records, ErrorCode.none)
+            yield from self._offsets.remove(
+                shard, group_id, held, lambda: shard.group(group_id).check_delete()
+            )
+
+    # -- what another kind of groups, with a coordinator of its own, builds on -----------------
+
+    @property
+    def context(self) -> GroupContext:
+        return self._context
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """The shard of a group; its name must not be empty.
+
+        Raises:
+            KafkaError: INVALID_GROUP_ID, or the group cannot be asked.
+        """
+        return self._shard_with_members(group_id)
+
+    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Written[None]:
+        """Write records and take them over now; done when they are confirmed.
+
+        Raises:
+            KafkaError: none of them was written.
+        """
+        return self._writer.when_written(shard, records, None)
+
+    def write_in_turns(
+        self,
+        shard: GroupShard,
+        records: Iterable[GroupRecord],
+        last: Callable[[], tuple[Sequence[GroupRecord], T]],
+        take_over: Callable[[T], None],
+    ) -> Work[Written[None]]:
+        """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
+        confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
+        return self._log.written(None, confirmation)
+
+    def look_at_deadlines(self) -> None:
+        """A group has set deadlines without being asked by this coordinator."""
+        self._alarm.set()

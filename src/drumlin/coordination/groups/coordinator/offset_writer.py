@@ -1,0 +1,206 @@
+"""Writes and deletes committed offsets: a few at once, very many in turns of the loop.
+
+It owns the way from a request to its batches, and the check before each of them. Whether a group
+allows it is asked of the shard, and never decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from drumlin.clock import Clock
+from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.offsets.commit import Commit, counts_partly, partly, sorted_out
+from drumlin.coordination.groups.offsets.offset_batches import (
+    OffsetBatch,
+    OffsetPacker,
+    TopicValues,
+)
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.coordination.shards.state_batches import check_sizes, record_bytes_max
+from drumlin.coordination.shards.state_log import StateLog
+from drumlin.coordination.shards.state_topic import Confirmation
+from drumlin.storage.producers.verification import Verification
+from drumlin.turns import Work, emptied
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: Tombstones that are packed in one go.
+_REMOVED_AT_ONCE: Final = 1000
+
+
+class OffsetWriter:
+    """The offsets in the partitions of `__consumer_offsets` that are led here.
+
+    Handed in:
+        writer, log: the coordinator's.
+        clock: wall time, for records.
+        config: how long metadata may be, how batches are compressed.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        log: StateLog,
+        clock: Clock,
+        config: CoordinatorConfig,
+    ) -> None:
+        self._writer, self._log, self._clock, self._config = writer, log, clock, config
+
+    def commit(
+        self, shard: GroupShard, commit: Commit, verification: Verification | None
+    ) -> Work[Written[list[ErrorCode]]]:
+        """Append offsets and take them over; a code for each of them.
+
+        Raises:
+            KafkaError: none of them is committed, whatever the log has of a transaction's.
+        """
+        self._writer.check_leads(shard)
+        check = shard.admit_commit(commit.group_id, commit.committer)
+        metadata_max_bytes = self._config.offset_metadata_max_bytes
+        codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
+        if not accepted:
+            return Written(codes)
+        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
+        codec = self._config.offsets_topic_compression_codec
+        packer = OffsetPacker(
+            commit.group_id,
+            now_ms,
+            None if commit.retention_ms is None else now_ms + commit.retention_ms,
+            codec,
+            commit.producer,
+            record_bytes_max(limit),
+        )
+        for number, offsets in enumerate(accepted):
+            if number:
+                yield
+            packer.add(offsets)
+        batches = yield from packer.batches()
+        if len(batches) == 1 and commit.is_one_piece and not codec:  # nothing had its turn
+            confirmation = yield from self._writer.write_batches(
+                shard,
+                batches,
+                None,
+                lambda topics, _: shard.apply_offsets(commit.group_id, topics, commit.producer),
+                verification,
+            )
+            return self._log.written(codes, confirmation)
+        if len(batches) > 1:
+            check_sizes([batch for batch, _ in batches], limit)
+        return (yield from self._commit_in_turns(shard, commit, codes, batches, verification))
+
+    def _commit_in_turns(
+        self,
+        shard: GroupShard,
+        commit: Commit,
+        codes: list[ErrorCode],
+        batches: list[OffsetBatch],
+        verification: Verification | None,
+    ) -> Work[Written[list[ErrorCode]]]:
+        """Append the batches of a commit; `codes` are right if none is refused.
+
+        Raises:
+            KafkaError: as `commit`.
+        """
+        count, refusal = 0, ErrorCode.none
+
+        def check_again(topics: list[TopicValues]) -> None:
+            self._check_again(shard, commit, topics)
+
+        def take_over(topics: list[TopicValues], _: int) -> None:
+            nonlocal count
+            shard.apply_offsets(commit.group_id, topics, commit.producer)
+            count += sum(len(each.partitions) for each in topics)
+
+        def counts_without(error: KafkaError) -> bool:
+            nonlocal refusal
+            refusal = error.code
+            return counts_partly(commit, count, error)
+
+        left = emptied(batches)  # as they may say very much
+        confirmation = yield from self._writer.write_batches(
+            shard, left, check_again, take_over, verification, counts_without
+        )
+        if refusal is not ErrorCode.none:
+            codes = yield from partly(codes, count, refusal)
+        return self._log.written(codes, confirmation)
+
+    def _check_again(self, shard: GroupShard, commit: Commit, topics: list[TopicValues]) -> None:
+        """Check again what may be committed: other requests ran meanwhile.
+
+        Raises:
+            KafkaError: what comes next may not be committed any more.
+        """
+        self._writer.check_leads(shard)
+        check = shard.admit_commit(commit.group_id, commit.committer)
+        if check is None:
+            return
+        for topic in topics:
+            for partition in set(topic.partitions):
+                code = check(topic.topic_id, partition)
+                if code is not ErrorCode.none:
+                    raise KafkaError(code)
+
+    def delete(
+        self, shard: GroupShard, group_id: str, asked: Sequence[tuple[str, int]]
+    ) -> Work[Written[list[ErrorCode]]]:
+        """Delete offsets as a client asks; a code for each of them.
+
+        Raises:
+            KafkaError: none of them was deleted, or not all of what makes several batches.
+        """
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in asked:
+            held = partitions.setdefault(topic, [])
+            if shard.holds(group_id, topic, partition):
+                held.append(partition)
+            yield
+        kept = shard.check_delete_offsets(group_id, partitions)
+        chosen = {each: some for each, some in partitions.items() if some and each not in kept}
+
+        def check() -> None:
+            if shard.check_delete_offsets(group_id, chosen):
+                raise KafkaError(ErrorCode.group_subscribed_to_topic)
+
+        confirmation = yield from self.remove(shard, group_id, chosen, check)
+        refusal = ErrorCode.group_subscribed_to_topic
+        codes = [refusal if topic in kept else ErrorCode.none for topic, _ in asked]
+        return self._log.written(codes, confirmation)
+
+    def remove(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        topics: Mapping[str, Sequence[int]],
+        check: Callable[[], None],
+    ) -> Work[Confirmation | None]:
+        """Append tombstones for offsets and take them over; `check` raises if that is not allowed.
+
+        Raises:
+            KafkaError: as `ShardWriter.write`, and as `check`.
+        """
+        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
+        codec = self._config.offsets_topic_compression_codec
+        packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=record_bytes_max(limit))
+        for topic, partitions in topics.items():
+            for start in range(0, len(partitions), _REMOVED_AT_ONCE):
+                packer.add_tombstones(topic, partitions[start : start + _REMOVED_AT_ONCE])
+                yield
+        batches = yield from packer.batches()
+        check_sizes([batch for batch, _ in batches], limit)
+
+        def check_again(_: list[TopicValues]) -> None:
+            self._writer.check_leads(shard)
+            check()
+
+        return (
+            yield from self._writer.write_batches(
+                shard,
+                batches,
+                check_again,
+                lambda removed, _: shard.remove_offsets(group_id, removed),
+            )
+        )

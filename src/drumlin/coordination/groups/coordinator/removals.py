@@ -1,0 +1,117 @@
+"""Removes what groups need not keep: offsets that expired, or whose topic was deleted.
+
+With the last of them goes a group that has no members. What is to go is asked of the shard, some at
+a time; what cannot be written stays, and is tried again later. It never answers a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
+from uuid import UUID
+
+from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.shard.log import LoadedPartition
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.coordination.shards.sharded_coordinator import Found
+from drumlin.coordination.shards.state_partitions import StatePartitions
+from drumlin.turns import Pace
+from drumlin.wire.error_codes import KafkaError
+
+_log: Final = logging.getLogger(__name__)
+
+
+class WriteFound(Protocol):
+    """See `ShardedCoordinator._write_found`."""
+
+    async def __call__(
+        self,
+        partition: int,
+        find: Callable[[GroupShard], Iterable[Found[GroupRecord]]],
+        pace: Pace,
+    ) -> None: ...
+
+
+class Removals:
+    """Chores in the partitions of `__consumer_offsets` that are led here.
+
+    Handed in:
+        writer, partitions, write_found: the coordinator's.
+        config: how long offsets are kept, how often that is looked at.
+    """
+
+    def __init__(
+        self,
+        writer: ShardWriter[GroupShard, GroupRecord],
+        partitions: StatePartitions[GroupShard, LoadedPartition],
+        write_found: WriteFound,
+        config: CoordinatorConfig,
+    ) -> None:
+        self._writer, self._partitions = writer, partitions
+        self._write_found, self._config = write_found, config
+
+    async def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """The committed offsets of a topic are deleted with it."""
+        left, pace = self._partitions.partitions(), Pace()
+        while True:
+            left = [each for each in left if not await self._forget(each, topic, topic_id, pace)]
+            if not left:
+                return
+            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+
+    async def _forget(self, partition: int, topic: str, topic_id: UUID, pace: Pace) -> bool:
+        """Forget a deleted topic in one partition; whether nothing is left of it."""
+        shard = await self._partitions.when_ready(partition)
+        if shard is None:
+            return True
+        what, count = f"offsets of the deleted topic {topic}", 0
+        for records in shard.topic_deleted(topic, topic_id):
+            try:
+                if records:
+                    self._writer.write(shard, records)
+            except KafkaError as error:
+                _log.warning("partition %d: not removed: %s: %s", partition, what, error)
+                return False
+            count += len(records)
+            if await pace.give_way() and await self._partitions.when_ready(partition) is not shard:
+                return False  # its present leader starts again
+        if count:
+            _log.info("partition %d: %d records removed: %s", partition, count, what)
+        return True
+
+    async def expire(self) -> None:
+        """Delete offsets whose retention is over, and groups that are empty by then."""
+        retention_ms = self._config.offsets_retention_minutes * 60_000
+        pace = Pace()
+        for partition in self._partitions.partitions():
+            await self._remove(
+                partition,
+                lambda shard, group_id: shard.expired(group_id, retention_ms),
+                "expired",
+                pace,
+            )
+
+    async def remove_orphans(self, partition: int) -> None:
+        """Delete what is left of topics that were deleted when it could not be said in the log."""
+        what = "what is known of deleted topics"
+        await self._remove(partition, GroupShard.orphans, what, Pace())
+
+    async def _remove(
+        self,
+        partition: int,
+        removable: Callable[[GroupShard, str], Iterator[list[GroupRecord]]],
+        what: str,
+        pace: Pace,
+    ) -> None:
+        """Write, for each group of a partition, the records that remove part of it."""
+
+        def find(shard: GroupShard) -> Iterator[Found[GroupRecord]]:
+            for group_id in list(shard.groups):
+                for records in removable(shard, group_id):
+                    yield f"group {group_id!r}: {what}", records
+
+        await self._write_found(partition, find, pace)

@@ -1,0 +1,468 @@
+"""Share groups, the awaiting part: finds the group, lets it decide, and keeps its share state.
+
+The records of share groups are in `__consumer_offsets` beside those of other groups, whose
+coordinator owns the partitions and writes; the share coordinator keeps a group's state in a
+partition. Requests raise `KafkaError` with the error for the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from drumlin.coordination.background import Background
+from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
+from drumlin.coordination.groups.coordinator.late_assignment import assign_late
+from drumlin.coordination.groups.every_kind.group_context import Topic
+from drumlin.coordination.groups.every_kind.group_context import Topics as KnownTopics
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.shard.by_kind import new_group
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.groups.share import initialization
+from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.groups.share.messages import (
+    LEAVE_EPOCH,
+    Considered,
+    Deleted,
+    Outcome,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareLimits,
+    TopicOutcome,
+    Topics,
+)
+from drumlin.coordination.groups.share.outcomes import Found, Starts, divided, for_each, told
+from drumlin.coordination.groups.share.records import (
+    Assignment,
+    StatePartitionMetadata,
+    TopicPartitions,
+)
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
+from drumlin.coordination.share.state.states import ShareStates
+from drumlin.turns import Turns, Work, let_go, one_turn
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+_Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
+
+#: Of a heartbeat that is considered and written, others having their turn meanwhile.
+_TRIES: Final = 3
+#: How long a heartbeat waits for new partitions to have their share states.
+_INITIALIZED_WITHIN_S: Final = 2.0
+#: Targets of members: half a millisecond's worth.
+_WRITTEN_AT_ONCE: Final = 50
+
+
+class _HasChanged(Exception):
+    """The group has changed since a decision was made for it."""
+
+
+class ShareGroupConfig(Protocol):
+    """The part of the broker's configuration that is used here; the names are Kafka's keys."""
+
+    @property
+    def group_share_initialize_retry_interval_ms(self) -> int: ...
+    @property
+    def group_share_max_size(self) -> int: ...
+
+
+class ShareGroupMembership:
+    """All share groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        config: ShareGroupConfig,
+        groups: GroupCoordinator,
+        share_states: ShareStates,
+        topics: KnownTopics,
+        turns: Turns,
+    ) -> None:
+        self._config = config
+        self._groups = groups
+        self._share_states = share_states
+        self._topics = topics
+        self._turns = turns
+        self._background = Background()
+
+    async def close(self) -> None:
+        """End what no member waits for."""
+        await self._background.end()
+
+    # -- finding -----------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> ShareGroup:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, also where it is a group of another kind; or the
+                group cannot be asked.
+        """
+        return self._found(self._groups.shard_of(group_id), group_id)
+
+    def _found(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        group = shard.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            return group
+        message = f"there is no share group {group_id}"
+        if group is not None:
+            message = f"{group_id} is no share group"
+        raise KafkaError(ErrorCode.group_id_not_found, message)
+
+    def _found_or_new(self, shard: GroupShard, group_id: str) -> ShareGroup:
+        """The group, or a new one, which exists only once a record of it is written."""
+        if group_id in shard.groups:
+            return self._found(shard, group_id)
+        group = new_group(GroupKind.SHARE, group_id, self._groups.context)
+        assert isinstance(group, ShareGroup)
+        return group
+
+    def is_share_group(self, group_id: str) -> bool:
+        """Whether a share group of this name is coordinated here now."""
+        try:
+            self.group(group_id)
+        except KafkaError:
+            return False
+        return True
+
+    def member_epoch(self, group_id: str, member_id: str) -> int | None:
+        """None: there is no such group, or no such member in it."""
+        try:
+            return self.group(group_id).member_epoch(member_id)
+        except KafkaError:
+            return None
+
+    # -- membership --------------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """ShareGroupHeartbeat.
+
+        Raises:
+            KafkaError: the error for the member.
+        """
+        if request.member_epoch == LEAVE_EPOCH:
+            return await self._leave(group_id, request)
+        considered = await self._consider(group_id, request, at_once=False)
+        topics, epoch = considered.to_initialize, considered.state_epoch
+        if not topics:
+            return considered.answer
+        initializing = self._background.spawn(self._initialize(group_id, topics, epoch))
+        # A share coordinator that cannot be asked for long must not make the members leave.
+        done, _ = await asyncio.wait([initializing], timeout=_INITIALIZED_WITHIN_S)
+        if not done or not initializing.result():
+            return considered.answer
+        # A member that waited for this has its partitions now, not with its next heartbeat.
+        again = request._replace(member_epoch=considered.answer.member_epoch)
+        considered = await self._consider(group_id, again, at_once=True)
+        return considered.answer
+
+    async def _consider(
+        self, group_id: str, request: ShareHeartbeat, *, at_once: bool
+    ) -> Considered:
+        config = self._config
+        limits = ShareLimits(
+            config.group_share_max_size, config.group_share_initialize_retry_interval_ms
+        )
+        joins = request.member_epoch == 0
+        for tries_left in range(_TRIES, -1, -1):
+            shard = self._groups.shard_of(group_id)
+            group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
+            known = shard.groups.get(group_id)
+            work = group.consider(request, limits, at_once=at_once, tries=tries_left)
+            considered = await self._in_turns(work)
+            is_same = shard is self._groups.shard_of(group_id)
+            is_same = is_same and shard.groups.get(group_id) is known
+            if not (is_same and considered.is_current()):
+                continue  # others had their turn before this continued
+            is_large = len(considered.next_target.records) > _WRITTEN_AT_ONCE
+            if not (is_large and tries_left):
+                confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
+                break
+            writing = self._write_in_turns(shard, group, request.member_id, considered)
+            try:
+                confirmed = await self._turns.run(writing)
+                break
+            except _HasChanged:
+                continue
+        self._groups.look_at_deadlines()
+        await confirmed
+        return considered
+
+    async def _in_turns(self, work: Work[Considered]) -> Considered:
+        """Mostly the work is done at once, and no other task runs before the caller continues."""
+        finished = one_turn(work)
+        return await self._turns.run(work) if finished is None else finished.result
+
+    def _write_at_once(
+        self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
+    ) -> Written[None]:
+        records = [*considered.next_target.records, *considered.records]
+        confirmed = self._groups.write(shard, records)
+        group = self._found(shard, group_id)
+        group.keep_alive(member_id)
+        if considered.is_late:
+            self._turns.start(assign_late(self._groups, shard, group))
+        return confirmed
+
+    def _write_in_turns(
+        self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
+    ) -> Work[Written[None]]:
+        """Write a target assignment of very many members. It takes effect all at once, at the end.
+
+        Raises:
+            _HasChanged: nothing was written, as the group has changed meanwhile.
+            KafkaError: it cannot be written.
+        """
+        target = considered.next_target
+        former: list[Assignment] = []
+
+        def last() -> tuple[Sequence[GroupRecord], None]:
+            if shard.groups.get(group.group_id) is not group or not considered.is_current():
+                raise _HasChanged
+            return considered.records, None
+
+        def take_over(_: None) -> None:
+            former.extend(group.follow(target).values())
+            shard.apply(considered.records)
+            group.keep_alive(member_id)
+
+        written = yield from self._groups.write_in_turns(shard, target.records, last, take_over)
+        yield from let_go(former, target.records)
+        return written
+
+    async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        shard = self._groups.shard_of(group_id)
+        records = self._found(shard, group_id).leave(request.member_id)
+        await self._groups.write(shard, records)
+        return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH)
+
+    # -- share state -------------------------------------------------------------------------
+
+    async def _initialize(self, group_id: str, topics: Topics, state_epoch: int) -> bool:
+        """Give partitions their share state, which has no start yet; whether all have it.
+
+        Those that have it are assigned from then on; the others are tried again with a later
+        heartbeat. A partition whose topic is gone by now needs none.
+        """
+        starts = {
+            topic_id: dict.fromkeys(topic.partitions, UNINITIALIZED_OFFSET)
+            for topic_id, topic in topics.items()
+        }
+        failures: dict[str, int] = {}
+        try:
+            outcomes = await self._initialize_at(group_id, topics, starts, state_epoch)
+        except KafkaError as error:  # the group has moved
+            failures[str(error)] = len(topics)
+        else:
+            for outcome in outcomes.values():
+                for failure in outcome.values():
+                    is_gone = failure and failure.code is ErrorCode.unknown_topic_or_partition
+                    if failure and not is_gone:
+                        failures[str(failure)] = failures.get(str(failure), 0) + 1
+        for reason, count in failures.items():
+            _log.warning("%r: %d share states are not begun yet: %s", group_id, count, reason)
+        return not failures
+
+    async def _initialize_at(
+        self,
+        group_id: str,
+        topics: Topics,
+        starts: Mapping[UUID, Mapping[int, int]],
+        state_epoch: int,
+    ) -> dict[UUID, Outcome]:
+        async def begin(topic_id: UUID, partition: int) -> None:
+            start_offset = starts[topic_id][partition]
+            await self._share_states.initialize(
+                group_id, topic_id, partition, state_epoch, start_offset
+            )
+
+        outcomes = await for_each({each: topics[each].partitions for each in topics}, begin)
+        good, bad = await self._turns.run(divided(topics, outcomes))
+        await self._note_partitions(
+            group_id,
+            lambda known: initialization.failed(initialization.initialized(known, good), bad),
+        )
+        return outcomes
+
+    async def alter_offsets(
+        self, group_id: str, wanted: Sequence[tuple[str, Mapping[int, int]]]
+    ) -> list[TopicOutcome]:
+        """AlterShareGroupOffsets: partitions restart at an offset; their state is dropped.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        self._groups.shard_of(group_id)  # it is refused before anything is looked at
+        found, starts = await self._turns.run(self._sorted(wanted))
+        topics = {
+            topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
+            for _, topic, _ in found
+            if topic is not None and starts[topic.topic_id]
+        }
+        shard = self._groups.shard_of(group_id)
+        group = self._found_or_new(shard, group_id)
+        group.check_delete()
+        outcomes: Mapping[UUID, Outcome] = {}
+        if topics:
+            value = initialization.begun(group.partitions, topics)
+            await self._groups.write(shard, [group.partitions_record(value)])
+            outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
+        return await self._turns.run(told(found, starts, outcomes))
+
+    def _sorted(
+        self, wanted: Iterable[tuple[str, Mapping[int, int]]]
+    ) -> Work[tuple[Found, Starts]]:
+        """The request by topic, and its part for partitions that exist."""
+        offsets_of: dict[str, dict[int, int]] = {}
+        for name, offsets in wanted:  # a topic may be named twice
+            offsets_of.setdefault(name, {}).update(offsets)
+            yield
+        found: Found = []
+        starts: Starts = {}
+        for name, offsets in offsets_of.items():
+            topic = self._topics.by_name(name)
+            found.append((name, topic, offsets))
+            yield
+            if topic is not None:
+                of_topic = starts[topic.topic_id] = {}
+                for each, at in offsets.items():
+                    if _has(topic, each):
+                        of_topic[each] = at
+                    yield
+        return found, starts
+
+    async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
+        """DeleteShareGroupOffsets: the group forgets these topics.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        group = self._found(self._groups.shard_of(group_id), group_id)
+        group.check_delete()
+        results, chosen = await self._turns.run(self._sorted_out(group, names))
+        self._found(self._groups.shard_of(group_id), group_id).check_delete()
+        by_id = {id_: known.name for id_, known in chosen.items()}
+        partitions = {id_: known.partitions for id_, known in chosen.items()}
+        errors = await self._delete_states(group_id, by_id, partitions)
+        for topic_id, error in errors.items():
+            results[by_id[topic_id]] = topic_id, error
+        return results
+
+    def _sorted_out(
+        self, group: ShareGroup, names: Iterable[str]
+    ) -> Work[tuple[Deleted, dict[UUID, TopicPartitions]]]:
+        """The outcome for each name that is decided already, and the partitions to delete."""
+        unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
+        strange = KafkaError(unknown.code, "the group has no offsets in this topic")
+        results: Deleted = {}
+        chosen: dict[UUID, TopicPartitions] = {}
+        for name in names:
+            topic = self._topics.by_name(name)
+            partitions = None if topic is None else self._deletable(group, topic)
+            if topic is None or partitions is None:
+                results[name] = None, unknown if topic is None else strange
+            else:
+                results[name] = topic.topic_id, None
+                chosen[topic.topic_id] = TopicPartitions(name, partitions)
+            yield
+        return results, chosen
+
+    @staticmethod
+    def _deletable(group: ShareGroup, topic: Topic) -> frozenset[int] | None:
+        known = group.partitions.initialized.get(topic.topic_id)
+        if known is not None:
+            return known.partitions
+        if topic.topic_id in group.partitions.deleting:
+            return frozenset(range(topic.partition_count))
+        return None
+
+    async def _delete_states(
+        self, group_id: str, names: Mapping[UUID, str], chosen: Mapping[UUID, frozenset[int]]
+    ) -> dict[UUID, KafkaError]:
+        """Delete share state topic by topic; the first error of each topic that has one."""
+        if not chosen:
+            return {}
+
+        async def delete(topic_id: UUID, partition: int) -> None:
+            await self._share_states.delete(group_id, topic_id, partition)
+
+        await self._note_partitions(group_id, lambda it: initialization.deletion_begun(it, names))
+        outcomes = await for_each(chosen, delete)
+        errors: dict[UUID, KafkaError] = {}
+        for topic_id, outcome in outcomes.items():
+            for error in outcome.values():
+                if error is not None:
+                    errors.setdefault(topic_id, error)
+        gone = {each for each in chosen if each not in errors}
+        await self._note_partitions(group_id, lambda known: initialization.deleted(known, gone))
+        return errors
+
+    async def _note_partitions(self, group_id: str, change: _Change) -> None:
+        """Write a change of a group's partitions, made to the group as it is by now."""
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        await self._groups.write(shard, [group.partitions_record(change(group.partitions))])
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """DeleteGroups, one share group: with its state.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or the group cannot be asked.
+        """
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        group.check_delete()
+        known = initialization.with_all(group.partitions.initialized, group.partitions.initializing)
+        chosen = {each: topic.partitions for each, topic in known.items()}
+        names = {each: topic.name for each, topic in known.items()}
+        for topic_id, name in group.partitions.deleting.items():
+            topic = self._topics.by_id(topic_id)
+            if topic is not None:
+                chosen[topic_id] = frozenset(range(topic.partition_count))
+                names[topic_id] = name
+        there = {each for each in chosen if self._topics.by_id(each) is not None}
+        errors = await self._delete_states(
+            group_id,
+            {each: names[each] for each in there},
+            {each: chosen[each] for each in there},
+        )
+        for error in errors.values():
+            raise error
+        shard = self._groups.shard_of(group_id)
+        group = self._found(shard, group_id)
+        group.check_delete()  # a member may have joined meanwhile
+        await self._groups.write(shard, group.tombstones())
+        return ErrorCode.none
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def initialized(self, group_id: str) -> dict[str, tuple[int, ...]]:
+        """Topics and partitions in which the group has share state; none if there is no group.
+
+        Raises:
+            KafkaError: the group cannot be asked.
+        """
+        group = self._groups.shard_of(group_id).groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return {}
+        return {
+            topic.name: tuple(sorted(known.partitions))
+            for topic_id, known in group.partitions.initialized.items()
+            if (topic := self._topics.by_id(topic_id)) is not None
+        }
+
+    async def state_of(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
+        """The group's share state in a partition.
+
+        Raises:
+            KafkaError: it cannot be read.
+        """
+        return await self._share_states.summary(group_id, topic_id, partition)
+
+
+def _has(topic: Topic, partition: int) -> bool:
+    return 0 <= partition < topic.partition_count

@@ -1,0 +1,1 @@
+"""What groups of all kinds have in common. No kind of group is imported here."""

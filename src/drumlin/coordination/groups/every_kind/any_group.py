@@ -1,0 +1,120 @@
+"""What the coordinator asks of a group whatever its kind, and what a group has it do.
+
+What only one kind does (joining, heartbeats) is asked of that kind's own class. Effects are plain
+values, carried out in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
+from drumlin.turns import Work
+from drumlin.wire.error_codes import ErrorCode
+
+
+class AnyGroup(Protocol):
+    """A group of any kind."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def kind(self) -> GroupKind: ...
+    @property
+    def protocol_type(self) -> str | None:
+        """The protocol type in ListGroups, mostly "consumer"."""
+
+    @property
+    def state_name(self) -> str:
+        """Kafka's name of the state, as clients see it."""
+
+    @property
+    def is_deletable(self) -> bool:
+        """Whether the group may be deleted once it has no offsets left."""
+
+    # -- offsets ---------------------------------------------------------------------------
+
+    def check_offset_commit(self, committer: Committer) -> OffsetCheck | None:
+        """A check for each partition, if whether it may commit depends on that.
+
+        Raises:
+            KafkaError: it may not commit.
+        """
+
+    def note_commit(self, committer: Committer) -> None:
+        """Offsets are committed, after the check: where that counts as a heartbeat, it is one."""
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """
+        Raises:
+            KafkaError: it may not fetch, as a member that it is not (any more).
+        """
+
+    def check_offset_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic; True if that is unknown."""
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+        """When the retention time of an offset begins; None while it may not expire."""
+
+    # -- life ------------------------------------------------------------------------------
+
+    def check_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+
+    def tombstones(self) -> list[GroupRecord]:
+        """The records that delete the group; its offsets are not among them."""
+
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+        """Become what the log says: the group's own records, in the order of their writing.
+
+        Others may have their turn wherever this yields; no request comes before the end.
+        What is to be done then waits for a deadline, which may be now.
+        """
+
+    def replay(self, key: RecordKey, value: Any | None) -> None:
+        """Take over a record that is in the log now."""
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
+        """The group has moved to another broker, or was deleted: answer all waiting requests."""
+
+    def dissolve(self) -> Work[list[Any]]:
+        """After `unload`: forget deadlines that would mean another group of that name.
+
+        Returns what is large in it, part by part. No request reaches the group any more.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """To do: write the records and take them over; if it fails, all stays as it is.
+
+    `answers` are given once the records are confirmed; after a failure they are `KafkaError`.
+    `then` says what else is to be done with the group as it is by then: it may be of another
+    kind.
+    """
+
+    records: Sequence[GroupRecord]
+    answers: tuple[Answer, ...] = ()
+    then: Callable[[AnyGroup], Sequence[Effect]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Downgrade:
+    """To do: make a classic group of a large consumer group that has only classic members."""
+
+
+Effect = Answer | Answers | Store | Write | Downgrade

@@ -1,0 +1,65 @@
+"""What every group is handed of the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from drumlin.clock import Clock
+from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.every_kind.states import Deadline, GroupRules
+
+GroupSetting = Callable[[str, str], int | str | bool]
+
+
+class Topic(NamedTuple):
+    """A topic as groups see it."""
+
+    topic_id: UUID
+    name: str
+    partition_count: int
+
+
+class Topics(Protocol):
+    """All topics of the cluster, as they are now."""
+
+    def by_name(self, name: str) -> Topic | None: ...
+    def by_id(self, topic_id: UUID) -> Topic | None: ...
+    def names(self) -> Collection[str]:
+        """To be looked into rather than copied: there may be very many."""
+
+    def was_deleted(self, topic_id: UUID) -> bool:
+        """Whether it is known to be gone for good; a topic may be missing for other reasons."""
+
+    def was_any_deleted(self) -> bool:
+        """Whether there is one of which that is known."""
+
+
+def those_there(topics: Topics, names: Iterable[str]) -> Iterator[Topic]:
+    """The topics of these names: a member may name thousands, and not one of them be there."""
+    there = topics.names()
+    for name in names:
+        if name in there and (topic := topics.by_name(name)) is not None:
+            yield topic
+
+
+@dataclass(frozen=True, slots=True)
+class GroupContext:
+    """
+    rules: the broker's configuration.
+    group_setting(group_id, key): a key of the group's own configuration, or else the broker's
+        default for it; the keys are those of `config/group_keys.tsv`.
+    clock: wall time for records, monotonic time for deadlines.
+    deadlines: come back through the group's `expire`.
+    new_id: the random part of a member id.
+    topics: what can be subscribed to.
+    """
+
+    rules: GroupRules
+    group_setting: GroupSetting
+    clock: Clock
+    deadlines: DeadlineQueue[Deadline]
+    new_id: Callable[[], str]
+    topics: Topics

@@ -1,0 +1,151 @@
+"""Inputs and outputs of the group state machine. Plain values.
+
+They have the content of Kafka's requests and responses, without versions: handlers translate.
+A `waiter` is whatever the caller wants back with its answer: a future in the broker, a label
+in a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from drumlin.wire.error_codes import ErrorCode
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+NO_LEADER = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Name and metadata of each protocol that a member supports, the preferred one first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """A member wants to be in the next generation."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool = True
+    """KIP-394: a new dynamic member is told its id first, and joins with it."""
+    can_skip_assignment: bool = True
+    """KIP-814: a static leader that comes back needs not compute the assignment again."""
+    reason: str | None = None
+
+
+class JoinedMember(NamedTuple):
+    """A member in the leader's answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+class JoinAnswer(NamedTuple):
+    error: ErrorCode
+    member_id: str
+    generation_id: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    """A member asks for its assignment; the leader's request brings all of them."""
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Iterable[tuple[str, bytes]]
+    """By member id. They are looked at once, and only if it is the leader that asks."""
+
+
+class SyncAnswer(NamedTuple):
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class LeavingMember(NamedTuple):
+    """A member that leaves: by member id, or a static member by instance id alone."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class Answer(NamedTuple):
+    """To do: answer a request."""
+
+    waiter: Any
+    answer: JoinAnswer | SyncAnswer
+
+
+class Answers(NamedTuple):
+    """To do: answer many requests, in turns if there are very many. All of them: none is left out.
+
+    Their content is decided already, and nothing else answers them. None among the answers is a
+    step on the way to the next one.
+    """
+
+    number: int
+    answers: Iterator[Answer | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The group is new; if it cannot be stored, it does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """The last member is gone. The group continues; if this cannot be stored, it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The leader's assignment becomes the generation's once it is stored."""
+
+    generation_id: int
+    asked: Iterable[tuple[str, bytes]]
+    assignments: dict[str, bytes] = field(default_factory=dict)
+    """What was asked for members, filled in while the record is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticMemberReplaced:
+    """A static member came back under a new id, into an unchanged generation."""
+
+    former_id: str
+    new_member_id: str
+    can_skip_assignment: bool
+
+
+Purpose = Created | Emptied | Assigned | StaticMemberReplaced
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """To do: write what `Group.to_store` says, then tell the group with `Group.stored`.
+
+    Other requests may run between the two. Before the write, ask `Group.awaits`: if it says no, the
+    outcome does not matter any more.
+    """
+
+    purpose: Purpose
+
+
+Effect = Answer | Answers | Store

@@ -1,0 +1,77 @@
+"""The states of a group, their transitions, and a group's deadlines."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from drumlin.coordination.groups.every_kind.messages import NO_MEMBER_ID
+
+
+class GroupState(Enum):
+    """The values are Kafka's names, as clients see them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+#: From each state, the states that may come next.
+LEGAL_TRANSITIONS: Final[dict[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+class IllegalTransition(AssertionError):
+    """A bug in the broker: the group's state does not allow this transition."""
+
+
+#: No configuration in Kafka either: a join whose client is gone must end some day.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+#: After a record could not be written that says that a group has no members any more.
+EMPTIED_AGAIN_MS: Final = 5_000
+
+
+class DeadlineKind(Enum):
+    SESSION = "session"  # a member has not been heard of
+    JOIN = "join"  # members have not rejoined
+    SYNC = "sync"  # members have not asked for their assignment
+    REVOCATION = "revocation"  # a member of the consumer protocol has not given up partitions
+
+    # Every heartbeat looks a deadline up, and Enum's own is slow. Each of these is but once there.
+    __hash__ = object.__hash__
+
+
+class Deadline(NamedTuple):
+    """The key of a deadline; a member's session has the member's id."""
+
+    group_id: str
+    kind: DeadlineKind
+    member_id: str = NO_MEMBER_ID
+
+
+class GroupRules(Protocol):
+    """The part of the broker's configuration that groups go by; the names are Kafka's keys."""
+
+    @property
+    def group_initial_rebalance_delay_ms(self) -> int: ...
+    @property
+    def group_max_size(self) -> int: ...
+    @property
+    def group_consumer_assignors(self) -> tuple[str, ...]: ...
+    @property
+    def group_consumer_max_size(self) -> int: ...
+    @property
+    def group_consumer_migration_policy(self) -> str: ...
+    @property
+    def group_consumer_regex_refresh_interval_ms(self) -> int: ...

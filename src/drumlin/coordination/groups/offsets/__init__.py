@@ -1,0 +1,1 @@
+"""Offsets that groups have committed, and those of transactions that are still open."""

@@ -1,0 +1,275 @@
+"""Committed offsets in `__consumer_offsets`, as Apache Kafka has them.
+
+    key type 0, 1   a committed offset      group, topic, partition
+
+Values are written as Kafka 4.3 writes them and read in every version there has been. A null
+value is a tombstone. What else is in the topic is told in `record_registry.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.groups.every_kind.group_record import GROUP, RecordType
+from drumlin.coordination.internal_records.record_fields import STRING_BYTES_MAX
+from drumlin.coordination.internal_records.record_schema import (
+    INT32,
+    INT64,
+    STRING,
+    ByHand,
+    Field,
+    KeySchema,
+    ValueSchema,
+)
+from drumlin.coordination.internal_records.record_schema import UUID as TOPIC_ID
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.wire.uvarint import uvarint
+
+_OFFSET_KEY_TYPES: Final = (0, 1)
+_KEY_TYPE: Final = _OFFSET_KEY_TYPES[-1].to_bytes(2, "big")
+
+_OFFSET_VERSION_WITH_EXPIRY: Final = 1
+_OFFSET_VERSION_WITH_LEADER_EPOCH: Final = 3
+_OFFSET_VERSION_WITH_TOPIC_ID: Final = 4
+_LAST_VERSION: Final = 4
+
+NO_LEADER_EPOCH: Final = -1
+_NONE: Final = -1
+
+_VERSION_OFFSET: Final = struct.Struct(">hq")  # version, offset
+_VERSION_OFFSET_EPOCH: Final = struct.Struct(">hqi")  # and leader epoch
+_OFFSET_EPOCH: Final = struct.Struct(">qi")
+_LENGTH: Final = struct.Struct(">h")
+_TIME: Final = struct.Struct(">q")
+#: One tagged field, its tag, its length.
+_TOPIC_ID_FOLLOWS: Final = b"\x01\x00\x10"
+_NO_TOPIC_ID: Final = bytes(16)
+#: A whole value of the last version without metadata: nearly all are.
+_USUAL: Final = struct.Struct(">hqiBq3s16s")
+#: Of it: version, offset and leader epoch, length of metadata, and the topic id with its tag.
+_USUAL_PARTS: Final = struct.Struct(">h12sB8x19s")
+#: How to tell such a value, which is readable then: some of its fields, and what they must be.
+USUAL_VALUES: Final = struct.Struct(">h12xB8x3s16x"), (_LAST_VERSION, 1, _TOPIC_ID_FOLLOWS)
+_, _USUALLY = USUAL_VALUES
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset, and where."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """One committed offset of a group."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    """Only clients of the oldest versions set it; then retention is not asked."""
+    topic_id: UUID | None = None
+
+
+def pack_offset_and_epoch(value: CommittedOffset) -> bytes:
+    """Its offset and leader epoch as a record's value has them, and a response."""
+    return _OFFSET_EPOCH.pack(value.offset, value.leader_epoch)
+
+
+def encode_offset(value: CommittedOffset) -> bytes:
+    packed = pack_offsets(
+        [value.offset],
+        [value.leader_epoch],
+        [value.metadata.encode()],
+        OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms),
+    )
+    return packed[0]
+
+
+class OffsetFacts(NamedTuple):
+    """What the offsets of one topic have in common that are committed together."""
+
+    topic_id: UUID | None
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+def pack_offsets(
+    offsets: Iterable[int],
+    leader_epochs: Iterable[int],
+    metadata: Iterable[bytes] | None,
+    facts: OffsetFacts,
+) -> list[bytes]:
+    """The values of records for some offsets; `metadata` is None where none has any.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, metadata is longer than records can tell.
+    """
+    topic_id, now_ms, expire_ms = facts
+    if metadata is None and topic_id is not None and expire_ms is None:
+        pack, raw_id = _USUAL.pack, topic_id.bytes
+        return [
+            pack(_LAST_VERSION, offset, leader_epoch, 1, now_ms, _TOPIC_ID_FOLLOWS, raw_id)
+            for offset, leader_epoch in zip(offsets, leader_epochs, strict=True)
+        ]
+    times = _TIME.pack(facts.commit_timestamp_ms)
+    # An expiry of its own exists in version 1 alone, so it wins over the topic id.
+    if facts.expire_timestamp_ms is not None:
+        end = times + _TIME.pack(facts.expire_timestamp_ms)
+        ends = _ends(metadata, end, _legacy_bytes)
+        return [
+            _VERSION_OFFSET.pack(1, offset) + end
+            for offset, end in zip(offsets, ends, strict=False)
+        ]
+    if facts.topic_id is not None:
+        version, end = _OFFSET_VERSION_WITH_TOPIC_ID, times + _TOPIC_ID_FOLLOWS
+        end += facts.topic_id.bytes
+        ends = _ends(metadata, end, _compact_bytes)
+    else:
+        version = _OFFSET_VERSION_WITH_LEADER_EPOCH
+        ends = _ends(metadata, times, _legacy_bytes)
+    pack = _VERSION_OFFSET_EPOCH.pack
+    return [
+        pack(version, offset, leader_epoch) + end
+        for offset, leader_epoch, end in zip(offsets, leader_epochs, ends, strict=False)
+    ]
+
+
+def _ends(
+    metadata: Iterable[bytes] | None, end: bytes, with_length: Callable[[bytes], bytes]
+) -> Iterable[bytes]:
+    if metadata is None:
+        return repeat(with_length(b"") + end)
+    lengths = {len(each): each for each in metadata}
+    starts = {size: with_length(each)[: -size or None] for size, each in lengths.items()}
+    return [starts[len(each)] + each + end for each in metadata]
+
+
+def _legacy_bytes(text: bytes) -> bytes:
+    return _LENGTH.pack(len(_checked(text))) + text
+
+
+def _compact_bytes(text: bytes) -> bytes:
+    return uvarint(len(_checked(text)) + 1) + text
+
+
+def _checked(text: bytes) -> bytes:
+    if len(text) > STRING_BYTES_MAX:
+        message = f"metadata of {len(text)} bytes; {STRING_BYTES_MAX} fit"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return text
+
+
+def decode_offset(data: bytes) -> CommittedOffset:
+    """
+    Raises:
+        UnreadableRecord: a version or bytes that are not known here.
+    """
+    if len(data) == _USUAL.size:
+        version, offset, leader_epoch, length, written_ms, tags, topic_id = _USUAL.unpack(data)
+        if (version, length, tags) == _USUALLY and topic_id != _NO_TOPIC_ID:
+            return CommittedOffset(offset, leader_epoch, "", written_ms, None, _uuid(topic_id))
+    return _COMMITTED_OFFSET.decode(data)
+
+
+def usual_offsets(values: Sequence[bytes | None], topic_id: UUID) -> Sequence[bytes] | None:
+    """Offset and leader epoch of each, packed, if all are as they are written mostly; else None.
+
+    That is: readable, without metadata, and of this topic.
+    """
+    if None in values or set(map(len, values)) != {_USUAL.size}:  # type: ignore[arg-type]
+        return None
+    rows = _USUAL_PARTS.iter_unpack(b"".join(values))  # type: ignore[arg-type]
+    versions, offsets, lengths, ends = zip(*rows, strict=True)
+    if set(versions) != {_LAST_VERSION} or set(lengths) != {1}:
+        return None
+    if topic_id.bytes == _NO_TOPIC_ID or set(ends) != {_TOPIC_ID_FOLLOWS + topic_id.bytes}:
+        return None
+    return offsets
+
+
+def is_usual(data: bytes) -> bool:
+    """Whether it is the value of an offset as it is written mostly: readable, that is."""
+    layout, fields = USUAL_VALUES
+    return len(data) == layout.size and layout.unpack(data) == fields
+
+
+def facts_of(data: bytes) -> OffsetFacts:
+    """What a value that is readable says besides offset and leader epoch."""
+    value = decode_offset(data)
+    return OffsetFacts(value.topic_id, value.commit_timestamp_ms, value.expire_timestamp_ms)
+
+
+_uuid = lru_cache(maxsize=4096)(lambda data: UUID(bytes=data))
+
+
+def _committed_offset(
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_timestamp_ms: int,
+    expire_timestamp_ms: int,
+    topic_id: UUID | None,
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset,
+        leader_epoch,
+        metadata,
+        commit_timestamp_ms,
+        None if expire_timestamp_ms == _NONE else expire_timestamp_ms,
+        topic_id if topic_id is not None and topic_id.int else None,
+    )
+
+
+#: Encoded by `pack_offsets`: many at a time, in the version that each one needs.
+_COMMITTED_OFFSET: Final = ValueSchema(
+    "committed offset",
+    _committed_offset,
+    Field("offset", INT64),
+    Field("leader_epoch", INT32, since=_OFFSET_VERSION_WITH_LEADER_EPOCH, default=NO_LEADER_EPOCH),
+    Field("metadata", STRING),
+    Field("commit_timestamp_ms", INT64),
+    Field(
+        "expire_timestamp_ms",
+        INT64,
+        since=_OFFSET_VERSION_WITH_EXPIRY,
+        until=_OFFSET_VERSION_WITH_EXPIRY,
+        default=_NONE,
+    ),
+    Field("topic_id", TOPIC_ID, since=_OFFSET_VERSION_WITH_TOPIC_ID, tag=0),
+    last_version=_LAST_VERSION,
+    first_flexible_version=_OFFSET_VERSION_WITH_TOPIC_ID,
+)
+
+
+def offset_key_start(group_id: str, topic: str) -> bytes:
+    """A whole key as it is written, but for the partition at its end.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, a name is longer than records can tell.
+    """
+    group, name = group_id.encode(), topic.encode()
+    if max(len(group), len(name)) > STRING_BYTES_MAX:
+        message = f"a name of more than {STRING_BYTES_MAX} bytes"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return b"".join((_KEY_TYPE, _LENGTH.pack(len(group)), group, _LENGTH.pack(len(name)), name))
+
+
+_VALUE: Final = ByHand(encode_offset, decode_offset)
+#: The older type comes first: what is written is of the last one.
+RECORD_TYPES: Final = tuple(
+    RecordType(
+        None,
+        OffsetKey,
+        KeySchema(key_type, OffsetKey, GROUP, Field("topic", STRING), Field("partition", INT32)),
+        _VALUE,
+    )
+    for key_type in _OFFSET_KEY_TYPES
+)

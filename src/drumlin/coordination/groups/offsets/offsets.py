@@ -1,0 +1,79 @@
+"""The offsets that groups have committed: a plain store, by group, topic and partition.
+
+What is kept of an offset is the value of its record, as it stands in the log: half a million of
+them are half a million byte strings, which the garbage collector has no need to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from drumlin.coordination.groups.offsets.offset_records import (
+    CommittedOffset,
+    OffsetKey,
+    decode_offset,
+)
+
+#: By partition: values as `decode_offset` reads them.
+TopicOffsets = dict[int, bytes]
+
+
+class CommittedOffsets:
+    """What is committed, in the order in which topics and partitions first were."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, TopicOffsets]] = {}
+
+    def put(self, key: OffsetKey, value: bytes) -> None:
+        topics = self._groups.setdefault(key.group_id, {})
+        topics.setdefault(key.topic, {})[key.partition] = value
+
+    def put_all(
+        self, group_id: str, topic: str, partitions: Iterable[int], values: Iterable[bytes]
+    ) -> None:
+        """Like `put`, for many of one topic."""
+        topics = self._groups.setdefault(group_id, {})
+        topics.setdefault(topic, {}).update(zip(partitions, values, strict=True))
+
+    def take_group(self, group_id: str, topics: dict[str, TopicOffsets]) -> None:
+        """All that a group has committed, which is nothing so far; it is the store's from now."""
+        assert group_id not in self._groups
+        self._groups[group_id] = topics
+
+    def remove(self, key: OffsetKey) -> None:
+        topics = self._groups.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is None:
+            return
+        if not partitions:
+            del topics[key.topic]
+        if not topics:
+            del self._groups[key.group_id]
+
+    def remove_all(self, group_id: str, topic: str, partitions: Sequence[int]) -> None:
+        """Like `remove`, for many of one topic."""
+        topics = self._groups.get(group_id, {})
+        known = topics.get(topic)
+        if known is None:
+            return
+        for partition in partitions:
+            known.pop(partition, None)
+        if not known:
+            del topics[topic]
+        if not topics:
+            del self._groups[group_id]
+
+    def packed(self, group_id: str, topic: str, partition: int) -> bytes | None:
+        return self._groups.get(group_id, {}).get(topic, {}).get(partition)
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        value = self.packed(group_id, topic, partition)
+        return None if value is None else decode_offset(value)
+
+    def groups(self) -> dict[str, dict[str, TopicOffsets]]:
+        """Everything, by group; not to be changed by the caller."""
+        return self._groups
+
+    def topics(self, group_id: str) -> dict[str, TopicOffsets]:
+        """Everything that the group has committed; not to be changed by the caller."""
+        return self._groups.get(group_id, {})

@@ -1,0 +1,166 @@
+"""Offsets that were committed in transactions which have not ended yet: of one partition.
+
+They are in the log, and count for nothing until the marker comes. Then those of a committed
+transaction take their place among the committed offsets, unless something newer is there: what
+counts is when an offset was written, not when its transaction ended. So a reader of the log that
+was compacted meanwhile comes to the same result.
+
+A transaction may be of very many offsets, and ends at once: so they are kept topic by topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from drumlin.coordination.groups.offsets.offset_records import OffsetKey
+
+#: Group and topic.
+_Place = tuple[str, str]
+
+
+class _Pending(NamedTuple):
+    """What one producer has committed to one topic, by partition."""
+
+    values: dict[int, bytes]
+    """The values of the records, by partition."""
+    orders: dict[int, int]
+    superseded: set[int]
+    """Something newer was committed there: in the end these are dropped."""
+
+
+class TransactionalOffsets:
+    """What is pending, by group and topic and by producer."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[_Place, dict[int, _Pending]] = {}
+        self._places: dict[int, set[_Place]] = {}
+        self._groups: dict[int, set[str]] = {}
+        self._producers: dict[str, set[int]] = {}
+        self._order = 0
+
+    def put(
+        self,
+        producer_id: int,
+        key: OffsetKey,
+        value: bytes,
+        *,
+        is_superseded: bool = False,
+    ) -> None:
+        """Add an offset of the producer's transaction; it is newer than all added before."""
+        group_id, topic, partition = key
+        self.put_all(producer_id, group_id, topic, (partition,), (value,))
+        if is_superseded:
+            self._by_place[group_id, topic][producer_id].superseded.add(partition)
+
+    def put_all(
+        self,
+        producer_id: int,
+        group_id: str,
+        topic: str,
+        partitions: Sequence[int],
+        values: Sequence[bytes],
+    ) -> None:
+        """Like `put`, for many of one topic."""
+        self._order += 1
+        place = group_id, topic
+        producers = self._by_place.setdefault(place, {})
+        pending = producers.get(producer_id)
+        if pending is None:
+            pending = producers[producer_id] = _Pending({}, {}, set())
+        pending.values.update(zip(partitions, values, strict=True))
+        pending.orders.update(dict.fromkeys(partitions, self._order))
+        if pending.superseded:
+            pending.superseded.difference_update(partitions)
+        self._places.setdefault(producer_id, set()).add(place)
+        self._groups.setdefault(producer_id, set()).add(group_id)
+        self._producers.setdefault(group_id, set()).add(producer_id)
+
+    def supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
+        """Something newer than all that is pending there was committed."""
+        for pending in self._by_place.get((group_id, topic), {}).values():
+            pending.superseded.update(pending.values.keys() & partitions)
+
+    def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
+        """These offsets were deleted; what is pending goes with them."""
+        place = group_id, topic
+        producers = self._by_place.get(place, {})
+        for producer_id, pending in list(producers.items()):
+            for partition in pending.values.keys() & partitions:
+                del pending.values[partition], pending.orders[partition]
+                pending.superseded.discard(partition)
+            if not pending.values:
+                del producers[producer_id]
+                self._places[producer_id].discard(place)
+        if not producers:
+            self._by_place.pop(place, None)
+
+    def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[str, str, dict[int, bytes]]]:
+        """The producer's transaction has ended: by group and topic, what is committed by that."""
+        for group_id in self._groups.pop(producer_id, ()):
+            members = self._producers[group_id]
+            members.discard(producer_id)
+            if not members:
+                del self._producers[group_id]
+        materialised = []
+        for place in self._places.pop(producer_id, ()):
+            producers = self._by_place[place]
+            values, orders, superseded = producers.pop(producer_id)
+            if not producers:
+                del self._by_place[place]
+            if not is_commit:
+                continue
+            for partition in superseded:
+                del values[partition]
+            for other in producers.values():
+                shared = values.keys() & other.values.keys()
+                other.superseded.update(
+                    each for each in shared if other.orders[each] < orders[each]
+                )
+            if values:
+                materialised.append((*place, values))
+        return materialised
+
+    @property
+    def is_any_pending(self) -> bool:
+        return bool(self._by_place)
+
+    def is_pending(self, key: OffsetKey) -> bool:
+        """Whether a transaction may still change what is committed."""
+        group_id, topic, partition = key
+        producers = self._by_place.get((group_id, topic))
+        return producers is not None and any(
+            partition in pending.values for pending in producers.values()
+        )
+
+    def has_open(self, group_id: str) -> bool:
+        """Whether the group takes part in a transaction that has not ended."""
+        return group_id in self._producers
+
+    def topics_of(self, group_id: str) -> dict[str, set[int]]:
+        """By topic, the partitions of which something is pending in the group."""
+        topics: dict[str, set[int]] = {}
+        for producer_id in self._producers.get(group_id, ()):
+            for place in self._places.get(producer_id, ()):
+                if place[0] == group_id:
+                    values = self._by_place[place][producer_id].values
+                    topics.setdefault(place[1], set()).update(values)
+        return topics
+
+    def keys_of_topic(self, topic: str) -> list[OffsetKey]:
+        """What is pending for a topic of that name; a key may come several times."""
+        return [
+            OffsetKey(*place, partition)
+            for place, producers in self._by_place.items()
+            if place[1] == topic
+            for pending in producers.values()
+            for partition in pending.values
+        ]
+
+    def pending(self, key: OffsetKey) -> Iterator[bytes]:
+        """What open transactions may commit for the key."""
+        group_id, topic, partition = key
+        for pending in self._by_place.get((group_id, topic), {}).values():
+            value = pending.values.get(partition)
+            if value is not None:
+                yield value

@@ -1,0 +1,51 @@
+"""Lets go of groups that are coordinated elsewhere from now on, in turns: there may be very many.
+
+Loading them again must wait until this is done: otherwise the deadlines of the old groups would be
+applied to the new ones.
+
+Freeing a whole shard at once would hold up the loop. So its contents are held here until the shard
+is gone, and then freed piece by piece. A reader of the shard still finds it as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.dropped_state import forget
+from drumlin.turns import Work
+
+_log = logging.getLogger(__name__)
+
+
+#: Tells the requests that wait in a group of a shard that it is not here any more.
+Tell = Callable[[GroupShard, AnyGroup], None]
+
+
+def unloading(shard: GroupShard, tell: Tell) -> Work[None]:
+    """The shard is to go."""
+    containers, parts = yield from _told(shard, tell)
+    del shard
+    yield from forget(containers, parts)
+
+
+def _told(shard: GroupShard, tell: Tell) -> Work[tuple[list[Any], list[Any]]]:
+    """Notify every group. Returns what to free: the shard's contents, then theirs."""
+    containers: list[Any] = []
+    parts: list[Any] = []
+    for group in list(shard.groups.values()):
+        try:
+            tell(shard, group)
+        except Exception:  # noqa: BLE001  requests may be waiting in the other groups, too
+            _log.exception("group %r cannot be unloaded", group.group_id)
+        yield
+        containers.append(group)
+        parts += yield from group.dissolve()
+    for topics in list(shard.offsets.groups().values()):
+        containers.append(topics)
+        parts += topics.values()
+        yield
+    return containers, parts

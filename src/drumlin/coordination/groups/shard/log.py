@@ -1,0 +1,230 @@
+"""Records of one partition of `__consumer_offsets`, to batches and back.
+
+Loading decodes a whole partition: it is slow, blocks, and is meant for a thread. It returns
+what the partition says in the end; what was overwritten on the way leaves no trace, and neither
+does what was committed in a transaction that was aborted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.offsets.offset_records import (
+    USUAL_VALUES,
+    OffsetKey,
+    decode_offset,
+    is_usual,
+    offset_key_start,
+)
+from drumlin.coordination.groups.shard.record_registry import (
+    decode_key,
+    encode_key,
+    encode_record,
+    type_of,
+)
+from drumlin.coordination.internal_records.latest_records import (
+    KnownPlaces,
+    LatestRecords,
+    Said,
+    key_of,
+)
+from drumlin.coordination.shards.state_batches import BATCH_BYTES_MAX, Producer, pack
+from drumlin.records.batch.batch import BatchHeader, Buffer
+from drumlin.records.plain.record import decode_batch
+from drumlin.storage.producers.control_records import parse_marker
+
+#: At the end of a committed offset's key.
+_PARTITION_BYTES: Final = 4
+
+
+@dataclass(slots=True)
+class LoadedGroup:
+    """What a partition says of one group; of its kind was the record that was written last."""
+
+    kind: GroupKind
+    records: list[tuple[RecordKey, Any]]
+
+
+class PendingOffset(NamedTuple):
+    """An offset that was committed in a transaction which the log does not end."""
+
+    producer_id: int
+    key: OffsetKey
+    value: bytes
+    is_superseded: bool
+    """Something newer was committed, of which `LoadedPartition.offsets` knows."""
+
+
+@dataclass(slots=True)
+class LoadedPartition:
+    """What a partition says."""
+
+    groups: dict[str, LoadedGroup] = field(default_factory=dict)
+    offsets: dict[str, dict[str, dict[int, bytes]]] = field(default_factory=dict)
+    """By group, topic and partition: values as `decode_offset` reads them."""
+    pending: list[PendingOffset] = field(default_factory=list)
+    """In the order in which they were written."""
+    unfinished: set[Producer] = field(default_factory=set)
+    """In whose transactions a coordinator has left records of groups, which do not count."""
+    records: int = 0
+
+
+def encode_batches(
+    records: Iterable[GroupRecord],
+    now_ms: int,
+    codec: int = 0,
+    producer: Producer | None = None,
+    bytes_max: int = BATCH_BYTES_MAX,
+) -> list[tuple[bytearray, list[GroupRecord]]]:
+    """The records as batches; see `RecordPacker`."""
+    return pack(records, encode_record, now_ms, codec, producer, bytes_max)
+
+
+def load(buffers: Iterable[Buffer]) -> LoadedPartition:
+    """Read a partition from its start; each buffer holds whole batches.
+
+    Raises:
+        CorruptRecord: a batch is not what its header promises.
+        UnreadableRecord: a record that should be known here, but is not.
+    """
+    reading = _Reading()
+    for buffer in buffers:
+        reading.latest.read(buffer, reading.special)
+    return reading.result()
+
+
+class _Reading:
+    """What was read so far: as in a compacted log, only the latest record of a key counts.
+
+    What is pending counts as written when it was written, once its transaction is committed: in
+    the end the latest of all that counts is what is said. A tombstone outside transactions ends
+    what was pending by then.
+    """
+
+    def __init__(self) -> None:
+        self.latest = LatestRecords()
+        self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._epochs: dict[int, int] = {}
+
+    def special(self, buffer: Buffer, position: int, header: BatchHeader) -> None:
+        """A batch of a transaction, or a marker."""
+        if header.is_control:
+            batch = memoryview(buffer)[position : position + header.size]
+            marker = parse_marker(batch, header)
+            if marker is not None:
+                self._end(header.producer_id, marker.is_commit)
+            return
+        pending = self._pending.setdefault(header.producer_id, {})
+        self._epochs[header.producer_id] = header.producer_epoch
+        for order, record in self.latest.numbered(decode_batch(buffer, position)):
+            pending[key_of(record)] = order, record.value
+
+    def _end(self, producer_id: int, is_commit: bool) -> None:
+        for key, (order, value) in self._pending.pop(producer_id, {}).items():
+            if is_commit:
+                self.latest.put(key, order, value)
+
+    def result(self) -> LoadedPartition:
+        survivors = _Survivors()
+        waiting = {key for pending in self._pending.values() for key in pending}
+        known: dict[bytes, Said] = {}
+        for key, said in self.latest.items(survivors.known_places(waiting)):
+            if key in waiting:
+                known[key] = said
+            if said.value is not None:
+                survivors.add(key, said.order, said.value)
+        loaded = survivors.result(self.latest)
+        still = [
+            (order, producer_id, key, value)
+            for producer_id, pending in self._pending.items()
+            for key, (order, value) in pending.items()
+        ]
+        for order, producer_id, raw_key, value in sorted(still, key=itemgetter(0)):
+            said, decoded = known.get(raw_key, _NOTHING), decode_key(raw_key)
+            if decoded is not None and not isinstance(decoded, OffsetKey):
+                loaded.unfinished.add(Producer(producer_id, self._epochs[producer_id]))
+            elif decoded is not None and value is not None and said.tombstone_order < order:
+                decode_offset(value)
+                is_superseded = said.order > order
+                loaded.pending.append(PendingOffset(producer_id, decoded, value, is_superseded))
+        return loaded
+
+
+_NOTHING: Final = Said(-1, None)
+
+
+class _Survivors:
+    """Decodes what a partition says in the end, in whatever order it comes."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[str, dict[int, bytes]]] = {}
+        self._places: dict[bytes, dict[int, bytes]] = {}
+        """Where offsets belong whose keys begin like this, with all but the partition."""
+        self._odd: list[tuple[int, OffsetKey, bytes]] = []
+        self._records: dict[str, list[tuple[int, RecordKey, Any]]] = {}
+
+    def known_places(self, waiting: Collection[bytes]) -> KnownPlaces:
+        """Where to put values of usual keys, but those of which something waits."""
+        unknown = {key[:-_PARTITION_BYTES] for key in waiting}
+        return KnownPlaces(self._places, unknown, *USUAL_VALUES)
+
+    def add(self, raw_key: bytes, order: int, value: bytes) -> None:
+        """
+        Raises:
+            UnreadableRecord: the record should be known here, but is not.
+        """
+        place = self._places.get(raw_key[:-_PARTITION_BYTES])
+        if place is not None:
+            if not is_usual(value):
+                decode_offset(value)
+            place[int.from_bytes(raw_key[-_PARTITION_BYTES:], "big", signed=True)] = value
+            return
+        key = decode_key(raw_key)
+        if key is None:
+            return
+        if not isinstance(key, OffsetKey):
+            decoded = type_of(key).value.decode(value)
+            self._records.setdefault(key.group_id, []).append((order, key, decoded))
+            return
+        decode_offset(value)
+        start = offset_key_start(key.group_id, key.topic)
+        if raw_key[:-_PARTITION_BYTES] != start:
+            # An older type says the same key otherwise: which is the later one is seen at the end.
+            self._odd.append((order, key, value))
+            return
+        topics = self._offsets.setdefault(key.group_id, {})
+        place = self._places[start] = topics.setdefault(key.topic, {})
+        place[key.partition] = value
+
+    def result(self, latest: LatestRecords) -> LoadedPartition:
+        """All of it; `latest` is where it comes from."""
+        self._settle_odd(latest)
+        loaded = LoadedPartition(offsets=self._offsets, records=latest.count)
+        for group_id, records in self._records.items():
+            for _, key, decoded in sorted(records, key=itemgetter(0)):
+                kind = type_of(key).kind
+                assert kind is not None
+                group = loaded.groups.get(group_id)
+                if group is None or group.kind is not kind:
+                    # A group that was converted has left nothing but tombstones as what it was.
+                    group = loaded.groups[group_id] = LoadedGroup(kind, [])
+                group.records.append((key, decoded))
+        return loaded
+
+    def _settle_odd(self, latest: LatestRecords) -> None:
+        """If two records with different keys are about one offset, the later one counts."""
+        usual = {encode_key(key) for _, key, _ in self._odd}
+        orders: dict[bytes, int] = {}
+        if usual:
+            orders = {
+                key: said.order for key, said in latest.items() if key in usual and said.value
+            }
+        for order, key, value in sorted(self._odd, key=itemgetter(0)):
+            if orders.get(encode_key(key), -1) < order:
+                topics = self._offsets.setdefault(key.group_id, {})
+                topics.setdefault(key.topic, {})[key.partition] = value

@@ -1,0 +1,376 @@
+"""The groups of one partition of `__consumer_offsets`, as its leader has them in memory.
+
+Plain synchronous code. What changes committed offsets, a consumer group or a share group, or
+removes a group, is first made into records, and `apply` takes them over once they are in the log.
+Of those the memory never says what the log does not. A classic group is ahead of the log, as in
+Kafka: members that have joined are in the log only once the rebalance is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.coordination.groups.classic.group import Group
+from drumlin.coordination.groups.consumer.group import ConsumerGroup
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
+from drumlin.coordination.groups.every_kind.group_context import GroupContext
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.messages import Answer, Answers
+from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets, Fetching
+from drumlin.coordination.groups.offsets.offset_batches import TopicValues
+from drumlin.coordination.groups.offsets.offset_records import (
+    OffsetFacts,
+    OffsetKey,
+    encode_offset,
+    facts_of,
+)
+from drumlin.coordination.groups.offsets.offsets import CommittedOffsets
+from drumlin.coordination.groups.offsets.transactional_offsets import TransactionalOffsets
+from drumlin.coordination.groups.shard.by_kind import new_group
+from drumlin.coordination.groups.shard.conversions import Conversions
+from drumlin.coordination.groups.shard.log import LoadedPartition
+from drumlin.coordination.groups.shard.record_registry import type_of
+from drumlin.coordination.groups.share.group import ShareGroup
+from drumlin.coordination.shards.state_batches import Producer
+from drumlin.turns import to_end
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: Offsets that are removed together: half a turn's worth.
+_REMOVED_PER_STEP: Final = 50
+
+
+class GroupShard:
+    """One partition's groups and their offsets."""
+
+    def __init__(self, partition: int, context: GroupContext) -> None:
+        self.partition = partition
+        self.groups: dict[str, AnyGroup] = {}
+        self.conversions = Conversions()
+        self.offsets = CommittedOffsets()
+        self.transactional = TransactionalOffsets()
+        self.unfinished = set[Producer]()
+        """Transactions in which a coordinator before this one has left records of groups."""
+        self._context = context
+
+    # -- groups ----------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> AnyGroup:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.group_id_not_found, f"there is no group {group_id}")
+        return group
+
+    def classic_group(self, group_id: str) -> Group | None:
+        """The group if it is one of the classic protocol, or None.
+
+        Raises:
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL, it is of another kind.
+        """
+        group = self.groups.get(group_id)
+        if group is None or isinstance(group, Group):
+            return group
+        raise KafkaError(ErrorCode.inconsistent_group_protocol)
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The group if it is one of the consumer protocol, or None."""
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def create_classic(self, group_id: str) -> Group:
+        """A new empty group, in memory only."""
+        assert group_id not in self.groups
+        group = new_group(GroupKind.CLASSIC, group_id, self._context)
+        assert isinstance(group, Group)
+        self.groups[group_id] = group
+        return group
+
+    def take_over(self, loaded: LoadedPartition) -> Iterator[None]:
+        """Become what the log says; others get their turn wherever this yields."""
+        self.unfinished = loaded.unfinished
+        for group_id, said in loaded.groups.items():
+            group = new_group(said.kind, group_id, self._context)
+            self.groups[group_id] = group
+            yield from group.restore(said.records)
+        for group_id, topics in loaded.offsets.items():
+            self._group_for_offsets(group_id)
+            self.offsets.take_group(group_id, topics)
+            yield
+        for each in loaded.pending:
+            self._group_for_offsets(each.key.group_id)
+            self.transactional.put(
+                each.producer_id, each.key, each.value, is_superseded=each.is_superseded
+            )
+            yield
+
+    # -- what is to be written -------------------------------------------------------------
+
+    def admit_commit(self, group_id: str, committer: Committer) -> OffsetCheck | None:
+        """Check that the committer may commit, and note in its group that it does.
+
+        Returns a check for each partition, if there is one: see `AnyGroup.check_offset_commit`.
+
+        Raises:
+            KafkaError: it may not.
+        """
+        group = self.groups.get(group_id)
+        if group is not None:
+            check = group.check_offset_commit(committer)
+            group.note_commit(committer)
+            return check
+        if committer.generation_id >= 0:
+            raise KafkaError(ErrorCode.group_id_not_found)
+        return None
+
+    def held(self, group_id: str) -> dict[str, list[int]]:
+        """By topic, the partitions of which something is committed, or pending."""
+        held = {topic: list(known) for topic, known in self.offsets.topics(group_id).items()}
+        for topic, pending in self.transactional.topics_of(group_id).items():
+            held[topic] = list(pending.union(held.get(topic, ())))
+        return held
+
+    def delete_group(self, group_id: str) -> list[GroupRecord]:
+        """
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = self.group(group_id)
+        group.check_delete()
+        records: list[GroupRecord] = [
+            (OffsetKey(group_id, topic, partition), None)
+            for topic, partitions in self.held(group_id).items()
+            for partition in partitions
+        ]
+        return records + group.tombstones()
+
+    def check_delete_offsets(self, group_id: str, topics: Iterable[str]) -> frozenset[str]:
+        """The topics whose offsets must stay, because members read them.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        group = self.group(group_id)
+        group.check_offset_delete()
+        return frozenset(filter(group.is_subscribed_to, topics))
+
+    def holds(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether something is committed there, or pending."""
+        known = self.offsets.packed(group_id, topic, partition)
+        return known is not None or self.transactional.is_pending(
+            OffsetKey(group_id, topic, partition)
+        )
+
+    def expired(self, group_id: str, retention_ms: int) -> Iterator[list[GroupRecord]]:
+        """Tombstones for what the group no longer holds; for the group too, if that is all.
+
+        Some at a time, each time those that are right just then: those before are written, and
+        others may have had their turn. Offsets in a deleted topic are of no use, however young
+        they are.
+        """
+        now_ms = self._context.clock.expiry.now_ms()
+        for step in self._in_steps(group_id):
+            group = self.groups.get(group_id)
+            if group is None:
+                return
+            records: list[GroupRecord] = []
+            for key, value in step:
+                facts = facts_of(value)
+                expires_ms = _expires_ms(group, facts, retention_ms)
+                is_over = expires_ms is not None and now_ms >= expires_ms
+                is_of_use = not is_over or group.is_subscribed_to(key.topic)
+                is_kept = is_of_use and not self._is_orphan(facts)
+                if not is_kept and not self.transactional.is_pending(key):
+                    records.append((key, None))
+            yield records
+        group = self.groups.get(group_id)
+        if group is None:
+            return
+        holds_some = self.offsets.topics(group_id) or self.transactional.has_open(group_id)
+        if not holds_some and group.is_deletable:
+            yield group.tombstones()
+        elif isinstance(group, ShareGroup):
+            yield group.orphans()
+
+    def orphans(self, group_id: str) -> Iterator[list[GroupRecord]]:
+        """What is to be written where the group knows topics that were deleted; as `expired`.
+
+        That is left over when a topic was deleted while this could not be said in the log. What
+        is pending waits for the end of its transaction.
+        """
+        for step in self._in_steps(group_id):
+            yield [
+                (key, None)
+                for key, value in step
+                if self._is_orphan(facts_of(value)) and not self.transactional.is_pending(key)
+            ]
+        group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            yield group.orphans()
+
+    def _in_steps(self, group_id: str) -> Iterator[list[tuple[OffsetKey, bytes]]]:
+        """What a group has committed, some at a time as it is by then."""
+        for topic in list(self.offsets.topics(group_id)):
+            partitions = list(self.offsets.topics(group_id).get(topic, ()))
+            for start in range(0, len(partitions), _REMOVED_PER_STEP):
+                known = self.offsets.topics(group_id).get(topic, {})
+                yield [
+                    (OffsetKey(group_id, topic, partition), known[partition])
+                    for partition in partitions[start : start + _REMOVED_PER_STEP]
+                    if partition in known
+                ]
+
+    def _is_orphan(self, facts: OffsetFacts) -> bool:
+        topic_id = facts.topic_id
+        return topic_id is not None and self._context.topics.was_deleted(topic_id)
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> Iterator[list[GroupRecord]]:
+        """Tombstones for the offsets of a topic that is gone, but not for its successor's.
+
+        Some at a time, each time those that are right just then. One tombstone would end all that
+        a key has, committed and pending. So a key that its successor uses as well stays; `fetch`
+        tells them apart.
+        """
+        gone = (None, topic_id)
+        pending = self.transactional.keys_of_topic(topic)  # now: what is committed meanwhile goes
+        for group_id in list(self.offsets.groups()):
+            yield []  # there may be very many, few of which have anything of the topic
+            committed = list(self.offsets.topics(group_id).get(topic, ()))
+            yield from self._those_of(
+                gone, (OffsetKey(group_id, topic, partition) for partition in committed)
+            )
+        yield from self._those_of(gone, pending)
+        for group in list(self.groups.values()):
+            if isinstance(group, ShareGroup):
+                yield group.topic_deleted(topic_id)
+
+    def _those_of(
+        self, gone: Container[UUID | None], keys: Iterable[OffsetKey]
+    ) -> Iterator[list[GroupRecord]]:
+        remaining = iter(keys)
+        while step := list(islice(remaining, _REMOVED_PER_STEP)):
+            yield [(key, None) for key in step if self._is_only_of(gone, key)]
+
+    def _is_only_of(self, gone: Container[UUID | None], key: OffsetKey) -> bool:
+        """Whether something is known of a key, and all of it of topics that are gone."""
+        values = list(self.transactional.pending(key))
+        known = self.offsets.packed(*key)
+        if known is not None:
+            values.append(known)
+        ids = [facts_of(each).topic_id for each in values]
+        return bool(ids) and all(each in gone for each in ids)
+
+    # -- what was written ------------------------------------------------------------------
+
+    def apply(self, records: Iterable[GroupRecord]) -> list[Answer | Answers]:
+        """Take over records that are in the log now.
+
+        Returns the answers to requests that wait in a group that is gone.
+        """
+        answers: list[Answer | Answers] = []
+        for key, value in records:
+            if not isinstance(key, OffsetKey):
+                answers += self._apply_to_group(key, value)
+            elif value is None:
+                self.offsets.remove(key)
+                self.transactional.remove(key.group_id, key.topic, (key.partition,))
+            else:
+                self._put_offset(key, encode_offset(value))
+                self.transactional.supersede(key.group_id, key.topic, (key.partition,))
+        return answers
+
+    def apply_offsets(
+        self, group_id: str, committed: Iterable[TopicValues], producer: Producer | None = None
+    ) -> None:
+        """Like `apply`, for offsets of one group."""
+        self._group_for_offsets(group_id)
+        transactional = self.transactional
+        for topic, _, partitions, values in committed:
+            if producer is not None:
+                transactional.put_all(producer.producer_id, group_id, topic, partitions, values)
+                continue
+            self.offsets.put_all(group_id, topic, partitions, values)
+            if transactional.is_any_pending:
+                transactional.supersede(group_id, topic, partitions)
+
+    def remove_offsets(self, group_id: str, removed: Iterable[TopicValues]) -> None:
+        """Like `apply`, for tombstones of offsets of one group."""
+        transactional = self.transactional
+        for topic, _, partitions, _ in removed:
+            self.offsets.remove_all(group_id, topic, partitions)
+            if transactional.is_any_pending:
+                transactional.remove(group_id, topic, partitions)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a producer's transaction is in the log."""
+        ended = self.transactional.end(producer_id, is_commit=is_commit)
+        for group_id, topic, values in ended:
+            self._group_for_offsets(group_id)
+            self.offsets.put_all(group_id, topic, values.keys(), values.values())
+
+    def _apply_to_group(self, key: RecordKey, value: Any | None) -> list[Answer | Answers]:
+        record_type = type_of(key)
+        group = self.groups.get(key.group_id)
+        if group is None or group.kind is not record_type.kind:
+            if value is not None:
+                assert record_type.kind is not None
+                group = new_group(record_type.kind, key.group_id, self._context)
+                self.groups[key.group_id] = group
+                to_end(group.restore([(key, value)]))
+            return []  # else it is what is left of a group that is gone, or of another kind now
+        if value is None and record_type.ends_group:
+            del self.groups[key.group_id]
+            effects = group.unload(ErrorCode.rebalance_in_progress)
+            to_end(group.dissolve())
+            return [effect for effect in effects if isinstance(effect, (Answer, Answers))]
+        group.replay(key, value)
+        return []
+
+    def _put_offset(self, key: OffsetKey, value: bytes) -> None:
+        self._group_for_offsets(key.group_id)
+        self.offsets.put(key, value)
+
+    def _group_for_offsets(self, group_id: str) -> None:
+        if group_id not in self.groups:
+            self.create_classic(group_id)  # a group without members: it only keeps offsets
+
+    # -- questions -------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        group_id: str,
+        topics: Iterable[tuple[str, Sequence[int]]] | None,
+        *,
+        requires_stable: bool = False,
+    ) -> Iterator[FetchedOffsets]:
+        """What is committed for the partitions asked for, or for all that have something.
+
+        It comes in pieces; see `FetchedOffsets`. With `requires_stable`, UNSTABLE_OFFSET_COMMIT
+        where a transaction may change it.
+        """
+        is_unstable: Callable[[OffsetKey], bool] | None = None
+        if requires_stable and self.transactional.has_open(group_id):
+            is_unstable = self.transactional.is_pending
+        named = topics
+        if named is None:
+            committed = self.offsets.topics(group_id)
+            named = ((topic, list(committed.get(topic, ()))) for topic in list(committed))
+        fetching = Fetching(group_id, self.offsets, self._context.topics, is_unstable)
+        for topic, partitions in named:
+            yield from fetching.pieces(topic, partitions, leaves_out=topics is None)
+
+
+def _expires_ms(group: AnyGroup, facts: OffsetFacts, retention_ms: int) -> int | None:
+    starts_ms = group.retention_starts_ms(facts.commit_timestamp_ms)
+    if starts_ms is None:
+        return None
+    if facts.expire_timestamp_ms is not None:
+        return facts.expire_timestamp_ms
+    return starts_ms + retention_ms

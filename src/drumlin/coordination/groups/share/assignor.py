@@ -1,0 +1,173 @@
+"""The assignor `simple`: which member of a share group reads which partitions. Pure.
+
+Unlike in other groups, several members may have the same partition. With more partitions than
+members each partition has one member; with fewer, each partition has as many as it takes for
+every member to have one. Balance comes first, then members keep what they have. It gives way, and
+its arguments must not change meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.groups.share.records import Assignment
+from drumlin.turns import Work
+
+#: Partitions that are handed out in one go.
+_PLACES_AT_ONCE: Final = 64
+
+#: UUIDs themselves are slow to compare; the order is the same.
+_order_of: Final = attrgetter("int")
+
+
+class _Sharing(NamedTuple):
+    """Partitions that some members share: by number, sorted by topic and partition."""
+
+    places: Sequence[tuple[UUID, int]]
+    members: Sequence[str]
+    got: dict[str, set[int]]
+
+
+def assign(
+    subscriptions: Mapping[str, frozenset[UUID]],
+    assignable: Mapping[UUID, Iterable[int]],
+    current: Mapping[str, Assignment],
+) -> Work[dict[str, Assignment]]:
+    """The target assignment: member -> its partitions.
+
+    Members with one subscription share all partitions as a whole. Where subscriptions differ,
+    each topic is shared by itself among its subscribers.
+    """
+    result: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in subscriptions}
+    circles = yield from _circles(subscriptions)
+    for topic_ids, members in circles:
+        sharing = yield from _begin(topic_ids, members, assignable, current)
+        yield from _spread(sharing)
+        for member, got in sharing.got.items():
+            yield
+            assignment: dict[UUID, list[int]] = {}
+            for number in sorted(got):
+                topic_id, partition = sharing.places[number]
+                assignment.setdefault(topic_id, []).append(partition)
+            for topic_id, partitions in assignment.items():
+                result[member][topic_id] = tuple(partitions)
+    return dict(result)
+
+
+def _circles(
+    subscriptions: Mapping[str, frozenset[UUID]],
+) -> Work[Iterable[tuple[Sequence[UUID], Sequence[str]]]]:
+    """Topics that are shared as a whole, and their members; both sorted."""
+    members = sorted(subscriptions)
+    yield
+    distinct = set(subscriptions.values())
+    if len(distinct) <= 1:
+        return [(sorted(topic_ids, key=_order_of), members) for topic_ids in distinct]
+    subscribers: dict[UUID, list[str]] = {}
+    for member in members:
+        for topic_id in subscriptions[member]:
+            subscribers.setdefault(topic_id, []).append(member)
+            yield
+    return [((topic_id,), subscribers[topic_id]) for topic_id in sorted(subscribers, key=_order_of)]
+
+
+def _begin(
+    topic_ids: Sequence[UUID],
+    members: Sequence[str],
+    assignable: Mapping[UUID, Iterable[int]],
+    current: Mapping[str, Assignment],
+) -> Work[_Sharing]:
+    """Members keep the partitions that they had, as far as these exist."""
+    places: list[tuple[UUID, int]] = []
+    numbers: dict[UUID, dict[int, int]] = {}
+    for topic_id in topic_ids:
+        of_topic = sorted(assignable.get(topic_id, ()))
+        numbers[topic_id] = {each: len(places) + i for i, each in enumerate(of_topic)}
+        places += [(topic_id, each) for each in of_topic]
+        yield
+    got = {}
+    for member in members:
+        yield
+        has: set[int] = set()
+        held = current.get(member)
+        if held:
+            for topic_id in topic_ids if len(topic_ids) < len(held) else held:
+                known = numbers.get(topic_id, {})
+                has.update(known[each] for each in held.get(topic_id, ()) if each in known)
+        got[member] = has
+    return _Sharing(places, members, got)
+
+
+def _spread(sharing: _Sharing) -> Work[None]:
+    places, members, got = sharing
+    if not places or not members:
+        return
+    per_place = -(-len(members) // len(places))
+    quotas = _quotas(per_place * len(places), members)
+    holders: list[set[str]] = [set() for _ in places]
+    for member, numbers in got.items():
+        for number in numbers:
+            holders[number].add(member)
+        yield
+
+    def give_up(member: str, number: int) -> None:
+        got[member].discard(number)
+        holders[number].discard(member)
+
+    for number, these in enumerate(holders):  # what too many have, those with too much give up
+        excess = len(these) - per_place
+        if excess > 0:
+            surplus = {each: len(got[each]) - quotas[each] for each in these}
+            for member in sorted(surplus, key=lambda each: (-surplus[each], each))[:excess]:
+                give_up(member, number)
+            yield
+    for member in members:  # the rest of what is too much: rather what others have too
+        excess = len(got[member]) - quotas[member]
+        if excess > 0:
+            by_holders = sorted(got[member], key=lambda number: (-len(holders[number]), number))
+            for number in by_holders[:excess]:
+                give_up(member, number)
+            yield
+    yield from _hand_out(per_place, quotas, got, holders)
+
+
+def _hand_out(
+    per_place: int,
+    quotas: Mapping[str, int],
+    got: dict[str, set[int]],
+    holders: list[set[str]],
+) -> Work[None]:
+    """Give partitions with too few members to the members with the fewest, up to their quota."""
+    with_room = [
+        (len(got[member]) - quota, member)
+        for member, quota in quotas.items()
+        if len(got[member]) < quota
+    ]
+    heapq.heapify(with_room)
+    lacking = [number for number, these in enumerate(holders) if len(these) < per_place]
+    lacking.sort(key=lambda number: len(holders[number]))  # as stable: else by number
+    for count, number in enumerate(lacking):
+        if count % _PLACES_AT_ONCE == 0:
+            yield
+        these = holders[number]
+        passed = []
+        while len(these) < per_place and with_room:
+            balance, member = heapq.heappop(with_room)
+            if member not in these:
+                got[member].add(number)
+                these.add(member)
+                balance += 1
+            if balance < 0:
+                passed.append((balance, member))
+        for each in passed:
+            heapq.heappush(with_room, each)
+
+
+def _quotas(total: int, members: Sequence[str]) -> dict[str, int]:
+    """How much each member is to have: equal shares, and what is left over spread evenly."""
+    ends = [-(-total * count // len(members)) for count in range(len(members) + 1)]
+    return {member: ends[i + 1] - ends[i] for i, member in enumerate(members)}

@@ -1,0 +1,498 @@
+"""One share group: a state machine that awaits nothing.
+
+A decision becomes records first; `replay` takes them over once they are in the log. So nothing
+changes here when they cannot be written.
+
+    Empty --first member--> Stable --last member leaves, or its session ends--> Empty
+
+The group's epoch goes up when subscriptions, the topics subscribed to, or the partitions that can
+be assigned change; then there is a new target assignment, which each member gets with its next
+heartbeat. No member waits for another, as members may have the same partition. Most heartbeats
+bring nothing new: those look at their own member alone, as long as nothing has changed since the
+last look at the whole group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+from uuid import UUID
+
+from drumlin.coordination.counts import add_all
+from drumlin.coordination.groups.consumer.metadata_hash import hash_of
+from drumlin.coordination.groups.every_kind.any_group import Effect, Write
+from drumlin.coordination.groups.every_kind.committer import Committer
+from drumlin.coordination.groups.every_kind.group_context import GroupContext
+from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
+from drumlin.coordination.groups.every_kind.kind import GroupKind
+from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
+from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
+from drumlin.coordination.groups.share import initialization
+from drumlin.coordination.groups.share.assignor import assign
+from drumlin.coordination.groups.share.member import NEW_METADATA, Member, updated
+from drumlin.coordination.groups.share.messages import (
+    FIRST_EPOCH,
+    JOIN_EPOCH,
+    Considered,
+    DescribedMember,
+    NextTarget,
+    ShareHeartbeat,
+    ShareHeartbeatAnswer,
+    ShareLimits,
+    Topics,
+)
+from drumlin.coordination.groups.share.records import (
+    NOTHING,
+    Assignment,
+    ShareCurrent,
+    ShareCurrentKey,
+    ShareGroupKey,
+    ShareGroupMetadata,
+    ShareMemberKey,
+    ShareMemberMetadata,
+    ShareTargetKey,
+    ShareTargetMemberKey,
+    StatePartitionMetadata,
+    StatePartitionMetadataKey,
+    TopicPartitions,
+)
+from drumlin.coordination.groups.share.subscription import all_subscribed, subscribed_topics
+from drumlin.turns import Work, to_end
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: Members, their subscriptions and partitions: a few milliseconds.
+_SMALL: Final = 3000
+
+
+class ShareGroup:
+    """A share group and its members."""
+
+    kind = GroupKind.SHARE
+    protocol_type = "share"
+    is_deletable = False  # it keeps its progress, however long it has no members
+
+    def __init__(self, group_id: str, context: GroupContext) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.target = TargetEpoch(FIRST_EPOCH)
+        self.partitions = StatePartitionMetadata()
+        self._context = context
+        self._metadata_hash = 0
+        self._members: dict[str, Member] = {}
+        self._targets: dict[str, Assignment] = {}
+        self._begun_at: dict[UUID, float] = {}
+        self._subscribers: dict[str, int] = {}
+        """Topic name -> how many members name it."""
+        self._has_looked = False
+        """Whether nothing was to be done when all was looked at, and nothing has changed since."""
+        self.is_assigning = False
+        """Whether an assignment is under way for which no request waits."""
+        self._changes = 0
+        """How often something has changed of which an assignment is made."""
+
+    # -- questions -------------------------------------------------------------------------
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self._members else "Empty"
+
+    def member_epoch(self, member_id: str) -> int | None:
+        """None: no such member."""
+        member = self._members.get(member_id)
+        return None if member is None else member.current.epoch
+
+    def describe(self) -> list[DescribedMember]:
+        return [
+            DescribedMember(
+                member_id,
+                member.metadata.rack_id,
+                member.current.epoch,
+                member.metadata.client_id,
+                member.metadata.client_host,
+                member.metadata.topics,
+                member.current.assignment,
+            )
+            for member_id, member in self._members.items()
+        ]
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self._subscribers
+
+    # -- offsets, which only other groups have -----------------------------------------------
+
+    def check_offset_commit(self, committer: Committer) -> None:  # noqa: ARG002
+        raise self._not_that_kind()
+
+    def note_commit(self, committer: Committer) -> None:
+        """No client commits here."""
+
+    def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Any client may ask: the answer is that nothing is committed, as Apache Kafka's."""
+
+    def check_offset_delete(self) -> None:
+        raise self._not_that_kind()
+
+    def _not_that_kind(self) -> KafkaError:
+        message = f"{self.group_id} is a share group, which commits no offsets"
+        return KafkaError(ErrorCode.group_id_not_found, message)
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:  # noqa: ARG002
+        return None
+
+    # -- heartbeats ------------------------------------------------------------------------
+
+    def consider(
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, tries: int
+    ) -> Work[Considered]:
+        """Decide on a heartbeat. `at_once`: however young the target assignment is.
+
+        An assignment gives way. If the group has changed afterwards, all is decided again; after
+        `tries` times without giving way, where the assignment of a large group is left to be
+        made late.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+        """
+        for _ in range(tries):
+            considered = yield from self._consider(request, limits, at_once=at_once, assigns=True)
+            if considered is not None:
+                return considered
+        last = self._consider(request, limits, at_once=at_once, assigns=self._is_small)
+        considered = to_end(last)
+        assert considered is not None
+        return considered
+
+    def _consider(
+        self, request: ShareHeartbeat, limits: ShareLimits, *, at_once: bool, assigns: bool
+    ) -> Work[Considered | None]:
+        """None if the group has changed meanwhile."""
+        before = self._check_heartbeat(request, limits.max_size)
+        is_current = self._watch(before)
+        metadata = updated(before.metadata, request)
+        is_resubscribed = metadata.topics != before.metadata.topics
+        records: list[GroupRecord] = []
+        if metadata != before.metadata:
+            records.append((ShareMemberKey(self.group_id, request.member_id), metadata))
+        epoch, to_initialize = self.epoch, dict[UUID, TopicPartitions]()
+        if is_resubscribed or not self._has_looked:
+            names = self._names(without=before.metadata.topics, plus=metadata.topics)
+            epoch = yield from self._bump(records, names, is_resubscribed=is_resubscribed)
+            if not is_current():
+                return None
+            lacking = self._lacking(names)
+            to_initialize = initialization.without(
+                lacking, self._just_begun(limits.initialize_retry_ms)
+            )
+            self._has_looked = epoch == self.epoch and not lacking
+        target, assignment = self.target, self._targets.get(request.member_id, NOTHING)
+        next_target = NextTarget({}, [])
+        is_due = epoch > target.epoch and not self.is_assigning
+        is_due = is_due and (at_once or self._may_assign_again())
+        if is_due and assigns:
+            subscriptions = {each: member.metadata.topics for each, member in self._members.items()}
+            subscriptions[request.member_id] = metadata.topics
+            targets = yield from self.assign(subscriptions)
+            if not is_current():
+                return None
+            target = TargetEpoch(epoch, self._context.clock.wall_ms())
+            records.append((ShareTargetKey(self.group_id), target))
+            next_target = yield from self.next_target(targets)
+            if not is_current():
+                return None
+            assignment = targets[request.member_id]
+        current = self._reconciled(before, metadata, target.epoch, assignment, is_resubscribed)
+        if current != before.current:
+            records.append((ShareCurrentKey(self.group_id, request.member_id), current))
+        if to_initialize:
+            value = initialization.begun(self.partitions, to_initialize)
+            records.append((StatePartitionMetadataKey(self.group_id), value))
+        is_told = request.topics is not None or request.member_epoch == JOIN_EPOCH
+        is_told = is_told or current.assignment != before.current.assignment
+        answer = ShareHeartbeatAnswer(
+            request.member_id,
+            current.epoch,
+            self._setting("share.heartbeat.interval.ms"),
+            current.assignment if is_told else None,
+        )
+        is_late = is_due and not assigns
+        return Considered(records, answer, to_initialize, epoch, next_target, is_current, is_late)
+
+    def _watch(self, member: Member) -> Callable[[], bool]:
+        """A function that tells whether the group, and the member's assignment, are unchanged."""
+        had, changes = member.current, self._changes
+        return lambda: self._changes == changes and member.current is had
+
+    def keep_alive(self, member_id: str) -> None:
+        """A heartbeat has come: the member's session restarts."""
+        timeout_ms = self._setting("share.session.timeout.ms")
+        deadline = self._context.clock.monotonic() + timeout_ms / 1000
+        self._context.deadlines.schedule(self._session(member_id), deadline)
+
+    def leave(self, member_id: str) -> list[GroupRecord]:
+        """The records by which a member leaves.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        member = self._members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.unknown_member_id, f"{member_id} is no member")
+        records: list[GroupRecord] = [
+            (ShareCurrentKey(self.group_id, member_id), None),
+            (ShareTargetMemberKey(self.group_id, member_id), None),
+            (ShareMemberKey(self.group_id, member_id), None),
+        ]
+        names = self._names(without=member.metadata.topics)
+        to_end(self._bump(records, names, is_resubscribed=True))
+        return records
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was created or deleted, or its partitions have changed."""
+        if self.is_subscribed_to(topic):
+            self._has_looked = False
+            self._changes += 1
+
+    def _names(self, without: Iterable[str], plus: Iterable[str] = ()) -> set[str]:
+        """The topics subscribed to, if one member's subscription changes like this."""
+        names = set(self._subscribers)
+        names.difference_update(each for each in without if self._subscribers[each] == 1)
+        return names.union(plus)
+
+    def _check_heartbeat(self, request: ShareHeartbeat, max_size: int) -> Member:
+        member = self._members.get(request.member_id)
+        if member is None:
+            if len(self._members) >= max_size:
+                message = f"the group has {max_size} members, and no more are allowed"
+                raise KafkaError(ErrorCode.group_max_size_reached, message)
+            if request.member_epoch != JOIN_EPOCH:
+                message = f"{request.member_id} is no member of {self.group_id}"
+                raise KafkaError(ErrorCode.unknown_member_id, message)
+            return Member(NEW_METADATA)
+        known = (JOIN_EPOCH, member.current.epoch, member.current.previous_epoch)
+        if request.member_epoch not in known:
+            message = (
+                f"the member is in epoch {member.current.epoch}, not {request.member_epoch}: "
+                "it must join again"
+            )
+            raise KafkaError(ErrorCode.fenced_member_epoch, message)
+        return member
+
+    def _bump(
+        self, records: list[GroupRecord], names: Collection[str], *, is_resubscribed: bool
+    ) -> Work[int]:
+        """The group's epoch; a new one, with its record, if there is a reason.
+
+        `names` is what is subscribed to. With `is_resubscribed` it does not give way.
+        """
+        new_hash = hash_of(subscribed_topics(self._context.topics, names))
+        is_assigned = self.target.epoch >= self.epoch
+        must_bump = is_resubscribed or new_hash != self._metadata_hash
+        if not must_bump and is_assigned:
+            must_bump = yield from self._lacks_initialized(names)
+        if not must_bump:
+            return self.epoch
+        epoch = self.epoch + 1
+        records.append((ShareGroupKey(self.group_id), ShareGroupMetadata(epoch, new_hash)))
+        return epoch
+
+    def _reconciled(
+        self,
+        before: Member,
+        metadata: ShareMemberMetadata,
+        epoch: int,
+        assignment: Assignment,
+        is_resubscribed: bool,
+    ) -> ShareCurrent:
+        current = before.current
+        if current.epoch == epoch and not is_resubscribed:
+            return current
+        names = frozenset(metadata.topics)
+        wanted: dict[UUID, tuple[int, ...]] = {
+            topic_id: these
+            for topic_id, these in assignment.items()
+            if (topic := self._context.topics.by_id(topic_id)) is not None and topic.name in names
+        }
+        if current.epoch == epoch:
+            return replace(current, assignment=wanted)
+        return ShareCurrent(epoch, current.epoch, wanted)
+
+    # -- assignment ------------------------------------------------------------------------
+
+    def _assignable(self, names: Iterable[str]) -> dict[UUID, frozenset[int]]:
+        """Existing partitions of those topics that have share state."""
+        result = {}
+        for topic in subscribed_topics(self._context.topics, names):
+            known = self.partitions.initialized.get(topic.topic_id)
+            if known is not None:
+                there = frozenset(range(topic.partition_count))
+                result[topic.topic_id] = known.partitions & there
+        return result
+
+    def _lacks_initialized(self, names: Iterable[str]) -> Work[bool]:
+        """Whether there are assignable partitions that the last assignment did not know."""
+        assigned: dict[UUID, set[int]] = {}
+        for assignment in list(self._targets.values()):
+            yield
+            for topic_id, these in assignment.items():
+                assigned.setdefault(topic_id, set()).update(these)
+        assignable = self._assignable(names)
+        return any(these != assigned.get(each, set()) for each, these in assignable.items())
+
+    def _may_assign_again(self) -> bool:
+        age_ms = self._context.clock.wall_ms() - self.target.timestamp_ms
+        return not 0 <= age_ms < self._setting("share.assignment.interval.ms")
+
+    def assign(self, subscriptions: Mapping[str, tuple[str, ...]]) -> Work[dict[str, Assignment]]:
+        wanted, names = yield from all_subscribed(self._context.topics, subscriptions)
+        return (yield from assign(wanted, self._assignable(names), dict(self._targets)))
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether an assignment is short enough to be made in one turn."""
+        partitions = sum(len(each.partitions) for each in self.partitions.initialized.values())
+        return len(self._members) + sum(self._subscribers.values()) + partitions <= _SMALL
+
+    def next_target(self, targets: dict[str, Assignment]) -> Work[NextTarget]:
+        records: list[GroupRecord] = []
+        for member_id, assignment in targets.items():
+            if assignment != self._targets.get(member_id):
+                records.append((ShareTargetMemberKey(self.group_id, member_id), assignment))
+            yield
+        return NextTarget(targets, records)
+
+    def follow(self, target: NextTarget) -> Mapping[str, Assignment]:
+        """Take over a target assignment that is in the log; returns the one before."""
+        former, self._targets = self._targets, {**self._targets, **target.assignments}
+        self._has_looked = False
+        self._changes += 1
+        return former
+
+    # -- share state -----------------------------------------------------------------------
+
+    def _lacking(self, names: Iterable[str]) -> dict[UUID, TopicPartitions]:
+        """Partitions of those topics that have no share state."""
+        there = {
+            topic.topic_id: TopicPartitions(topic.name, frozenset(range(topic.partition_count)))
+            for topic in subscribed_topics(self._context.topics, names)
+        }
+        return initialization.without(there, self.partitions.initialized)
+
+    def _just_begun(self, retry_ms: int) -> Topics:
+        """Partitions whose share state has just begun to be initialized."""
+        now, patience_s = self._context.clock.monotonic(), retry_ms / 1000
+        return {
+            topic_id: topic
+            for topic_id, topic in self.partitions.initializing.items()
+            if now - self._begun_at.get(topic_id, -patience_s) < patience_s
+        }
+
+    def partitions_record(self, value: StatePartitionMetadata) -> GroupRecord:
+        return StatePartitionMetadataKey(self.group_id), value
+
+    def topic_deleted(self, topic_id: UUID) -> list[GroupRecord]:
+        """The records to write: the topic is forgotten."""
+        return self._without({topic_id})
+
+    def orphans(self) -> list[GroupRecord]:
+        """The records to write for topics whose deletion was not written."""
+        known = self.partitions
+        topic_ids = {*known.initializing, *known.initialized, *known.deleting}
+        return self._without(set(filter(self._context.topics.was_deleted, topic_ids)))
+
+    def _without(self, topic_ids: Collection[UUID]) -> list[GroupRecord]:
+        left = initialization.forgotten(self.partitions, topic_ids)
+        return [] if left is self.partitions else [self.partitions_record(left)]
+
+    # -- life ------------------------------------------------------------------------------
+
+    def check_delete(self) -> None:
+        """
+        Raises:
+            KafkaError: NON_EMPTY_GROUP.
+        """
+        if self._members:
+            raise KafkaError(ErrorCode.non_empty_group, f"{self.group_id} has members")
+
+    def tombstones(self) -> list[GroupRecord]:
+        keys = StatePartitionMetadataKey, ShareTargetKey, ShareGroupKey
+        return [(key(self.group_id), None) for key in keys]
+
+    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+        for key, value in records:
+            self.replay(key, value)
+            yield
+        for member_id in list(self._members):
+            self.keep_alive(member_id)
+            yield
+
+    def replay(self, key: RecordKey, value: Any | None) -> None:
+        """Take over a record that is in the log now."""
+        if not isinstance(key, ShareCurrentKey):
+            self._has_looked = False
+            self._changes += 1
+        match key:
+            case ShareGroupKey():
+                if value is not None:
+                    self.epoch, self._metadata_hash = value.epoch, value.metadata_hash
+            case ShareTargetKey():
+                self.target = TargetEpoch(FIRST_EPOCH) if value is None else value
+            case StatePartitionMetadataKey():
+                self._replay_partitions(StatePartitionMetadata() if value is None else value)
+            case ShareMemberKey(member_id=member_id):
+                self._replay_member(member_id, value)
+            case ShareTargetMemberKey(member_id=member_id):
+                if value is None:
+                    self._targets.pop(member_id, None)
+                else:
+                    self._targets[member_id] = value
+            case ShareCurrentKey(member_id=member_id):
+                current = ShareCurrent(JOIN_EPOCH, -1) if value is None else value
+                if member_id in self._members or value is not None:
+                    self._member(member_id).current = current
+
+    def _replay_partitions(self, value: StatePartitionMetadata) -> None:
+        for topic_id, topic in value.initializing.items():
+            before = self.partitions.initializing.get(topic_id)
+            if before is None or topic.partitions - before.partitions:
+                self._begun_at[topic_id] = self._context.clock.monotonic()
+        self._begun_at = {
+            each: begun for each, begun in self._begun_at.items() if each in value.initializing
+        }
+        self.partitions = value
+
+    def _replay_member(self, member_id: str, value: ShareMemberMetadata | None) -> None:
+        if value is not None:
+            member = self._member(member_id)
+            add_all(self._subscribers, member.metadata.topics, -1)
+            add_all(self._subscribers, value.topics, 1)
+            member.metadata = value
+        else:
+            member_gone = self._members.pop(member_id, None)
+            if member_gone is not None:
+                add_all(self._subscribers, member_gone.metadata.topics, -1)
+            self._context.deadlines.cancel(self._session(member_id))
+
+    def _member(self, member_id: str) -> Member:
+        return self._members.setdefault(member_id, Member(NEW_METADATA))
+
+    def expire(self, deadline: Deadline) -> Sequence[Effect]:
+        """A member's session has ended."""
+        if deadline.member_id not in self._members:
+            return []
+        # If it cannot be written now, the member is looked at again after a session.
+        self.keep_alive(deadline.member_id)
+        return [Write(self.leave(deadline.member_id))]
+
+    def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
+        return ()  # sessions are left to expire: a member found then has a new session
+
+    def dissolve(self) -> Work[list[Any]]:
+        yield
+        return [*self._members.values(), *self._targets.values()]
+
+    def _session(self, member_id: str) -> Deadline:
+        return Deadline(self.group_id, DeadlineKind.SESSION, member_id)
+
+    def _setting(self, key: str) -> int:
+        return int(self._context.group_setting(self.group_id, key))

@@ -1,0 +1,76 @@
+"""The partitions where a share group has share state, is about to have it, or to lose it. Pure.
+
+Each function gives the value of a new record; nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from drumlin.coordination.groups.share.records import StatePartitionMetadata, TopicPartitions
+
+Topics = Mapping[UUID, TopicPartitions]
+
+
+def with_all(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
+    """The partitions of both; names as `others` has them."""
+    result = dict(some)
+    for topic_id, topic in others.items():
+        before = result.get(topic_id)
+        known = frozenset() if before is None else before.partitions
+        result[topic_id] = TopicPartitions(topic.name, known | topic.partitions)
+    return result
+
+
+def without(some: Topics, others: Topics) -> dict[UUID, TopicPartitions]:
+    """The partitions of `some` that are not in `others`; no topic stays without any."""
+    result = {}
+    for topic_id, topic in some.items():
+        gone = others.get(topic_id)
+        left = topic.partitions - gone.partitions if gone is not None else topic.partitions
+        if left:
+            result[topic_id] = TopicPartitions(topic.name, left)
+    return result
+
+
+def begun(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
+    """Some partitions are being initialised; those of topics that were being deleted too."""
+    deleting = {each: name for each, name in known.deleting.items() if each not in topics}
+    return StatePartitionMetadata(with_all(known.initializing, topics), known.initialized, deleting)
+
+
+def initialized(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
+    return replace(
+        known,
+        initializing=without(known.initializing, topics),
+        initialized=with_all(known.initialized, topics),
+    )
+
+
+def failed(known: StatePartitionMetadata, topics: Topics) -> StatePartitionMetadata:
+    """Some partitions could not be initialised: they are to be tried again."""
+    return replace(known, initializing=without(known.initializing, topics))
+
+
+def deletion_begun(
+    known: StatePartitionMetadata, topics: Mapping[UUID, str]
+) -> StatePartitionMetadata:
+    initialized = {each: topic for each, topic in known.initialized.items() if each not in topics}
+    return StatePartitionMetadata(known.initializing, initialized, {**known.deleting, **topics})
+
+
+def deleted(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
+    deleting = {each: name for each, name in known.deleting.items() if each not in topic_ids}
+    return replace(known, deleting=deleting)
+
+
+def forgotten(known: StatePartitionMetadata, topic_ids: Collection[UUID]) -> StatePartitionMetadata:
+    """Topics are gone; `known` itself if none of them was in it."""
+    left = StatePartitionMetadata(
+        {each: topic for each, topic in known.initializing.items() if each not in topic_ids},
+        {each: topic for each, topic in known.initialized.items() if each not in topic_ids},
+        {each: name for each, name in known.deleting.items() if each not in topic_ids},
+    )
+    return known if left == known else left

@@ -1,0 +1,38 @@
+"""The topics that members of a share group subscribe to, as they are now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import NamedTuple
+from uuid import UUID
+
+from drumlin.coordination.groups.every_kind.group_context import Topic, Topics, those_there
+from drumlin.turns import Work
+
+
+class Subscribed(NamedTuple):
+    """Subscriptions: of each member by topic ids, and of all by names."""
+
+    ids: dict[str, frozenset[UUID]]
+    names: set[str]
+
+
+def subscribed_topics(topics: Topics, names: Iterable[str]) -> list[Topic]:
+    """The topics among `names` that exist."""
+    return sorted(those_there(topics, names), key=attrgetter("name"))
+
+
+def all_subscribed(topics: Topics, members: Mapping[str, tuple[str, ...]]) -> Work[Subscribed]:
+    """Most members of a group subscribe to the same: that is looked up once."""
+    ids_of: dict[tuple[str, ...], frozenset[UUID]] = {}
+    subscribed = Subscribed({}, set())
+    for member_id, names in members.items():
+        if (ids := ids_of.get(names)) is None:
+            ids = ids_of[names] = frozenset(
+                each.topic_id for each in subscribed_topics(topics, names)
+            )
+            subscribed.names.update(names)
+        subscribed.ids[member_id] = ids
+        yield
+    return subscribed

@@ -1,0 +1,277 @@
+"""The last record of each key of a partition, as compaction would leave it.
+
+A log of many small batches has the same few keys again and again. A kernel reads it without the
+GIL, and only the last records become Python objects. Other records, as those of a committed
+transaction, and all of them while there are no kernels, are put one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.coordination.internal_records.record_fields import UnreadableRecord
+from drumlin.coordination.internal_records.unlocked_memory import Memory
+from drumlin.records.batch.batch import BatchHeader, Buffer, iterate_headers, parse_header
+from drumlin.records.kernels import compaction_kernels
+from drumlin.records.kernels import latest_layout as at
+from drumlin.records.kernels.compaction_layout import (
+    FAULT_MAGIC,
+    HEAD_COUNT,
+    STOP_END,
+    STOP_FULL,
+    STOP_ORDINARY,
+)
+from drumlin.records.plain.record import DECOMPRESSED_BYTES_MAX, Record, decode_body, records_body
+
+if TYPE_CHECKING:
+    from drumlin.records.kernels.machine_code import CompactionKernels
+
+#: Smaller partitions are not worth a kernel.
+_WORTH_KERNELS_BYTES: Final = 256 * 1024
+_ENTRIES_FIRST: Final = 4096
+_ARENA_BYTES_FIRST: Final = 1 << 20
+_ENTRY: Final = struct.Struct(f"{at.ENTRY_WIDTH}q")
+#: Of an entry, all but what only kernels ask for: the value's room, and the key's hash.
+_SAID: Final = struct.Struct("4q8x2q8x")
+_NEVER: Final = -1
+#: At the end of a key.
+_NUMBER: Final = struct.Struct(">i")
+
+#: Deals with a batch that is part of a transaction, or a marker: buffer, position, header.
+Special = Callable[[Buffer, int, BatchHeader], None]
+
+
+class Said(NamedTuple):
+    """A key's last record, and its number in the partition.
+
+    tombstone_order: of the last tombstone for the key; -1 if there was none.
+    """
+
+    order: int
+    value: bytes | None
+    tombstone_order: int = _NEVER
+
+
+class KnownPlaces(NamedTuple):
+    """Where values go that nothing else is to be known of: those of keys that end in a number.
+
+    places: by all of the key but its number, values by number; it may grow at any time.
+    unknown: beginnings of keys whose values go nowhere straight, although there is a place.
+    layout, fields: which values do: those of this layout whose fields are these.
+    """
+
+    places: Mapping[bytes, dict[int, bytes]]
+    unknown: AbstractSet[bytes]
+    layout: struct.Struct
+    fields: tuple[Any, ...]
+
+
+class LatestRecords:
+    """What was read so far of one partition."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._said: dict[bytes, Said] = {}
+        self._bytes = 0
+        self._kept: _Kept | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records were read."""
+        return self._count
+
+    def read(self, buffer: Buffer, special: Special) -> None:
+        """Read the whole batches of a buffer. In a thread.
+
+        Raises:
+            CorruptRecord: a batch is not what its header promises.
+            UnreadableRecord: a record has no key.
+        """
+        self._bytes += len(buffer)
+        if self._kept is None and self._bytes > _WORTH_KERNELS_BYTES:
+            kernels = compaction_kernels.loaded
+            self._kept = None if kernels is None else _Kept(kernels)
+        if self._kept is not None:
+            self._read_fast(self._kept, buffer, special)
+            return
+        for position, header in iterate_headers(buffer):
+            self._read_batch(buffer, position, header, special)
+
+    def _read_fast(self, kept: _Kept, buffer: Buffer, special: Special) -> None:
+        data = buffer if isinstance(buffer, bytes) else bytes(buffer)
+        position = 0
+        while True:
+            is_at_end, position, self._count = kept.read(data, position, self._count)
+            if is_at_end:
+                return
+            header = parse_header(data, position)
+            self._read_batch(data, position, header, special)
+            position += header.size
+
+    def _read_batch(
+        self, buffer: Buffer, position: int, header: BatchHeader, special: Special
+    ) -> None:
+        if header.is_control or header.is_transactional:
+            special(buffer, position, header)
+            return
+        body = records_body(buffer, position, header, DECOMPRESSED_BYTES_MAX)
+        if self._kept is not None and header.compression:
+            known = self._kept.read_body(bytes(body), header.record_count, self._count)
+            if known is not None:
+                self._count = known
+                return
+        for order, record in self.numbered(decode_body(body, header)):
+            key = key_of(record)
+            known_said = self._said.get(key)
+            if record.value is None:
+                self._said[key] = Said(order, None, order)
+            else:
+                tombstone = _NEVER if known_said is None else known_said.tombstone_order
+                self._said[key] = Said(order, record.value, tombstone)
+
+    def numbered(self, records: Iterable[Record]) -> Iterator[tuple[int, Record]]:
+        """Records, each with its number in the partition."""
+        for record in records:
+            yield self._count, record
+            self._count += 1
+
+    def put(self, key: bytes, order: int, value: bytes | None) -> None:
+        """Take over a record whose number in the partition is `order`."""
+        known = self._said.get(key)
+        if known is None:
+            self._said[key] = Said(order, value)
+        elif known.order < order:
+            self._said[key] = Said(order, value, known.tombstone_order)
+
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
+        """The last record of each key, tombstones too: mostly as keys first came up.
+
+        What goes straight to one of the `known` places is not among them.
+        """
+        others = self._said if self._kept is None else self._said.copy()
+        if known is not None and others:  # of those, two records may have to be held together
+            elsewhere = {key[: -_NUMBER.size] for key in others}
+            known = known._replace(unknown=known.unknown | elsewhere)
+        for key, said in () if self._kept is None else self._kept.items(known):
+            other = others.pop(key, None) if others else None
+            if other is not None:
+                tombstone = max(said.tombstone_order, other.tombstone_order)
+                last = max(said, other, key=lambda each: each.order)
+                said = last._replace(tombstone_order=tombstone)
+            yield key, said
+        yield from others.items()
+
+
+_NO_PLACES: Final = KnownPlaces({}, frozenset(), struct.Struct("1s"), ())
+
+
+def key_of(record: Record) -> bytes:
+    """
+    Raises:
+        UnreadableRecord: it has none.
+    """
+    if record.key is None:
+        raise UnreadableRecord(f"the record at offset {record.offset} has no key")
+    return record.key
+
+
+class _Kept:
+    """What a kernel keeps: entries and a hash table of them, and the bytes that they point to."""
+
+    def __init__(self, kernels: CompactionKernels) -> None:
+        self._kernels = kernels
+        self._state: Any = (ctypes.c_int64 * at.LATEST_WIDTH)()
+        self._state[at.LATEST_SEED_0] = secrets.randbits(63)
+        self._state[at.LATEST_SEED_1] = secrets.randbits(63)
+        self._entries = Memory()
+        self._arena = Memory()
+        self._slots = Memory()
+        self._have(_ENTRIES_FIRST, _ARENA_BYTES_FIRST)
+
+    def read(self, data: bytes, position: int, order: int) -> tuple[bool, int, int]:
+        """Whether all is read; else where a batch begins that is not read here; the next order."""
+        state = self._state
+        state[at.LATEST_POSITION], state[at.LATEST_ORDER] = position, order
+        while True:
+            status = self._kernels.keep_latest(data, len(data), state)
+            if status != STOP_FULL:
+                break
+            self._grow(len(data))
+        is_at_end = status == STOP_END or (status >= FAULT_MAGIC and self._is_over(data))
+        return is_at_end, state[at.LATEST_POSITION], self._order
+
+    def read_body(self, body: bytes, record_count: int, order: int) -> int | None:
+        """Read one batch's records; the next order, or None if something is wrong with them."""
+        state = self._state
+        state[HEAD_COUNT], state[at.LATEST_ORDER] = record_count, order
+        while True:
+            status = self._kernels.keep_latest_of(body, len(body), state)
+            if status != STOP_FULL:
+                return self._order if status == STOP_ORDINARY else None
+            self._grow(len(body))
+
+    def items(self, known: KnownPlaces | None = None) -> Iterator[tuple[bytes, Said]]:
+        used = self._state[at.LATEST_COUNT] * _ENTRY.size
+        places, unknown, layout, fields = known or _NO_PLACES
+        usual_size, fields_at = layout.size, layout.unpack_from
+        number_at, number_size = _NUMBER.unpack_from, _NUMBER.size
+        place, place_begins = None, b""
+        # Slices of the array are bytes already: they cost a third of those of a view.
+        arena = self._arena.view
+        for key, key_size, value, value_size, order, tombstone in _SAID.iter_unpack(
+            memoryview(self._entries.view).cast("B")[:used]
+        ):
+            if value_size == usual_size:
+                number = key + key_size - number_size
+                begins = arena[key:number]
+                if begins != place_begins:  # mostly many of one place come in a row
+                    place = None if begins in unknown else places.get(begins)
+                    place_begins = b"" if place is None else begins
+                if place is not None and fields_at(arena, value) == fields:
+                    place[number_at(arena, number)[0]] = arena[value : value + value_size]
+                    continue
+            yield (
+                arena[key : key + key_size],
+                Said(
+                    order,
+                    None if value_size < 0 else arena[value : value + value_size],
+                    tombstone,
+                ),
+            )
+
+    @property
+    def _order(self) -> int:
+        return int(self._state[at.LATEST_ORDER])
+
+    def _is_over(self, data: bytes) -> bool:
+        """Whether what comes next is no batch at all: others stop there as well."""
+        position = self._state[at.LATEST_POSITION]
+        return next(iterate_headers(memoryview(data)[position:]), None) is None
+
+    def _grow(self, wanted_bytes: int) -> None:
+        """Make room for all keys that records of this size may hold."""
+        state = self._state
+        entries, arena_bytes = state[at.LATEST_COUNT_MAX], state[at.LATEST_ARENA_SIZE]
+        if state[at.LATEST_COUNT] >= entries:
+            entries *= 2
+        if state[at.LATEST_ARENA_USED] + wanted_bytes > arena_bytes:
+            arena_bytes = 2 * arena_bytes + wanted_bytes
+        self._have(entries, arena_bytes)
+
+    def _have(self, entries: int, arena_bytes: int) -> None:
+        state = self._state
+        self._arena.grow(arena_bytes)
+        state[at.LATEST_ARENA], state[at.LATEST_ARENA_SIZE] = self._arena.address, arena_bytes
+        if entries == state[at.LATEST_COUNT_MAX]:
+            return
+        self._entries.grow(entries * _ENTRY.size)
+        state[at.LATEST_ENTRIES], state[at.LATEST_COUNT_MAX] = self._entries.address, entries
+        # As many slots as entries twice over: a power of two, as the number of entries is.
+        self._slots.begin(2 * entries * ctypes.sizeof(ctypes.c_int64))
+        state[at.LATEST_SLOTS], state[at.LATEST_SLOT_MASK] = self._slots.address, 2 * entries - 1
+        self._kernels.index_latest(state)

@@ -1,0 +1,186 @@
+"""The base of all coordinators: a topic, and a shard of state for each partition led here.
+
+It owns which partitions are led, whether requests are served, and the chores of a shard. What they
+write is written as `shard_writer.py` has it; after a restart, the same records are loaded. What is
+in a shard, and what is asked of it, is up to the coordinator that builds on this: it is handed in,
+and nothing here is to be filled in by a subclass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Generic
+
+from drumlin.clock import Clock
+from drumlin.coordination.background import Background
+from drumlin.coordination.shards.dropped_state import DroppedState
+from drumlin.coordination.shards.shard_writer import ShardWriter
+from drumlin.coordination.shards.state_form import (
+    Loaded,
+    Shard,
+    StateForm,
+    StateLimits,
+    StateRecord,
+)
+from drumlin.coordination.shards.state_log import StateLog
+from drumlin.coordination.shards.state_partitions import (
+    IsCancelled,
+    LoadCancelled,
+    StatePartitions,
+    partition_for,
+)
+from drumlin.coordination.shards.state_topic import StateTopic
+from drumlin.records.batch.batch import Buffer
+from drumlin.turns import Pace, Turns
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+#: What records are for, and the records.
+Found = tuple[str, Sequence[StateRecord]]
+
+_log = logging.getLogger(__name__)
+
+
+class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
+    """A coordinator's shards, and its life.
+
+    Handed in:
+        topic: in which the state is kept.
+        form: of the shards.
+        limits: the part of the configuration that all coordinators have.
+        clock: wall time, for records.
+        turns: of the loop.
+        on_loaded(partition): its shard can be asked from now on, or has failed.
+    """
+
+    def __init__(
+        self,
+        topic: StateTopic,
+        form: StateForm[Shard, Loaded, StateRecord],
+        limits: StateLimits,
+        clock: Clock,
+        turns: Turns,
+        on_loaded: Callable[[int], None],
+    ) -> None:
+        def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
+            return form.load(_wanted(topic.read_batches(partition), is_cancelled))
+
+        self._topic, self._form, self._limits = topic, form, limits
+        self._clock = clock
+        self._log = StateLog(topic, limits.timeout_ms)
+        self._partitions = StatePartitions(
+            topic.name, form.new_shard, read, form.take_over, on_loaded
+        )
+        self._writer = ShardWriter(
+            topic, self._log, self._partitions, form, limits, clock, self._check_active
+        )
+        self._background = Background()
+        self._turns, self._unloading = turns, DroppedState()
+        self._tidying = asyncio.Lock()
+        self._is_active = False
+
+    # -- life ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to serve; before, requests get COORDINATOR_NOT_AVAILABLE."""
+        self._is_active = True
+
+    async def close(self) -> None:
+        """Drop all state, and end all waiting requests."""
+        self._is_active = False
+        for partition in self._partitions.partitions():
+            self.resign(partition)
+        await self._background.end()
+        await self._partitions.close()
+        await self._turns.run(self._unloading.go_on())
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition: its state is loaded in the background."""
+        self._partitions.begin(partition, leader_epoch)
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition: its state is dropped here."""
+        shard = self._partitions.end(partition)
+        if shard is not None:
+            self._unloading.begin(self._form.unload(shard))
+            self._turns.start(self._unloading.go_on())
+
+    # -- finding ---------------------------------------------------------------------------
+
+    async def find_partition(self, key: str) -> int:
+        """The partition of the topic whose leader is the coordinator of this key.
+
+        Creates the topic if there is none yet.
+
+        Raises:
+            KafkaError: it cannot be created.
+        """
+        if self._topic.partition_count() is None:
+            await self._topic.create()
+            # It is empty: waiting is cheaper for clients than retrying.
+            await self._partitions.when_ready(self._partition_for(key))
+        return self._partition_for(key)
+
+    def _partition_for(self, key: str) -> int:
+        return partition_for(
+            key, self._topic.partition_count() or self._limits.first_partition_count()
+        )
+
+    def _check_active(self) -> None:
+        """
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE, before the start and after the end.
+        """
+        if not self._is_active:
+            raise KafkaError(ErrorCode.coordinator_not_available)
+
+    # -- chores ----------------------------------------------------------------------------
+
+    async def _write_found(
+        self,
+        partition: int,
+        find: Callable[[Shard], Iterable[Found[StateRecord]]],
+        pace: Pace,
+    ) -> None:
+        """Write what is found in a shard, of which there may be very much, piece by piece.
+
+        After a start very many partitions ask for this: it is done for one after the other. What
+        cannot be written stays; others are written all the same.
+        """
+        await self._partitions.when_ready(partition)
+        async with self._tidying:
+            shard = await self._partitions.when_ready(partition)
+            for what, pieces in groupby(find(shard) if shard else (), itemgetter(0)):
+                assert shard is not None
+                count, is_refused = 0, False
+                for _, records in pieces:
+                    if records and not is_refused:
+                        try:
+                            self._writer.write(shard, records)
+                            count += len(records)
+                        except KafkaError as error:
+                            _log.warning(
+                                "partition %d: not written: %s: %s", partition, what, error
+                            )
+                            is_refused = True
+                    if (
+                        await pace.give_way()
+                        and await self._partitions.when_ready(partition) is not shard
+                    ):
+                        return
+                if count:
+                    _log.info("partition %d: %d records written: %s", partition, count, what)
+
+
+def _wanted(buffers: Iterable[Buffer], is_cancelled: IsCancelled) -> Iterator[Buffer]:
+    """
+    Raises:
+        LoadCancelled: `is_cancelled` said so.
+    """
+    for buffer in buffers:
+        if is_cancelled():
+            raise LoadCancelled
+        yield buffer

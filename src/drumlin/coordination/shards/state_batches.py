@@ -1,0 +1,123 @@
+"""Records of a coordinator's topic, packed into batches. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from drumlin.coordination.shards.log_errors import as_told
+from drumlin.records.compression.compression import CODECS
+from drumlin.records.plain.record import Record, encode_record, seal_body
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+StateRecord = TypeVar("StateRecord")
+#: Makes key and value of a record; without a value it is a tombstone.
+Encode = Callable[[StateRecord], tuple[bytes, bytes | None]]
+
+#: By default a batch takes no further record beyond this; one record may be larger.
+BATCH_BYTES_MAX: Final = 512 * 1024
+#: What a record takes at most besides its key and its value.
+_RECORD_OVERHEAD_BYTES: Final = 24
+#: Of a batch: for its header, and for what compression adds where it does not help.
+_SPARE_PART: Final = 64
+_CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+
+
+class Producer(NamedTuple):
+    """The producer in whose transaction a coordinator or a client writes."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class RecordPacker(Generic[StateRecord]):
+    """Packs records in their order into as few batches as take them; the log numbers them.
+
+    encode: makes key and value.
+    codec: a number of `CODECS`.
+    producer: the batches are part of its transaction.
+    if_several: likewise, unless one batch takes all records.
+    """
+
+    def __init__(
+        self,
+        encode: Encode[StateRecord],
+        now_ms: int,
+        codec: int = 0,
+        producer: Producer | None = None,
+        bytes_max: int = BATCH_BYTES_MAX,
+        if_several: Producer | None = None,
+    ) -> None:
+        self._encode = encode
+        self._now_ms = now_ms
+        self._how: dict[str, Any] = {"compression": _CODEC_NAMES[codec]}
+        self._how |= _in_transaction_of(producer)
+        self._if_several = _in_transaction_of(if_several)
+        self._bytes_max = bytes_max
+        self._batches: list[tuple[bytearray, list[StateRecord]]] = []
+        self._begin()
+
+    def add(self, record: StateRecord) -> None:
+        key, value = self._encode(record)
+        size = _RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        if self._records and self._size + size > self._bytes_max:
+            self._how |= self._if_several
+            self._end()
+        plain = Record(len(self._records), self._now_ms, key, value)
+        self._body += encode_record(plain, 0, self._now_ms)
+        self._records.append(record)
+        self._size += size
+
+    def batches(self) -> list[tuple[bytearray, list[StateRecord]]]:
+        """All batches, each with its records. Nothing is added afterwards."""
+        if self._records:
+            self._end()
+        return self._batches
+
+    def _begin(self) -> None:
+        self._body = bytearray()
+        self._records: list[StateRecord] = []
+        self._size = 0
+
+    def _end(self) -> None:
+        batch = seal_body(self._body, len(self._records), self._now_ms, self._now_ms, **self._how)
+        self._batches.append((batch, self._records))
+        self._begin()
+
+
+def _in_transaction_of(producer: Producer | None) -> dict[str, Any]:
+    return {} if producer is None else producer._asdict() | {"is_transactional": True}
+
+
+def pack(
+    records: Iterable[StateRecord],
+    encode: Encode[StateRecord],
+    now_ms: int,
+    codec: int = 0,
+    producer: Producer | None = None,
+    bytes_max: int = BATCH_BYTES_MAX,
+) -> list[tuple[bytearray, list[StateRecord]]]:
+    """The records as batches, each with its records; see `RecordPacker`."""
+    packer = RecordPacker(encode, now_ms, codec, producer, bytes_max)
+    for record in records:
+        packer.add(record)
+    return packer.batches()
+
+
+def record_bytes_max(limit_bytes: int) -> int:
+    """How many bytes of records go into a batch of at most `limit_bytes`."""
+    return limit_bytes - limit_bytes // _SPARE_PART
+
+
+def check_sizes(batches: Sequence[bytearray], limit_bytes: int) -> None:
+    """
+    Raises:
+        KafkaError: one of several is larger than the topic allows; a single one it will refuse.
+    """
+    if len(batches) > 1 and max(map(len, batches)) > limit_bytes:
+        raise as_told(KafkaError(ErrorCode.message_too_large))
+
+
+def base_offset_of(batch: bytearray) -> int:
+    """The offset of a batch's first record, once the log has numbered it."""
+    return int.from_bytes(batch[:8], "big", signed=True)

@@ -1,0 +1,85 @@
+"""What a coordinator has appended to its topic, until all in-sync replicas have it.
+
+    decide -> records -> append -> take over -> answer
+
+A record that is appended counts at once in the coordinator's memory; the answer is given when all
+in-sync replicas have it. Errors are those for clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from drumlin.coordination.shards.log_errors import as_told
+from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+T = TypeVar("T")
+
+
+class StateLog:
+    """One topic. `timeout_ms()`: how long the replicas may take to have a record."""
+
+    def __init__(self, topic: StateTopic, timeout_ms: Callable[[], int]) -> None:
+        self._topic = topic
+        self._timeout_ms = timeout_ms
+        self._unconfirmed: set[Confirmation] = set()
+
+    def batch_bytes_max(self, partition: int) -> int:
+        """Larger batches are refused.
+
+        Raises:
+            KafkaError: the partition is not here.
+        """
+        try:
+            return self._topic.batch_bytes_max(partition)
+        except KafkaError as error:
+            raise as_told(error) from error
+
+    def confirm(self, partition: int) -> Confirmation:
+        """The confirmation of what is appended to a partition by now, as one is due."""
+        confirmation = self._topic.confirm(partition)
+        self._unconfirmed.add(confirmation)
+        confirmation.add_done_callback(self._unconfirmed.discard)
+        return confirmation
+
+    def written(self, answer: T, confirmation: Confirmation | None) -> Written[T]:
+        """The answer, which may be given when `confirmation` is done."""
+        if confirmation is None:
+            return Written(answer)
+        return Written(answer, partial(self.confirmed, confirmation))
+
+    async def confirmed(self, confirmation: Confirmation | None) -> None:
+        """Wait until the replicas have what was appended.
+
+        Raises:
+            KafkaError: not all are known to have it.
+        """
+        if confirmation is None:
+            return
+        try:
+            await asyncio.wait_for(asyncio.shield(confirmation), self._timeout_ms() / 1000)
+        except TimeoutError:
+            raise as_told(KafkaError(ErrorCode.request_timed_out)) from None
+        except KafkaError as error:
+            raise as_told(error) from error
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether some of what was appended is not yet known to all in-sync replicas."""
+        return bool(self._unconfirmed)
+
+    async def all_confirmed(self) -> None:
+        """Wait until all in-sync replicas have what is appended now.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, that takes too long.
+        """
+        if self._unconfirmed:
+            _, late = await asyncio.wait(self._unconfirmed, timeout=self._timeout_ms() / 1000)
+            if late:
+                raise KafkaError(ErrorCode.not_coordinator)

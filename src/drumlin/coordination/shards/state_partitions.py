@@ -1,0 +1,272 @@
+"""Which partitions of a coordinator's topic this broker leads, and the loading of their state.
+
+A partition is loaded once its leadership is ours: read and decoded in a thread, a few at a time,
+then taken over on the loop in steps. A partition that a request asks for is loaded next.
+Leadership may be lost at any moment; what was loaded by then is dropped. What cannot be loaded is
+tried again, ever more slowly, as long as it is led here: mostly something was short for a moment.
+What a shard is, and what is read from a log, is the coordinator's concern.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import operator
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, Generic, TypeVar
+
+from drumlin.ready_threads import ready_threads
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.turns import Pace
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+Shard = TypeVar("Shard")
+Loaded = TypeVar("Loaded")
+
+#: Of a key whose hash is kept: clients ask for the same ones again and again.
+_KEPT_LENGTH_MAX: Final = 100
+
+#: Partitions that are loaded side by side. Mostly kernels work, which do not hold up others.
+_AT_A_TIME: Final = 4
+
+#: Before a partition that could not be loaded is tried again; each time twice as long.
+_PAUSE_S: Final = 1.0
+_PAUSE_MAX_S: Final = 8.0
+
+#: Of 31, modulo 2^32.
+_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(256))
+
+#: Called now and then while a partition is read: whether the result is still wanted.
+IsCancelled = Callable[[], bool]
+
+
+class LoadCancelled(Exception):
+    """The result is not wanted any more."""
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition that a group or a transactional id belongs to: Java's hash, as in Kafka."""
+    value = _known_hash(key) if len(key) <= _KEPT_LENGTH_MAX else _java_hash(key)
+    if value >= 1 << 31:
+        value = (1 << 32) - value
+    # The one value whose absolute value does not fit Java's int counts as 0.
+    return 0 if value == 1 << 31 else value % partition_count
+
+
+def _java_hash(key: str) -> int:
+    """Java's `String.hashCode`: of the key's UTF-16 units, modulo 2^32."""
+    units = array("H", key.encode("utf-16"))[1:]  # after the byte order mark
+    value = 0
+    for start in range(0, len(units), len(_POWERS)):
+        piece = units[start : start + len(_POWERS)]
+        value *= pow(31, len(piece), 1 << 32)
+        value += sum(map(operator.mul, reversed(piece), _POWERS))
+        value &= 0xFFFFFFFF
+    return value
+
+
+_known_hash = lru_cache(maxsize=4096)(_java_hash)
+
+
+@dataclass(slots=True, eq=False)
+class _Led(Generic[Shard]):
+    """One partition that is led."""
+
+    partition: int
+    shard: Shard
+    leader_epoch: int
+    pause_s: float
+    """Before the next attempt, should this one fail."""
+    said: str = ""
+    """Why the attempt before this one has failed."""
+    is_resigned: bool = False
+    has_failed: bool = False
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class StatePartitions(Generic[Shard, Loaded]):
+    """The shards of the partitions that are led.
+
+    Handed in:
+        topic: for messages.
+        new_shard(partition): an empty shard.
+        read(partition, is_cancelled): called in a thread, may block: what the partition says.
+            Raises `LoadCancelled` when `is_cancelled()` says so.
+        take_over(shard, loaded): a generator on the loop that fills the shard; others may get
+            their turn wherever it yields.
+        on_loaded(partition): its shard can be asked from now on, or has failed.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        new_shard: Callable[[int], Shard],
+        read: Callable[[int, IsCancelled], Loaded],
+        take_over: Callable[[Shard, Loaded], Iterator[None]],
+        on_loaded: Callable[[int], None],
+    ) -> None:
+        self._topic = topic
+        self._new_shard = new_shard
+        self._read = read
+        self._take_over = take_over
+        self._on_loaded = on_loaded
+        self._led: dict[int, _Led[Shard]] = {}
+        self._threads = ready_threads(_AT_A_TIME, f"{topic}-loader")
+        self._waiting: OrderedDict[int, _Led[Shard]] = OrderedDict()
+        """Partitions whose turn has not come: the next one first."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loading = 0
+        self._is_closed = False
+
+    def begin(self, partition: int, leader_epoch: int) -> None:
+        """The partition is led here from `leader_epoch` on: load it, unless the broker stops."""
+        if self._is_closed:
+            return
+        current = self._led.get(partition)
+        if current is not None and not current.has_failed:
+            current.leader_epoch = max(current.leader_epoch, leader_epoch)
+            return
+        self._begin(_Led(partition, self._new_shard(partition), leader_epoch, _PAUSE_S))
+
+    def _begin(self, led: _Led[Shard]) -> None:
+        self._led[led.partition] = self._waiting[led.partition] = led
+        if self._loading < _AT_A_TIME:
+            self._loading += 1
+            task = asyncio.get_running_loop().create_task(self._load_waiting())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def end(self, partition: int) -> Shard | None:
+        """The partition is led elsewhere: its shard, whose waiting requests are to be ended."""
+        led = self._led.pop(partition, None)
+        if led is None:
+            return None
+        self._waiting.pop(partition, None)
+        led.is_resigned = True
+        led.ready.set()
+        return led.shard
+
+    def shard(self, partition: int) -> Shard:
+        """
+        Raises:
+            KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        led = self._led.get(partition)
+        if led is None or led.has_failed:
+            raise KafkaError(ErrorCode.not_coordinator)
+        if not led.ready.is_set():
+            if partition in self._waiting:
+                self._waiting.move_to_end(partition, last=False)
+            raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        return led.shard
+
+    def shards(self) -> Iterator[Shard]:
+        """Every shard that can be asked.
+
+        Raises:
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, as some are missing yet.
+        """
+        for partition in sorted(self._led):
+            if not self._led[partition].has_failed:
+                yield self.shard(partition)
+
+    def leader_epoch(self, partition: int) -> int:
+        """The epoch in which a partition that can be asked is led: its coordinator's epoch.
+
+        Raises:
+            KafkaError: as `shard`.
+        """
+        self.shard(partition)
+        return self._led[partition].leader_epoch
+
+    def find(self, partition: int) -> Shard | None:
+        """The shard, loaded or still loading."""
+        led = self._led.get(partition)
+        return None if led is None else led.shard
+
+    def is_loading(self, partition: int) -> bool:
+        """Whether the partition is led here and cannot be asked yet."""
+        led = self._led.get(partition)
+        return led is not None and not led.has_failed and not led.ready.is_set()
+
+    async def when_ready(self, partition: int) -> Shard | None:
+        """The shard once it is loaded; None if it cannot be, or is led elsewhere."""
+        led = self._led.get(partition)
+        if led is None:
+            return None
+        await led.ready.wait()
+        return None if led.has_failed or led.is_resigned else led.shard
+
+    def partitions(self) -> list[int]:
+        return sorted(self._led)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for led in self._led.values():
+            led.is_resigned = True
+        self._waiting.clear()
+        await asyncio.gather(*self._tasks)
+        self._threads.shutdown(wait=False)
+
+    async def _load_waiting(self) -> None:
+        """Load one partition after the other, beside other tasks that do the same."""
+        try:
+            while self._waiting:
+                _, led = self._waiting.popitem(last=False)
+                try:
+                    await self._load(led)
+                except Exception as error:  # noqa: BLE001  or requests would wait for it for ever
+                    self._failed(led, error)
+        finally:
+            self._loading -= 1
+
+    async def _load(self, led: _Led[Shard]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            loaded = await loop.run_in_executor(
+                self._threads, self._read, led.partition, lambda: led.is_resigned
+            )
+        except LoadCancelled:
+            return
+        pace = Pace()
+        for _ in self._take_over(led.shard, loaded):
+            if await pace.give_way() and led.is_resigned:
+                return
+        if led.is_resigned:
+            return
+        if led.said:
+            _log.warning("partition %d of %s is loaded after all", led.partition, self._topic)
+        led.ready.set()
+        self._on_loaded(led.partition)
+
+    def _failed(self, led: _Led[Shard], error: Exception) -> None:
+        """Have it tried again after a pause; until that begins, its coordinator is not here."""
+        if led.is_resigned:
+            return
+        said = f"{type(error).__name__}: {error}"
+        if said != led.said:
+            is_foreseen = isinstance(error, (CorruptRecord, KafkaError))
+            _log.error(
+                "partition %d of %s cannot be loaded, and is tried again: %s",
+                led.partition,
+                self._topic,
+                error if is_foreseen else said,
+                exc_info=None if is_foreseen else error,
+            )
+        led.has_failed = True
+        led.ready.set()
+        asyncio.get_running_loop().call_later(led.pause_s, self._try_again, led, said)
+        self._on_loaded(led.partition)
+
+    def _try_again(self, failed: _Led[Shard], said: str) -> None:
+        if self._led.get(failed.partition) is not failed or self._is_closed:
+            return
+        shard = self._new_shard(failed.partition)
+        pause_s = min(2 * failed.pause_s, _PAUSE_MAX_S)
+        self._begin(_Led(failed.partition, shard, failed.leader_epoch, pause_s, said))

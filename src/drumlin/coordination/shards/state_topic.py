@@ -1,0 +1,94 @@
+"""The topic in which a coordinator keeps its state, as it is handed to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from drumlin.records.batch.batch import Buffer
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
+
+#: Done when all in-sync replicas have what was appended; fails with `KafkaError`.
+Confirmation = asyncio.Future[None]
+
+
+class LedPartition(Protocol):
+    """A partition of the topic that this broker leads, for what is to be done at once."""
+
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether what was appended is confirmed only by `StateTopic.confirm`.
+
+        If not, all in-sync replicas have it as soon as it is appended.
+        """
+
+    def append_internal(
+        self,
+        batch: bytearray,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
+        reserve_bytes: int = 0,
+    ) -> object:
+        """Append a batch before this returns.
+
+        `verification` is for batches that are part of a client's transaction: what its
+        coordinator was asked with. A batch is refused, too, if one that is larger by
+        `reserve_bytes` would not be taken.
+
+        Raises:
+            KafkaError: it is not in the log.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """One of the broker's internal topics.
+
+    name: the topic's.
+    find(partition): that partition, as it is now; raises `KafkaError` if it is not led here.
+    confirm(partition): done when all in-sync replicas have all that is appended by now, durably
+        where that is asked for. It is called after an append that awaits it. Raises as `find`.
+    read_batches(partition): blocking, called and iterated in a thread: the partition from its
+        log start to its end, as buffers of whole batches.
+    batch_bytes_max(partition): larger batches are refused. Raises as `find` does.
+    partition_count(): None before the topic exists.
+    create(): awaited where the topic is needed and does not exist. When it is done,
+        `become_leader` has been called for the partitions that are led here.
+    """
+
+    name: str
+    find: Callable[[int], LedPartition]
+    confirm: Callable[[int], Confirmation]
+    read_batches: Callable[[int], Iterable[Buffer]]
+    batch_bytes_max: Callable[[int], int]
+    partition_count: Callable[[], int | None]
+    create: Callable[[], Coroutine[Any, Any, None]]
+
+
+class StateCoordinator(Protocol):
+    """What the broker calls on each coordinator."""
+
+    def start(self) -> None:
+        """Begin to serve."""
+
+    async def close(self) -> None:
+        """Drop all state, and end all waiting requests."""
+
+    async def find_partition(self, key: str) -> int:
+        """The partition of the coordinator's topic for this key.
+
+        Raises:
+            KafkaError: there is no such topic, and none can be created.
+        """
+
+    def become_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads the partition of the coordinator's topic: load it."""
+
+    def resign(self, partition: int) -> None:
+        """Another broker leads the partition, or it is gone."""
+
+    def topic_deleted(self, topic: str, topic_id: UUID) -> None:
+        """A topic, of a client mostly, was deleted."""

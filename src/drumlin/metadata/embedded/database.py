@@ -1,0 +1,307 @@
+"""The embedded store's SQLite file: its tables, and statements made durable. Blocking.
+
+One writer: a connection that is used by one thread at a time. WAL with synchronous=FULL: a
+commit returns once it would survive a power failure, and costs one fsync.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from drumlin.metadata.image import (
+    ClusterImage,
+    LastKnown,
+    LogEnd,
+    PartitionState,
+    Resource,
+    ResourceType,
+    TopicState,
+)
+
+if TYPE_CHECKING:
+    from drumlin.metadata.embedded.first_contents import FirstContents
+
+FILE_NAME: Final = "drumlin-metadata.sqlite"
+#: Keys of the table `cluster`.
+CLUSTER_ID: Final = "cluster_id"
+LOGS_ADOPTED: Final = "logs_adopted"
+NEXT_PRODUCER_ID: Final = "next_producer_id"
+#: Such keys are followed by a topic id.
+_DELETED_TOPIC: Final = "deleted_topic."
+#: Such keys are followed by the id of a broker, where there are several.
+_BROKER_EPOCH_OF: Final = "broker_epoch."
+#: Each brings a file of the version before to the next one.
+_SCHEMAS: Final = (
+    """
+CREATE TABLE cluster (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE topics (
+    topic_id BLOB PRIMARY KEY, name TEXT NOT NULL UNIQUE
+) WITHOUT ROWID;
+CREATE TABLE partitions (
+    topic_id BLOB NOT NULL REFERENCES topics ON DELETE CASCADE,
+    partition INTEGER NOT NULL,
+    leader INTEGER NOT NULL,
+    leader_epoch INTEGER NOT NULL,
+    replicas TEXT NOT NULL,
+    isr TEXT NOT NULL,
+    PRIMARY KEY (topic_id, partition)
+) WITHOUT ROWID;
+CREATE TABLE configs (
+    resource_type INTEGER NOT NULL,
+    resource_name TEXT NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (resource_type, resource_name, key)
+) WITHOUT ROWID;
+""",
+    # While a partition is reassigned.
+    """
+ALTER TABLE partitions ADD COLUMN adding TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN removing TEXT NOT NULL DEFAULT '[]';
+""",
+    # Who may lead it besides the ISR.
+    """
+ALTER TABLE partitions ADD COLUMN elr TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN last_known TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE partitions ADD COLUMN last_leader INTEGER NOT NULL DEFAULT -1;
+""",
+)
+
+#: SQL and its parameters.
+Statement = tuple[str, Sequence[Any]]
+
+
+class UnreadableMetadata(Exception):
+    """The file is not a metadata database of ours, or of a later version of us."""
+
+
+def is_begun(path: Path) -> bool:
+    """Whether there is a file that says of which cluster it is; the first start may have died.
+
+    Raises:
+        UnreadableMetadata: it cannot be used.
+    """
+    if not path.exists():
+        return False
+    try:
+        with closing(Database(path)) as opened:
+            return opened.value(CLUSTER_ID) is not None
+    except sqlite3.Error as error:
+        raise UnreadableMetadata(f"{path}: {error}") from error
+
+
+class Database:
+    """One open metadata file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; create it when it is not there.
+
+        Raises:
+            UnreadableMetadata: it cannot be used.
+        """
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            self._create_tables()
+        except sqlite3.Error as error:
+            raise UnreadableMetadata(f"{path}: {error}") from error
+
+    def _create_tables(self) -> None:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        newest = len(_SCHEMAS)
+        if version > newest:
+            raise UnreadableMetadata(f"its schema version is {version}, newer than this program's")
+        if version < newest:
+            steps = "".join(_SCHEMAS[version:])
+            self._connection.executescript(
+                f"BEGIN; {steps} PRAGMA user_version = {newest}; COMMIT;"
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def execute_durably(self, statements: Iterable[Statement]) -> None:
+        """Execute all of them in one transaction, and return once it is on the disk.
+
+        Raises:
+            sqlite3.Error: nothing of it has happened.
+        """
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            for sql, parameters in statements:
+                self._connection.execute(sql, parameters)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def value(self, key: str) -> Any:
+        """A value of the table `cluster`, or None."""
+        sql = "SELECT value FROM cluster WHERE key = ?"
+        row = self._connection.execute(sql, (key,)).fetchone()
+        return row[0] if row else None
+
+    def deleted_topics(self) -> dict[UUID, tuple[str, ...] | None]:
+        """Topics that were deleted, and in which log dirs folders may be left; None: in any."""
+        sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
+        rows = self._connection.execute(sql, (len(_DELETED_TOPIC), _DELETED_TOPIC))
+        found: dict[UUID, tuple[str, ...] | None] = {}
+        for key, value in rows:
+            log_dirs = json.loads(value)
+            found[UUID(key.removeprefix(_DELETED_TOPIC))] = (
+                None if log_dirs is None else tuple(log_dirs)
+            )
+        return found
+
+    def broker_epochs(self) -> dict[int, int]:
+        """The last epoch of each broker, as far as they are known."""
+        sql = "SELECT key, value FROM cluster WHERE substr(key, 1, ?) = ?"
+        rows = self._connection.execute(sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF))
+        return {int(key.removeprefix(_BROKER_EPOCH_OF)): epoch for key, epoch in rows}
+
+    def load(self, cluster_id: str) -> ClusterImage:
+        """Everything that is stored."""
+        image = ClusterImage(cluster_id)
+        partitions: dict[bytes, list[PartitionState]] = {}
+        rows = self._connection.execute("SELECT * FROM partitions ORDER BY topic_id, partition")
+        for topic_id, index, leader, leader_epoch, *brokers, known, last_leader in rows:
+            replicas, isr, adding, removing, elr = (tuple(json.loads(each)) for each in brokers)
+            state = PartitionState(
+                index,
+                leader,
+                leader_epoch,
+                replicas,
+                isr,
+                adding=adding,
+                removing=removing,
+                elr=elr,
+                last_known=tuple(
+                    LastKnown(node_id, LogEnd(epoch, end), complete)
+                    for node_id, epoch, end, complete in json.loads(known)
+                ),
+                last_leader=last_leader,
+            )
+            partitions.setdefault(topic_id, []).append(state)
+        for topic_id, name in self._connection.execute("SELECT topic_id, name FROM topics"):
+            states = tuple(partitions.get(topic_id, ()))
+            image.put_topic(TopicState(name, UUID(bytes=topic_id), states))
+        configs: dict[Resource, dict[str, str]] = {}
+        for resource_type, name, key, value in self._connection.execute("SELECT * FROM configs"):
+            resource = Resource(ResourceType(resource_type), name)
+            configs.setdefault(resource, {})[key] = value
+        for resource, values in configs.items():
+            image.put_configs(resource, values)
+        return image
+
+
+def put_value(key: str, value: Any) -> Statement:
+    return "INSERT OR REPLACE INTO cluster VALUES (?, ?)", (key, value)
+
+
+def take_over(contents: FirstContents) -> Iterator[Statement]:
+    """Have a new store begin with this, and know the logs that are there."""
+    yield put_value(LOGS_ADOPTED, 1)
+    yield put_value(NEXT_PRODUCER_ID, contents.next_producer_id)
+    for topic in contents.topics:
+        yield from put_topic(topic)
+    for resource, configs in contents.configs.items():
+        for key, value in configs.items():
+            yield put_config(resource, key, value)
+    for topic_id in contents.deleted:
+        yield note_deleted(topic_id)
+
+
+def put_topic(topic: TopicState) -> Iterator[Statement]:
+    yield "INSERT INTO topics VALUES (?, ?)", (topic.topic_id.bytes, topic.name)
+    yield from put_partitions(topic.topic_id, topic.partitions)
+
+
+def put_partitions(topic_id: UUID, partitions: Iterable[PartitionState]) -> Iterator[Statement]:
+    sql = "INSERT INTO partitions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    for each in partitions:
+        yield sql, (topic_id.bytes, each.index, each.leader, each.leader_epoch, *_brokers(each))
+
+
+def delete_topic(topic: TopicState) -> list[Statement]:
+    configs = "DELETE FROM configs WHERE resource_type = ? AND resource_name = ?"
+    return [
+        ("DELETE FROM topics WHERE topic_id = ?", (topic.topic_id.bytes,)),
+        (configs, (ResourceType.TOPIC, topic.name)),
+        note_deleted(topic.topic_id),
+    ]
+
+
+def note_deleted(topic_id: UUID) -> Statement:
+    """Folders of a deleted topic may be in any log dir."""
+    return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(None))
+
+
+def put_folders_left(topic_id: UUID, log_dirs: Sequence[str]) -> Statement:
+    """Where folders of a deleted topic may be, once those elsewhere are gone."""
+    return put_value(_DELETED_TOPIC + topic_id.hex, json.dumps(log_dirs))
+
+
+def put_broker_epoch(node_id: int, epoch: int) -> Statement:
+    return put_value(f"{_BROKER_EPOCH_OF}{node_id}", epoch)
+
+
+def forget_broker_epochs() -> Statement:
+    """As log dirs of brokers have been made that name none."""
+    sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ?"
+    return sql, (len(_BROKER_EPOCH_OF), _BROKER_EPOCH_OF)
+
+
+def forget_deletions() -> Statement:
+    """Forget deleted topics of which no folder is left."""
+    sql = "DELETE FROM cluster WHERE substr(key, 1, ?) = ? AND value = '[]'"
+    return sql, (len(_DELETED_TOPIC), _DELETED_TOPIC)
+
+
+def put_config(resource: Resource, key: str, value: str | None) -> Statement:
+    """Set a key, or remove it where `value` is None."""
+    if value is None:
+        sql = "DELETE FROM configs WHERE resource_type = ? AND resource_name = ? AND key = ?"
+        return sql, (resource.type, resource.name, key)
+    sql = "INSERT OR REPLACE INTO configs VALUES (?, ?, ?, ?)"
+    return sql, (resource.type, resource.name, key, value)
+
+
+def put_state(topic_id: UUID, state: PartitionState) -> Statement:
+    sql = (
+        "UPDATE partitions SET leader = ?, leader_epoch = ?, replicas = ?, isr = ?, adding = ?, "
+        "removing = ?, elr = ?, last_known = ?, last_leader = ? "
+        "WHERE topic_id = ? AND partition = ?"
+    )
+    where = topic_id.bytes, state.index
+    return sql, (state.leader, state.leader_epoch, *_brokers(state), *where)
+
+
+def _brokers(state: PartitionState) -> list[Any]:
+    known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
+    lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
+    return [*map(json.dumps, lists), state.last_leader]
+
+
+def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:
+    sql = "UPDATE partitions SET isr = ? WHERE topic_id = ? AND partition = ?"
+    return sql, (json.dumps(isr), topic_id.bytes, partition)
+
+
+def advance_leader_epochs(leader: int) -> Statement:
+    return "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE leader = ?", (leader,)
+
+
+def advance_leader_epoch(topic_id: UUID, partition: int) -> Statement:
+    sql = (
+        "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE topic_id = ? AND partition = ?"
+    )
+    return sql, (topic_id.bytes, partition)

@@ -1,0 +1,34 @@
+"""Electing a leader because somebody asks for it (KIP-460): the preferred one, or any. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from drumlin.metadata.image import NO_LEADER, PartitionState
+from drumlin.metadata.rules.leadership import led_by_any, preferred
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+
+def elected(
+    state: PartitionState, alive: Collection[int], min_isr: int, *, is_unclean: bool = False
+) -> PartitionState:
+    """The partition led by its first replica; or by any that is alive, if nobody leads it.
+
+    An unclean election takes a replica that is in sync or eligible, if there is one. Else records
+    may be lost: it takes one that was complete before an unclean stop, then the longest log.
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE, as it is not alive, or not
+            in sync; ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    return _unclean(state, alive, min_isr) if is_unclean else preferred(state, alive, min_isr)
+
+
+def _unclean(state: PartitionState, alive: Collection[int], min_isr: int) -> PartitionState:
+    if state.leader != NO_LEADER and state.leader in alive:
+        message = f"broker {state.leader} leads, and is alive"
+        raise KafkaError(ErrorCode.election_not_needed, message)
+    if not any(each in alive for each in state.replicas):
+        message = "none of its replicas is alive"
+        raise KafkaError(ErrorCode.eligible_leaders_not_available, message)
+    return led_by_any(state, alive, min_isr)

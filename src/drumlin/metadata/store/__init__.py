@@ -1,0 +1,1 @@
+"""What every metadata store promises, and what its mutations have in common."""

@@ -1,0 +1,226 @@
+"""What mutations of every store have in common: how they take turns, end, and are reported.
+
+Stores nothing, and knows no store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from drumlin.metadata.image import ClusterImage, PartitionState, TopicState
+from drumlin.metadata.store.changes import Change
+from drumlin.metadata.store.store import Assignment, Listener
+from drumlin.turns import Pace
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Awaitable[T]]:
+    """Let a mutation end although its caller is cancelled: the image must show what is stored."""
+
+    @functools.wraps(mutation)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.create_task(mutation(*args, **kwargs))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_ended_alone)
+            raise
+        finally:
+            del task  # its failure would hold this frame, and that the task
+
+    return run
+
+
+def _ended_alone(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.warning("a change for which nobody waited any more has failed: %r", error)
+
+
+class Locks:
+    """A lock for each thing that is changed by one mutation at a time."""
+
+    def __init__(self) -> None:
+        # A lock lives as long as it is held or awaited.
+        self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, thing: object) -> asyncio.Lock:
+        lock = self._locks.get(thing)
+        if lock is None:
+            lock = self._locks[thing] = asyncio.Lock()
+        return lock
+
+
+class Together(Generic[T]):
+    """Has mutations made durable; those that come while some are under way go together."""
+
+    def __init__(
+        self, commit_all: Callable[[list[T]], Awaitable[Sequence[Exception | None]]]
+    ) -> None:
+        """`commit_all` says of each what has become of it."""
+        self._commit_all = commit_all
+        self._waiting: list[tuple[T, asyncio.Future[None]]] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def commit(self, mutation: T) -> None:
+        """Return when it is durable, or raise what `commit_all` says of it."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((mutation, done))
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_waiting())
+        await done
+
+    async def settle(self) -> None:
+        """Wait for what is under way."""
+        while self._committing is not None:
+            await asyncio.wait([self._committing])
+
+    async def _commit_waiting(self) -> None:
+        while self._waiting:
+            taken, self._waiting = self._waiting, []
+            outcomes: Sequence[Exception | None]
+            try:
+                outcomes = await self._commit_all([each for each, _ in taken])
+            except Exception as error:  # noqa: BLE001  else its callers would wait for ever
+                outcomes = [error] * len(taken)
+            for (_, done), outcome in zip(taken, outcomes, strict=True):
+                if done.done():  # whoever waited was cancelled
+                    continue
+                if outcome is None:
+                    done.set_result(None)
+                else:
+                    done.set_exception(outcome)
+        self._committing = None
+
+
+class Listeners:
+    """Who follows the changes, one after the other, in the order in which they are told of."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._waiting: deque[tuple[Change, asyncio.Future[None]]] = deque()
+        self._telling: asyncio.Task[None] | None = None
+
+    def add(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def report(self, change: Change) -> None:
+        """Return when all listeners have followed the change."""
+        await self.tell(change)
+
+    def tell(self, change: Change) -> asyncio.Future[None]:
+        """The same, for who need not wait: called in the turn in which the image changes."""
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((change, done))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell_all())
+        return done
+
+    async def close(self) -> None:
+        """Tell of nothing more."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.gather(self._telling, return_exceptions=True)
+        for _, done in self._waiting:
+            done.cancel()
+        self._waiting.clear()
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._waiting:
+                change, done = self._waiting[0]
+                for listener in self._listeners:
+                    await _follow(listener, change)
+                self._waiting.popleft()
+                if not done.done():
+                    done.set_result(None)
+        finally:
+            self._telling = None
+
+
+class ImmediateListeners(Listeners):
+    """Tells in the turn in which the image changes, so that whoever listens must not await."""
+
+    def tell(self, change: Change) -> asyncio.Future[None]:
+        for listener in self._listeners:
+            listener(change)
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+async def _follow(listener: Listener, change: Change) -> None:
+    try:
+        following = listener(change)
+        if following is not None:
+            await following
+    except Exception:  # noqa: BLE001  the change is made; the next listener is to know
+        _log.exception("%s was not followed", type(change).__name__)
+
+
+def topic_with_id(image: ClusterImage, topic_id: UUID) -> TopicState:
+    """
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_ID.
+    """
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        message = "no topic has this id"
+        raise KafkaError(ErrorCode.unknown_topic_id, message)
+    return topic
+
+
+def check_is_new(image: ClusterImage, name: str) -> None:
+    """
+    Raises:
+        KafkaError: TOPIC_ALREADY_EXISTS.
+    """
+    if name in image.topics:
+        raise already_exists(name)
+
+
+def already_exists(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.topic_already_exists, f"there is a topic {name} already")
+
+
+def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicState:
+    """The topic to which partitions from `first_index` on are to be added.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_PARTITIONS.
+    """
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.unknown_topic_or_partition)
+    if len(topic.partitions) != first_index:
+        message = f"{name} has {len(topic.partitions)} partitions already"
+        raise KafkaError(ErrorCode.invalid_partitions, message)
+    return topic
+
+
+async def new_partitions(
+    first_index: int,
+    assignment: Assignment,
+    alive: Collection[int],
+    leader_epoch: int = 0,
+) -> tuple[PartitionState, ...]:
+    """Partitions, each led by the first of its replicas that is alive; those are in sync."""
+    pace = Pace()
+    partitions = []
+    for index, each in enumerate(assignment, first_index):
+        replicas = tuple(each)
+        isr = tuple(replica for replica in replicas if replica in alive) or replicas
+        partitions.append(PartitionState(index, isr[0], leader_epoch, replicas, isr))
+        await pace.give_way()
+    return tuple(partitions)

@@ -1,0 +1,106 @@
+"""Moving the metadata of a stopped broker into ZooKeeper: the order of the steps. Blocking.
+
+    1. the chroot says that an adoption is under way: no broker starts on it
+    2. everything is written; until here the broker may be started without ZooKeeper again
+    3. the log dirs say that ZooKeeper has their metadata: the broker does not start either way
+    4. the chroot says that all is there
+    5. the store's file is renamed: the broker starts with ZooKeeper
+
+Apache Kafka's metadata log goes the same way, but for the last step: it stays where it is.
+Each step is found out to be done, or is done again. Logs are not touched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from drumlin.metadata.embedded.database import FILE_NAME
+from drumlin.metadata.opening import IN_ZOOKEEPER
+from drumlin.metadata.to_zookeeper.stopped_broker import (
+    AdoptionRefused,
+    EmbeddedData,
+    EmbeddedStore,
+)
+from drumlin.metadata.to_zookeeper.writing import Chroot, complete, look_at, write
+from drumlin.metadata.zookeeper.states.reading import read_adoption, read_cluster_id
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.session.session import Session
+
+
+class Move(NamedTuple):
+    """What is left to do.
+
+    store, chroot: what goes where; None if ZooKeeper has all of it.
+    """
+
+    cluster_id: str
+    store: EmbeddedStore | None = None
+    chroot: Chroot | None = None
+    is_done: bool = False
+
+
+def plan(data: EmbeddedData, session: Session) -> Move:
+    """Look at both sides. Changes nothing.
+
+    Raises:
+        AdoptionRefused: it must not be done.
+        UnreadableNode: nobody can tell.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        OSError: a log dir cannot be read.
+    """
+    finished = _finished(data, session)
+    if finished is not None:
+        return finished
+    store = data.read()
+    moved_to = data.moved_to
+    if moved_to is not None and read_adoption(session) is None:
+        raise AdoptionRefused(
+            f"the metadata of {data.first} was moved into ZooKeeper on {moved_to}, as its "
+            f"{IN_ZOOKEEPER} says, and not on {session.hosts}"
+        )
+    return Move(store.image.cluster_id, store, look_at(session, store, data.node_id))
+
+
+def _finished(data: EmbeddedData, session: Session) -> Move | None:
+    """What is left where ZooKeeper has everything; None where it does not."""
+    adoption, cluster_id = read_adoption(session), read_cluster_id(session)
+    has_all = (
+        data.moved_to is not None
+        and adoption is not None
+        and adoption.is_complete
+        and adoption.node_id == data.node_id
+        and cluster_id is not None
+        and cluster_id == data.cluster_id
+    )
+    if has_all:
+        assert cluster_id is not None
+        return Move(cluster_id, is_done=data.is_set_aside)
+    if data.has_store:
+        return None
+    if data.moved_to is not None:
+        raise AdoptionRefused(
+            f"the metadata of {data.first} is in ZooKeeper already, on {data.moved_to}, as its "
+            f"{IN_ZOOKEEPER} says"
+        )
+    raise AdoptionRefused(
+        f"{data.first} has no {FILE_NAME}, nor Kafka's metadata log: give the first of its "
+        "broker's log.dirs"
+    )
+
+
+def carry_out(move: Move, data: EmbeddedData, session: Session) -> None:
+    """Do what is left.
+
+    Raises:
+        AdoptionRefused: others have changed the chroot since it was planned.
+        UnreadableNode: a node is of no use.
+        ZooKeeperFailure: ZooKeeper is away; doing it again completes it.
+        OSError: a log dir cannot be written.
+    """
+    if move.store is not None:
+        write(session, move.store, data.node_id)
+        data.note_moved(session.hosts)
+        complete(session, move.store, data.node_id)
+    if not move.is_done:
+        data.set_aside()

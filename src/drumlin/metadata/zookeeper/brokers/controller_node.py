@@ -1,0 +1,88 @@
+"""The controller's office: held by one broker as long as its session lasts. Blocking.
+
+Each controller has an epoch above all before it, by which a former one is fenced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.operations import ControllerFence, Create, Delete, Replace
+from drumlin.zookeeper.connection import ZooKeeperFailure
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.session.session import Session
+    from drumlin.metadata.zookeeper.znodes.operations import BrokerFence, Transaction
+
+_FIRST_EPOCH: Final = 0
+_ATTEMPTS: Final = 50
+NO_CONTROLLER: Final = -1
+
+
+class Elected(NamedTuple):
+    """Who is the controller, in which epoch; `fence` is what to write with if it is us."""
+
+    controller_id: int
+    epoch: int
+    fence: ControllerFence | None
+
+
+def elect(
+    session: Session, broker: BrokerFence | None, held: ControllerFence | None, timestamp_ms: int
+) -> Elected:
+    """Become the controller unless there is one, as a broker that is registered; watch the office.
+
+    Raises:
+        UnreadableNode: there is no telling who it is, or which epoch.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    for _ in range(_ATTEMPTS):
+        asked = [layout.CONTROLLER, layout.CONTROLLER_EPOCH]
+        office, known = session.read(asked, is_watched=True)
+        if known is None:
+            _create_first_epoch(session)
+            continue
+        epoch = layout.decode_controller_epoch(known.data)
+        if office is not None and office.owner == session.session_id:
+            controller_id = layout.decode_controller(office.data)
+            if held is not None and held.version == known.version:
+                return Elected(controller_id, epoch, held)
+            # It is ours in an epoch that we do not know, or which somebody has raised.
+            _try(session, [Delete(layout.CONTROLLER)])
+        elif office is not None:
+            return Elected(layout.decode_controller(office.data), epoch, None)
+        elif broker is None:
+            return Elected(NO_CONTROLLER, epoch, None)
+        else:
+            raised = layout.encode_controller_epoch(epoch + 1)
+            data = layout.encode_controller(broker.node_id, timestamp_ms)
+            refusal = _try(
+                session,
+                [
+                    *broker.checks,
+                    Create(layout.CONTROLLER, data, is_ephemeral=True),
+                    Replace(layout.CONTROLLER_EPOCH, raised, known.version),
+                ],
+            )
+            if refusal is None:
+                held = ControllerFence(epoch + 1, known.version + 1)
+            elif refusal.operation in broker.checks:
+                return Elected(NO_CONTROLLER, epoch, None)
+    raise ZooKeeperFailure("others take and leave the controller's office again and again")
+
+
+def _create_first_epoch(session: Session) -> None:
+    data = layout.encode_controller_epoch(_FIRST_EPOCH)
+    refusal = _try(session, [Create(layout.CONTROLLER_EPOCH, data)])
+    if refusal is not None and refusal.is_missing:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has lost its chroot")
+
+
+def _try(session: Session, transaction: Transaction) -> Conflict | None:
+    try:
+        session.commit(transaction)
+    except Conflict as conflict:
+        return conflict
+    return None

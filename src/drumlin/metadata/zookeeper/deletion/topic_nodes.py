@@ -1,0 +1,98 @@
+"""Deleting a topic's nodes. Blocking.
+
+What says that the topic was deleted is written first, or together with all else: whatever may
+happen then, the topic does not come back. A deletion that broke off is found by its marker.
+
+Several brokers may delete the same topic at once. Each transaction replaces what says that it was
+deleted, so that none of them is decided on what another has changed since: by then another topic
+may have the name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.zookeeper.brokers.live_brokers import known_brokers
+from drumlin.metadata.zookeeper.session.session import Conflict, Node
+from drumlin.metadata.zookeeper.states.reading import tree_below
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.operations import (
+    Create,
+    Delete,
+    Replace,
+    mark_deleted,
+    none_at,
+    transactions,
+)
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import TopicState
+    from drumlin.metadata.zookeeper.session.session import Session
+    from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation
+
+#: Each that fails is one in which another broker has come further.
+_ATTEMPTS: Final = 30
+
+
+def delete_topic(session: Session, topic: TopicState, fence: Fence, own_id: int) -> None:
+    """Delete a topic, its configuration, and the wish to delete it.
+
+    Raises:
+        UnreadableNode: there is no knowing whether it is this topic.
+        Conflict: we are fenced, or others keep changing it.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us; it may be deleted later.
+    """
+    tombstone = mark_deleted(topic, {own_id, *known_brokers(session).known})
+    for attempt in range(_ATTEMPTS):
+        try:
+            _try_to_delete(session, topic, fence, tombstone)
+        except Conflict as conflict:
+            if conflict.operation in fence.checks or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _try_to_delete(session: Session, topic: TopicState, fence: Fence, tombstone: Create) -> None:
+    path = layout.topic_path(topic.name)
+    config = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
+    marker = layout.deletion_path(topic.name)
+    # What is read first is what the transactions replace.
+    dead, node, *others = session.read([tombstone.path, path, config, marker])
+    has_config, has_marker = (each is not None for each in others)
+    is_its_own = node is not None and layout.decode_topic(path, node.data).topic_id in (
+        topic.topic_id,
+        None,
+    )
+    rest: list[Operation] = []
+    ends: list[Operation] = []
+    if is_its_own:
+        below = tree_below(session, path)
+        rest = [Delete(config)] if has_config else []
+        rest += [Delete(each) for each in reversed(below) if each != path]
+        ends = [Delete(path)]
+    elif node is None and (has_config or has_marker):
+        ends = [*none_at(path), *([Delete(config)] if has_config else [])]
+    if has_marker and ends:
+        ends.append(Delete(marker))
+    steps = [[*rest, *ends]]
+    parts = list(transactions(rest, ()))
+    if len(parts) > 1 and not has_marker:
+        steps = [[Create(marker)], *parts, [*ends, Delete(marker)]]
+    elif len(parts) > 1:
+        steps = [*parts, ends]
+    for operations in steps:
+        marking: Operation = tombstone
+        if dead is not None:
+            marking = Replace(tombstone.path, dead.data, dead.version)
+        if operations or dead is None:
+            session.commit([*fence.checks, marking, *operations])
+            dead = _replaced(dead, tombstone)
+
+
+def _replaced(dead: Node | None, tombstone: Create) -> Node:
+    """What says that the topic was deleted, after a transaction."""
+    if dead is None:
+        return Node(tombstone.data, version=0, owner=0, transaction=0, created_ms=0)
+    return dead._replace(version=dead.version + 1)

@@ -1,0 +1,1 @@
+"""What others write into ZooKeeper, found by watches and taken into the image."""

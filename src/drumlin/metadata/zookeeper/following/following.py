@@ -1,0 +1,316 @@
+"""Following ZooKeeper: what others write is found by watches, and what was missed is looked for.
+
+Watches end with the connection. So when it is back, and whenever something could not be looked at,
+everything is looked at again. One thing is looked at after the other; listeners are not waited for.
+What others wait for, above all a leader of their partition, is not held up by what takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.deletion.forgotten_topics import forget_deletions
+from drumlin.metadata.zookeeper.following.others_brokers import BrokerNews
+from drumlin.metadata.zookeeper.following.others_configs import ConfigNews
+from drumlin.metadata.zookeeper.following.others_states import StateNews
+from drumlin.metadata.zookeeper.following.others_topics import TopicNews
+from drumlin.metadata.zookeeper.following.wanted_deletions import DeletionWishes
+from drumlin.metadata.zookeeper.leadership.leaders import Leaders
+from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.states.reading import read_cluster_id, read_deleted
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.wire.error_codes import KafkaError
+from drumlin.zookeeper.connection import ZooKeeperFailure
+from drumlin.zookeeper.nodes import UnreadableNode
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.session.session import Session
+
+_log = logging.getLogger(__name__)
+
+#: The path of everything.
+_EVERYTHING: Final = "/"
+#: The path of what a new controller has to do besides giving leaders.
+_OFFICE: Final = "/controller/duties"
+#: Before what failed is tried again, at first and at most.
+_RETRY_S: Final = 1.0
+_RETRY_MAX_S: Final = 30.0
+#: How often the controller looks for deletions that can be forgotten.
+_FORGET_S: Final = 30.0
+
+
+class Follower:
+    """Follows ZooKeeper for one store."""
+
+    def __init__(self, parts: Parts, clock: Clock) -> None:
+        self._parts = parts
+        self._session = parts.commits.session
+        self.leaders = Leaders(parts)
+        self.topics = TopicNews(parts, self.leaders, self._interrupt)
+        self.wishes = DeletionWishes(parts, self.topics)
+        self._configs = ConfigNews(parts, clock, self._interrupt)
+        self._brokers = BrokerNews(parts)
+        self._states = StateNews(parts, clock)
+        self._news: dict[str, None] = {}
+        self._clock = clock
+        #: Since when there is news of brokers that was not followed to its end.
+        self._brokers_changed_at: float | None = None
+        self._arrived = asyncio.Event()
+        self._is_away = False
+        self._retry_s = _RETRY_S
+        self._task: asyncio.Task[None] | None = None
+        self._forgetting: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read everything, and follow it from now on.
+
+        Raises:
+            UnusableMetadata, ZooKeeperFailure: it cannot be read.
+        """
+        loop = asyncio.get_running_loop()
+
+        def on_state(is_connected: bool) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._take_state, is_connected)
+
+        def on_change(path: str) -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self.notice, path)
+
+        self._session.tell(on_state, on_change)
+        await self._catch_up(is_first=True)
+        self._task = asyncio.create_task(self._follow())
+        self._forgetting = asyncio.create_task(self._forget())
+
+    async def stop(self) -> None:
+        tasks = [each for each in (self._task, self._forgetting) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def notice(self, path: str = _EVERYTHING) -> None:
+        """Look at a node soon."""
+        if self._brokers_changed_at is None and _is_of_brokers(path):
+            self._brokers_changed_at = self._clock.monotonic()
+        self._news[path] = None
+        self._arrived.set()
+
+    @property
+    def controller_queue(self) -> int:
+        """What the controller has not decided yet: news, and partitions; 0 if another one is it."""
+        if self._parts.controllership.fence is None:
+            return 0
+        return len(self._news) + self.leaders.unsettled_count
+
+    def _take_state(self, is_connected: bool) -> None:
+        if is_connected:
+            self.notice()
+        elif not self._is_away:
+            self._is_away, self._parts.image.is_current = True, False
+            _log.warning(
+                "ZooKeeper on %s does not answer: what is there is served on, and topics and "
+                "configurations cannot be changed until it is back",
+                self._session.hosts,
+            )
+
+    async def _follow(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            news, self._news = self._news, {}
+            try:
+                await self._look_at(news)
+                self._retry_s = _RETRY_S
+            except Exception as error:  # noqa: BLE001  else nothing would be followed any more
+                await self._try_again(error)
+
+    async def _forget(self) -> None:
+        """As the controller, forget deletions of which every broker has heard."""
+        while True:
+            await asyncio.sleep(_FORGET_S)
+            try:
+                await self._forget_what_may_be()
+            except ZooKeeperFailure:
+                pass  # which is said, and tried again
+            except Exception:  # noqa: BLE001  else none would be forgotten any more
+                _log.exception("deleted topics were not forgotten")
+
+    async def _forget_what_may_be(self) -> None:
+        fence = self._parts.controllership.fence
+        if fence is not None:
+            run, now_ms = self._parts.commits.run, self._clock.wall_ms()
+            problem = await run(forget_deletions, fence, now_ms)
+            if problem is not None:
+                self._parts.say(problem)
+
+    async def _try_again(self, error: Exception) -> None:
+        """What was not seen is not known: all is looked at, once there is a connection."""
+        if isinstance(error, (UnusableMetadata, UnreadableNode, KafkaError, ZooKeeperFailure)):
+            if self._session.is_connected:
+                self._parts.say(str(error))
+        elif not isinstance(error, Conflict):
+            _log.exception("ZooKeeper was not followed", exc_info=error)
+        self._news[_EVERYTHING] = None
+        if self._session.is_connected:
+            await asyncio.sleep(_RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), self._retry_s - _RETRY_S)
+            self._retry_s = min(2 * self._retry_s, _RETRY_MAX_S)
+            self._arrived.set()
+
+    async def _look_at(self, paths: dict[str, None]) -> None:
+        if _EVERYTHING in paths:
+            await self._catch_up()
+            return
+        if await self._look_at_urgent(paths):
+            await self._catch_up()
+            return
+        if layout.TOPICS in paths:
+            await self.topics.look()
+        below = [layout.topic_below(path) for path in paths if path.startswith(f"{layout.TOPICS}/")]
+        await self.topics.look_at([name for name, is_topic in below if is_topic])
+        mended = {name for name, is_topic in below if not is_topic}
+        await self.topics.look_at(sorted(mended), is_all=True)
+        if layout.CONFIG_CHANGES in paths:
+            await self._configs.look()
+            await self.topics.look()  # one that was not served as it was unreadable
+            await self.leaders.settle_all()  # an unclean leader may be allowed now
+        if _OFFICE in paths:
+            await self.settle()
+        elif layout.TO_DELETE in paths:
+            await self.wishes.follow()
+
+    async def _interrupt(self) -> None:
+        """In the middle of what takes long: look at what is urgent."""
+        if self._task is None:
+            return  # this is the start
+        urgent = [path for path in self._news if _is_urgent(path)]
+        for path in urgent:
+            del self._news[path]
+        if await self._look_at_urgent(urgent):
+            self.notice()
+
+    async def _look_at_urgent(self, paths: Collection[str]) -> bool:
+        """Look at brokers, and at states that have changed; whether all is to be looked at."""
+        if any(map(_is_of_brokers, paths)) and await self._look_at_brokers():
+            return True
+        return own_layout.STATE_NEWS in paths and await self._look_at_states()
+
+    async def _look_at_brokers(self) -> bool:
+        """Look who is there, and who is the controller; whether we had to register again."""
+        if await self._parts.registration.keep():
+            return True
+        is_changed = await self._brokers.look()
+        is_new = await self._look_at_office()
+        if is_changed or is_new:
+            await self.leaders.settle_all(self._brokers_changed_at)
+        self._brokers_changed_at = None
+        if is_new:
+            self.notice(_OFFICE)
+        return False
+
+    async def _look_at_office(self) -> bool:
+        """Whether we have become the controller."""
+        is_new = await self._parts.controllership.keep()
+        self._brokers.show_controller()
+        return is_new
+
+    async def _look_at_states(self) -> bool:
+        """Look at what has changed; whether some of it was missed."""
+        changed = await self._states.look()
+        if changed is None:
+            return True
+        if self._parts.controllership.fence is not None:
+            await self.leaders.settle({topic_id for topic_id, _ in changed})
+            await self._states.remove_old()
+        return False
+
+    async def _catch_up(self, *, is_first: bool = False) -> None:
+        """Look at everything."""
+        if not is_first:
+            await self._parts.commits.run(_check_cluster, self._parts.image.cluster_id)
+        if await self._parts.registration.keep():
+            _log.warning("ZooKeeper's session had ended: the broker has registered again")
+        await self._brokers.look()
+        if not is_first:
+            await self._look_at_office()
+            # As far as it is known: the rest takes a while.
+            await self.leaders.settle_all(self._brokers_changed_at)
+            self._brokers_changed_at = None
+        self.topics.forget_watches()
+        deleted, problems = await self._parts.commits.run(read_deleted)
+        for problem in problems:
+            self._parts.say(problem)
+        if is_first:
+            for topic_id, folders in deleted.items():
+                self._parts.deletions.add(topic_id, folders)
+        await self._states.skip()
+        # Tools write the configuration of a new topic first: of these it is found now.
+        names = await self._parts.commits.run(_watched_children, layout.TOPICS)
+        unreadable = await self._configs.look_at_all(is_first=is_first)
+        known = frozenset(names if is_first else ())
+        await self.topics.look(unreadable, known, is_all=True)
+        await self._look_at_office()
+        await self.settle()
+        if self._is_away and not is_first and self._session.is_connected:
+            self._is_away, self._parts.image.is_current = False, True
+            self._parts.say_again()
+            _log.warning("ZooKeeper on %s answers again", self._session.hosts)
+
+    async def begin(self) -> None:
+        """Look who is there, as the broker has registered; and run for the controller's office.
+
+        Raises:
+            UnreadableNode, ZooKeeperFailure: it cannot be told, or something cannot be done.
+        """
+        await self._parts.registration.keep()  # from now on it is watched
+        await self._brokers.look()
+        await self._look_at_office()
+        try:
+            await self.settle()
+        except KafkaError as error:
+            self._parts.say(str(error))
+            self.notice()
+
+    async def settle(self) -> None:
+        """Do what a controller has to do: give leaders, ids, and finish deletions.
+
+        Raises:
+            UnreadableNode, ZooKeeperFailure, KafkaError: something cannot be done.
+        """
+        if self._parts.controllership.fence is not None:
+            await self.leaders.settle_all()
+            await self.topics.look()  # those that are to get an id
+            await self.wishes.follow()
+            await self._states.remove_old()
+
+
+def _is_urgent(path: str) -> bool:
+    return path == own_layout.STATE_NEWS or _is_of_brokers(path)
+
+
+def _is_of_brokers(path: str) -> bool:
+    return path in (layout.BROKERS, layout.CONTROLLER, layout.CONTROLLER_EPOCH) or path.startswith(
+        (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
+    )
+
+
+def _check_cluster(session: Session, cluster_id: str) -> None:
+    stored = read_cluster_id(session)
+    if stored != cluster_id:
+        found = f"cluster {stored} now" if stored else "no cluster any more"
+        raise ZooKeeperFailure(
+            f"ZooKeeper on {session.hosts} has {found}, in place of cluster {cluster_id}: what is "
+            "known of that is served on, and nothing can be changed"
+        )
+
+
+def _watched_children(session: Session, path: str) -> list[str]:
+    return session.children(path, is_watched=True)

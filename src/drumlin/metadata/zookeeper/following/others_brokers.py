@@ -1,0 +1,60 @@
+"""Brokers as they come and go, and the controller: taken into the image, and told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from drumlin.metadata.store.changes import BrokersChanged
+from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.brokers.live_brokers import SeenBrokers
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.session.session import Session
+
+
+class BrokerNews:
+    """Looks at brokers, in the turn of whoever follows ZooKeeper."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def look(self) -> bool:
+        """Whether others are there than before, or in other epochs.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        parts = self._parts
+        seen = await parts.commits.run(_read)
+        for problem in seen.problems:
+            parts.say(problem)
+        for node_id in seen.others:
+            parts.say(
+                f"broker {node_id} has registered in ZooKeeper on {parts.commits.session.hosts}, "
+                "and is not one of Drumlin: the two cannot be in one cluster, so stop it"
+            )
+        own = parts.registration.broker
+        if own is not None:
+            seen.alive[own.node_id] = own
+        image, alive = parts.image, seen.alive
+        if image.brokers == alive:
+            return False
+        for node_id in image.brokers.keys() - alive.keys():
+            image.remove_broker(node_id)
+        for broker in alive.values():
+            image.put_broker(broker)
+        parts.listeners.tell(BrokersChanged())
+        return True
+
+    def show_controller(self) -> None:
+        """Have the image show who is the controller."""
+        found, image = self._parts.controllership, self._parts.image
+        image.controller_epoch = found.epoch
+        if image.controller_id != found.controller_id:
+            image.controller_id = found.controller_id
+            self._parts.listeners.tell(BrokersChanged())
+
+
+def _read(session: Session) -> SeenBrokers:
+    return read_brokers(session, is_watched=True)

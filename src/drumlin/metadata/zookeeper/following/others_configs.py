@@ -1,0 +1,145 @@
+"""Configurations as others have changed them: taken into the image, and reported.
+
+Whoever changes one says so by a node below `/config/changes`, as Apache Kafka's tools do; who does
+not is not heard. Such nodes are removed after some time, as they are in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from drumlin.metadata.image import Resource, ResourceType
+from drumlin.metadata.store.changes import ConfigsChanged
+from drumlin.metadata.store.store import UnusableMetadata
+from drumlin.metadata.zookeeper.states.reading import config_names, read_configs
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.operations import Delete
+from drumlin.turns import Pace
+from drumlin.zookeeper.nodes import UnreadableNode
+
+if TYPE_CHECKING:
+    from drumlin.clock import Clock
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.session.session import Session
+
+_TOGETHER: Final = 500
+#: As long as Kafka keeps them.
+_KEPT_MS: Final = 15 * 60 * 1000
+
+
+class ConfigNews:
+    """Looks at configurations, in the turn of whoever follows ZooKeeper."""
+
+    def __init__(
+        self, parts: Parts, clock: Clock, interrupt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`interrupt` is called between the parts of what takes long."""
+        self._parts = parts
+        self._interrupt = interrupt
+        self._clock = clock
+        #: News below `/config/changes`, and when they were written by the clock of ZooKeeper.
+        self._seen: dict[str, int] = {}
+
+    async def look_at_all(self, *, is_first: bool = False) -> set[str]:
+        """Look at all configurations; those of which topics cannot be read.
+
+        Raises:
+            UnusableMetadata: one of a broker cannot be read at the start.
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        image, run = self._parts.image, self._parts.commits.run
+        _, self._seen = await run(_read_changes, {})
+        resources = await run(_resources, image.all_configured())
+        unreadable: set[str] = set()
+        pace = Pace()
+        for start in range(0, len(resources), _TOGETHER):
+            some = resources[start : start + _TOGETHER]
+            found, problems = await run(read_configs, some)
+            unreadable |= self._say_unreadable(some, found, problems, is_first=is_first)
+            for resource, configs in found.items():
+                if is_first:
+                    image.put_configs(resource, configs)
+                elif image.configs(resource) != configs:
+                    await self._take(resource)
+                await pace.give_way()
+            if len(resources) > _TOGETHER:
+                await self._interrupt()
+        return unreadable
+
+    def _say_unreadable(
+        self,
+        asked: Sequence[Resource],
+        found: dict[Resource, dict[str, str]],
+        problems: list[str],
+        *,
+        is_first: bool,
+    ) -> set[str]:
+        missing = [each for each in asked if each not in found]
+        if is_first and any(each.type is ResourceType.BROKER for each in missing):
+            raise UnusableMetadata("; ".join(problems))
+        for problem in problems:
+            self._parts.say(f"{problem}; what is known of it stays, a new topic is not served")
+        return {each.name for each in missing if each.type is ResourceType.TOPIC}
+
+    async def look(self) -> None:
+        """Look at what was said to have changed.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        changed, self._seen = await self._parts.commits.run(_read_changes, self._seen)
+        expired_ms = self._clock.expiry.now_ms() - _KEPT_MS
+        old = [name for name, created_ms in self._seen.items() if created_ms < expired_ms]
+        for each in changed:
+            if isinstance(each, UnreadableNode):
+                self._parts.say(str(each))
+            else:
+                await self._take(each)
+        await self._parts.commits.run(_remove, old)
+
+    async def _take(self, resource: Resource) -> None:
+        async with self._parts.locks.of(resource):
+            found, problems = await self._parts.commits.run(read_configs, [resource])
+            for problem in problems:
+                self._parts.say(f"{problem}; what is known of it stays")
+            image = self._parts.image
+            if resource not in found or found[resource] == image.configs(resource):
+                return
+            if resource.type is ResourceType.TOPIC and resource.name not in image.topics:
+                return
+            image.put_configs(resource, found[resource])
+            self._parts.listeners.tell(ConfigsChanged(resource, found[resource]))
+
+
+def _resources(session: Session, known: Sequence[Resource]) -> list[Resource]:
+    """Those that have a configuration, and those of which it is known that they had one."""
+    return list(dict.fromkeys([*config_names(session), *known]))
+
+
+def _read_changes(
+    session: Session, seen: Mapping[str, int]
+) -> tuple[list[Resource | UnreadableNode], dict[str, int]]:
+    """Whose configurations have changed, each once, by news not seen before; and all news now."""
+    changed: dict[Resource | UnreadableNode, None] = {}
+    names = session.children(layout.CONFIG_CHANGES, is_watched=True)
+    now = {name: seen[name] for name in names if name in seen}
+    new = sorted(name for name in names if name not in seen)
+    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+    for path, name, node in zip(paths, new, session.read(paths), strict=True):
+        if node is None:
+            continue
+        now[name] = node.created_ms
+        try:
+            resource = layout.decode_config_change(path, node.data)
+        except UnreadableNode as error:
+            changed[error] = None
+        else:
+            if resource is not None:
+                changed[resource] = None
+    return list(changed), now
+
+
+def _remove(session: Session, names: Sequence[str]) -> None:
+    paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names]
+    session.commit_all([[Delete(path)] for path in paths])  # another may have removed them

@@ -1,0 +1,272 @@
+"""Topics as others have changed them: taken into the image, and told.
+
+A topic of which the node is gone counts as deleted only if that was noted: else it is served on as
+it was, as its records are not ours to remove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+from drumlin.metadata.image import PartitionId, Resource, ResourceType, TopicState
+from drumlin.metadata.store.changes import PartitionsAdded, TopicCreated, TopicDeleted
+from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.states.reading import (
+    SeenTopic,
+    read_configs,
+    read_deleted,
+    read_topics,
+)
+from drumlin.metadata.zookeeper.znodes import layout
+from drumlin.metadata.zookeeper.znodes.layout import Folders
+from drumlin.metadata.zookeeper.znodes.operations import Replace
+from drumlin.storage.directory.partition_metadata import encode_uuid
+from drumlin.turns import Pace
+from drumlin.zookeeper.connection import ZooKeeperFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from drumlin.metadata.zookeeper.leadership.leaders import Leaders
+    from drumlin.metadata.zookeeper.parts import Parts
+    from drumlin.metadata.zookeeper.session.session import Session
+
+_TOGETHER: Final = 500
+
+
+class TopicNews:
+    """Looks at topics, in the turn of whoever follows ZooKeeper."""
+
+    def __init__(
+        self, parts: Parts, leaders: Leaders, interrupt: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`interrupt` is called between the parts of what takes long."""
+        self._parts = parts
+        self._leaders = leaders
+        self._interrupt = interrupt
+        self._image = parts.image
+        self._run = parts.commits.run
+        self._watched: set[str] = set()
+
+    def forget_watches(self) -> None:
+        """They have ended with a connection."""
+        self._watched.clear()
+
+    async def look(
+        self,
+        unreadable: Iterable[str] = (),
+        configured: frozenset[str] = frozenset(),
+        *,
+        is_all: bool = False,
+    ) -> None:
+        """Look for topics that are new, or gone; and at all states of partitions if `is_all`.
+
+        Topics whose configuration is `unreadable` wait. The image has the configurations of those
+        that are `configured` already.
+
+        Raises:
+            ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        """
+        known = list(self._image.topics)
+        names, there = await self._run(_listed)
+        passed_over, wanted, pace = frozenset(unreadable), [], Pace()
+        for name in names:
+            if not layout.is_topic_name(name):
+                path = layout.topic_path(name)
+                self._parts.say(f"ZooKeeper's {path} cannot be used: no topic can be called so")
+            elif (is_all or name not in self._watched) and name not in passed_over:
+                wanted.append(name)
+            await pace.give_way()
+        await self.look_at(wanted, configured, is_all=is_all)
+        for name in known:
+            if name not in there:
+                await self._miss(name)
+            await pace.give_way()
+
+    async def look_at(
+        self,
+        names: Sequence[str],
+        configured: frozenset[str] = frozenset(),
+        *,
+        is_all: bool = False,
+    ) -> None:
+        """Look at these topics, which are new, or have changed."""
+        pace = Pace()
+        for start in range(0, len(names), _TOGETHER):
+            some = names[start : start + _TOGETHER]
+            topics = self._image.topics
+            known = {name: topics[name] for name in some if name in topics}
+            seen = await self._run(partial(read_topics, is_all=is_all), some, known)
+            self._watched.update(some)
+            self._watched.difference_update(seen.missing)
+            for problem in seen.problems:
+                self._parts.say(problem)
+            for each in seen.found:
+                await self._take(each, has_configs=each.name in configured)
+                await pace.give_way()
+            for name in seen.missing:
+                await self._miss(name)
+            # Even those that we have made ourselves, as brokers may have gone meanwhile.
+            there = [topics[name].topic_id for name in some if name in topics]
+            await self._leaders.settle(there)
+            if len(names) > _TOGETHER:
+                await self._interrupt()
+
+    async def _take(self, seen: SeenTopic, *, has_configs: bool) -> None:
+        resource = Resource(ResourceType.TOPIC, seen.name)
+        async with self._parts.locks.of(resource):
+            if seen.topic_id in self._parts.deletions.ids:
+                return  # that is about to be finished, or was since we have looked
+            known = self._image.topics.get(seen.name)
+            if known is not None and known.topic_id != seen.topic_id:
+                if not await self._has_gone(known, seen):
+                    return
+                known = None
+            if known is not None:
+                await self._take_partitions(known, seen)
+                return
+            if self._is_of_another(seen):
+                return
+            if not has_configs and not await self._read_configs(resource):
+                return
+            topic_id = seen.topic_id or await self._give_id(seen)
+            if topic_id is None:
+                return
+            partitions = await self._leaders.of_new(topic_id, seen.name, seen.partitions)
+            topic = TopicState(seen.name, topic_id, partitions)
+            self._image.put_topic(topic)
+            configs = self._image.configs(resource)
+            self._parts.listeners.tell(TopicCreated(topic, configs))
+
+    def _is_of_another(self, seen: SeenTopic) -> bool:
+        """Whether the id is another topic's: to delete the one would delete both."""
+        other = self._image.topic_name(seen.topic_id)
+        if other is None:
+            return False
+        self._watched.discard(seen.name)  # it is looked at again: the other may go
+        self._parts.say(
+            f"ZooKeeper's {layout.topic_path(seen.name)} has the id of topic {other}; the topic is "
+            "not served"
+        )
+        return True
+
+    async def _take_partitions(self, known: TopicState, seen: SeenTopic) -> None:
+        count = len(known.partitions)
+        before = {PartitionId(known.topic_id, each.index): each for each in seen.partitions[:count]}
+        await self._parts.states.take(before)
+        await self._leaders.put_right(before)
+        added = seen.partitions[count:]
+        if not added:
+            return  # or we have added some since we have looked
+        added = await self._leaders.of_new(known.topic_id, seen.name, added)
+        current = self._image.topics[seen.name]  # its states may have changed meanwhile
+        topic = replace(current, partitions=current.partitions + added)
+        self._image.put_topic(topic)
+        self._parts.listeners.tell(PartitionsAdded(topic, added))
+
+    async def _read_configs(self, resource: Resource) -> bool:
+        found, problems = await self._run(read_configs, [resource])
+        for problem in problems:
+            self._parts.say(f"{problem}; the topic is not served")
+            self._watched.discard(resource.name)
+        self._image.put_configs(resource, found.get(resource, {}))
+        return not problems
+
+    async def _give_id(self, seen: SeenTopic) -> UUID | None:
+        """As the controller, give an id to a topic that an old tool made without one."""
+        fence = self._parts.controllership.fence
+        self._watched.discard(seen.name)
+        if fence is None:
+            return None  # it is looked at again once it has one, or we are the controller
+        topic_id = uuid4()
+        data = layout.encode_assignments(topic_id, [each.assignment for each in seen.partitions])
+        try:
+            await self._parts.commits.commit(
+                [Replace(layout.topic_path(seen.name), data, seen.version)], fence
+            )
+        except Conflict:
+            return None
+        return topic_id
+
+    async def _miss(self, name: str) -> None:
+        """A topic's node is not there any more."""
+        async with self._parts.locks.of(Resource(ResourceType.TOPIC, name)):
+            topic = self._image.topics.get(name)
+            if topic is None:
+                return
+            (node,) = await self._run(_read_one, layout.topic_path(name))
+            if node is None and not await self._was_deleted(topic):
+                self._say_it_stays(topic)
+
+    async def _has_gone(self, topic: TopicState, seen: SeenTopic) -> bool:
+        """Whether a topic that is known gives way to what its node holds now.
+
+        Another id is another topic, though its deletion may be forgotten: we may have been away.
+        A node without an id may be the same topic's, as an old tool has written it.
+        """
+        if await self._was_deleted(topic):
+            return True
+        if seen.topic_id is None:
+            self._say_it_stays(topic)
+            return False
+        path = layout.topic_path(topic.name)
+        if await self._run(_stored_id, path) != seen.topic_id:
+            self._watched.discard(topic.name)  # it has changed again, or what was seen is older
+            return False
+        self._parts.say(
+            f"ZooKeeper's {path} is of another topic now, with the id {encode_uuid(seen.topic_id)}"
+            f": the one with the id {encode_uuid(topic.topic_id)} is not served any more. What "
+            "there is of its records here is kept under other names, as nothing says that it was "
+            "deleted"
+        )
+        self._forget(topic, keeps_records=True)
+        return True
+
+    async def _was_deleted(self, topic: TopicState) -> bool:
+        """Follow the deletion of a topic whose node is gone, or is another topic's."""
+        deleted, _ = await self._run(read_deleted, [encode_uuid(topic.topic_id)])
+        if topic.topic_id not in deleted:
+            return False
+        self.follow_deletion(topic, deleted[topic.topic_id])
+        return True
+
+    def _say_it_stays(self, topic: TopicState) -> None:
+        self._parts.say(
+            f"ZooKeeper's {layout.topic_path(topic.name)} is gone, or has no id, and topic "
+            f"{topic.name} was not deleted: it is served as it was until the next start, and its "
+            "records stay"
+        )
+
+    def follow_deletion(self, topic: TopicState, folders: Folders) -> Awaitable[None]:
+        """Forget a topic that was deleted; what is awaited has been told then. Its lock is held."""
+        self._parts.deletions.add(topic.topic_id, folders)
+        return self._forget(topic)
+
+    def _forget(self, topic: TopicState, *, keeps_records: bool = False) -> Awaitable[None]:
+        self._watched.discard(topic.name)
+        topic = self._image.topics[topic.name]
+        self._image.remove_topic(topic)
+        return self._parts.listeners.tell(TopicDeleted(topic, keeps_records=keeps_records))
+
+
+def _read_one(session: Session, path: str) -> list[object]:
+    return list(session.read([path]))
+
+
+def _stored_id(session: Session, path: str) -> UUID | None:
+    """The topic's id as it is now, whatever the server that we ask has missed so far."""
+    session.sync()
+    (node,) = session.read([path])
+    return None if node is None else layout.decode_topic(path, node.data).topic_id
+
+
+def _listed(session: Session) -> tuple[list[str], frozenset[str]]:
+    """What topics have nodes: in order, and to be looked up."""
+    names = session.children(layout.TOPICS, is_watched=True)
+    if not names and session.read([layout.TOPICS]) == [None]:
+        raise ZooKeeperFailure(f"ZooKeeper on {session.hosts} has no {layout.TOPICS} any more")
+    return sorted(names), frozenset(names)

@@ -1,0 +1,67 @@
+"""What clients are told of failures in ZooKeeper. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from drumlin.metadata.zookeeper.session.session import Conflict
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.metadata.zookeeper.znodes.operations import Check, NodeTooLarge
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+from drumlin.zookeeper.connection import ZooKeeperFailure
+from drumlin.zookeeper.nodes import UnreadableNode
+
+T = TypeVar("T")
+
+_OF_BROKERS = (f"{layout.BROKERS}/", f"{own_layout.BROKER_EPOCHS}/")
+
+
+def told(error: Exception) -> Exception:
+    """The error as a client is to be told, if it is not the store's to deal with."""
+    if isinstance(error, Conflict) and isinstance(error.operation, Check):
+        return _fenced(error.operation.path) or error
+    if isinstance(error, (ZooKeeperFailure, UnreadableNode)):
+        return KafkaError(ErrorCode.kafka_storage_error, str(error))
+    if isinstance(error, NodeTooLarge):
+        return KafkaError(ErrorCode.invalid_request, f"more than ZooKeeper takes: {error}")
+    return error
+
+
+def as_kafka_error(error: Exception) -> KafkaError:
+    """The same, for who has tried often enough where there was a conflict."""
+    known = told(error)
+    if isinstance(known, KafkaError):
+        return known
+    message = str(known)
+    if isinstance(error, Conflict):
+        message = f"others keep changing ZooKeeper's {error.operation.path}"
+    return KafkaError(ErrorCode.kafka_storage_error, message)
+
+
+def not_controller() -> KafkaError:
+    return KafkaError(ErrorCode.not_controller, "this broker is not the controller")
+
+
+def not_registered() -> KafkaError:
+    """Clients ask again, as they would if another broker were to be asked."""
+    message = "this broker can change nothing until it is registered in ZooKeeper again"
+    return KafkaError(ErrorCode.not_controller, message)
+
+
+def _fenced(path: str) -> KafkaError | None:
+    if path == layout.CONTROLLER_EPOCH:
+        return not_controller()
+    return not_registered() if path.startswith(_OF_BROKERS) else None
+
+
+async def asked(answer: Awaitable[T]) -> T:
+    """What was asked for.
+
+    Raises:
+        KafkaError: instead of what the session raises.
+    """
+    try:
+        return await answer
+    except (ZooKeeperFailure, UnreadableNode, NodeTooLarge) as error:
+        raise told(error) from error

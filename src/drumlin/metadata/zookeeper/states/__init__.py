@@ -1,0 +1,1 @@
+"""Reading the cluster, and writing the states and replicas of partitions. Blocking."""

@@ -1,0 +1,130 @@
+"""States of partitions in the image: what is newer takes the place of what is there, and is told.
+
+Whoever has read or written states gives them to `take`, in any order: a state is newer by its
+leader epoch, and within that by its partition epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from drumlin.metadata.image import PartitionId, PartitionState, TopicState
+from drumlin.metadata.rules.leadership import NO_EPOCH
+from drumlin.metadata.store.changes import PartitionsChanged
+from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
+from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
+from drumlin.turns import Pace
+
+if TYPE_CHECKING:
+    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.store.mutations import Listeners
+
+#: The states of one topic's partitions.
+_States = Mapping[int, ChangedState | PartitionState]
+
+
+class PartitionStates:
+    """Keeps those of one image."""
+
+    def __init__(self, image: ClusterImage, listeners: Listeners) -> None:
+        self._image = image
+        self._listeners = listeners
+        #: News of partitions that are about to come into the image.
+        self._early: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
+
+    async def take(
+        self, found: Mapping[PartitionId, ChangedState | PartitionState], *, is_told: bool = True
+    ) -> list[Awaitable[None]]:
+        """Have the image show the states that are newer; what is awaited has been told then.
+
+        A new epoch alone is not told of unless `is_told`: the caller knows it.
+        """
+        by_topic: dict[UUID, dict[int, ChangedState | PartitionState]] = {}
+        pace = Pace()
+        for (topic_id, index), state in found.items():
+            by_topic.setdefault(topic_id, {})[index] = state
+            await pace.give_way()
+        telling: list[Awaitable[None]] = []
+        for topic_id, states in by_topic.items():
+            changed = self._take(topic_id, states, is_told=is_told)
+            if changed is not None:
+                telling.append(self._listeners.tell(changed))
+            await pace.give_way()
+        return telling
+
+    def _take(self, topic_id: UUID, states: _States, *, is_told: bool) -> PartitionsChanged | None:
+        early = self._early.get(topic_id)
+        topic = self._image.topics_by_id.get(topic_id)
+        if early is not None:
+            known = 0 if topic is None else len(topic.partitions)
+            for index, state in states.items():
+                if index >= known and (index not in early or is_newer(state, early[index])):
+                    early[index] = state
+        if topic is None:
+            return None
+        changed = with_newer(topic, states)
+        if changed is topic:
+            return None
+        self._image.put_topic(changed)
+        partitions = tuple(
+            new
+            for old, new in zip(topic.partitions, changed.partitions, strict=True)
+            if new is not old and (is_told or (new.leader, new.isr) != (old.leader, old.isr))
+        )
+        return PartitionsChanged(changed, partitions) if partitions else None
+
+    @contextmanager
+    def expecting(self, topic_id: UUID) -> Iterator[_States]:
+        """Keep what is heard meanwhile of partitions that the image does not have yet."""
+        early = self._early[topic_id] = {}
+        try:
+            yield early
+        finally:
+            del self._early[topic_id]
+
+
+def unwritten(topic: TopicState, indexes: Container[int]) -> TopicState:
+    """The topic with states of these partitions than which any that is stored is newer."""
+    partitions = tuple(
+        replace(each, partition_epoch=NO_EPOCH) if each.index in indexes else each
+        for each in topic.partitions
+    )
+    return replace(topic, partitions=partitions)
+
+
+def with_newer(topic: TopicState, states: _States) -> TopicState:
+    """The topic with these states, as far as they are newer; the same if none is."""
+    newer = {
+        index: state
+        for index, state in states.items()
+        if index < len(topic.partitions) and is_newer(state, topic.partitions[index])
+    }
+    if not newer:
+        return topic
+    partitions = tuple(
+        _with(each, newer[each.index]) if each.index in newer else each for each in topic.partitions
+    )
+    return replace(topic, partitions=partitions)
+
+
+def is_newer(state: ChangedState | PartitionState, than: ChangedState | PartitionState) -> bool:
+    """Whether a state came after another one, in a ZooKeeper that has lost nothing."""
+    known = than.leader_epoch, than.partition_epoch
+    return (state.leader_epoch, state.partition_epoch) > known
+
+
+def _with(partition: PartitionState, state: ChangedState | PartitionState) -> PartitionState:
+    if state.assignment is not None:
+        partition = partition.with_assignment(state.assignment)
+    return replace(
+        partition,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
+        **(state.eligible if isinstance(state, ChangedState) else eligible_of(state))._asdict(),
+    )

@@ -1,0 +1,246 @@
+"""Reading what ZooKeeper has, many nodes at once. Blocking.
+
+What cannot be read is told as a problem of its topic or configuration, and is no problem of others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from drumlin.config.topic import parse_overrides
+from drumlin.metadata.image import (
+    PartitionState,
+    ReplicaAssignment,
+    Resource,
+    ResourceType,
+    TopicState,
+)
+from drumlin.metadata.rules.leadership import never_led
+from drumlin.metadata.zookeeper.states.states import known_state, read_state
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
+from drumlin.metadata.zookeeper.znodes.own_layout import AdoptionNode
+from drumlin.storage.directory.partition_metadata import decode_uuid
+from drumlin.wire.error_codes import KafkaError
+from drumlin.zookeeper.nodes import UnreadableNode
+
+if TYPE_CHECKING:
+    from drumlin.metadata.zookeeper.session.session import Session
+
+
+class SeenTopic(NamedTuple):
+    """A topic as its nodes say."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[PartitionState, ...]
+    version: int  # of the topic's own node
+
+
+class SeenTopics(NamedTuple):
+    """Topics as they are stored, those that have no node, and what is wrong with nodes."""
+
+    found: list[SeenTopic]
+    missing: list[str]
+    problems: list[str]
+
+
+def read_topics(
+    session: Session, names: Sequence[str], known: Mapping[str, TopicState], *, is_all: bool
+) -> SeenTopics:
+    """Look at these topics, and watch those that have a node.
+
+    Found are all of them, or those that are not as they are known.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    paths = [layout.topic_path(name) for name in names]
+    seen = SeenTopics([], [], [])
+    found: list[tuple[str, layout.TopicNode, int]] = []
+    for name, path, node in zip(names, paths, session.read(paths, is_watched=True), strict=True):
+        if node is None:
+            seen.missing.append(name)
+            continue
+        try:
+            topic = layout.decode_topic(path, node.data)
+        except UnreadableNode as error:
+            seen.problems.append(str(error))
+            continue
+        if is_all or not _is_same(topic, known.get(name)):
+            found.append((name, topic, node.version))
+    places = [(name, index) for name, topic, _ in found for index in range(len(topic.replicas))]
+    states = _read_states(session, places)
+    for name, topic, version in _read_again(session, found):
+        try:
+            partitions = tuple(
+                _state(states, name, index, topic.assignment(index))
+                for index in range(len(topic.replicas))
+            )
+        except UnreadableNode as error:
+            seen.problems.append(str(error))
+        else:
+            seen.found.append(SeenTopic(name, topic.topic_id, partitions, version))
+    return seen
+
+
+def _read_again(
+    session: Session, found: Sequence[tuple[str, layout.TopicNode, int]]
+) -> list[tuple[str, layout.TopicNode, int]]:
+    """The topics as they are after their states were read, but for partitions that are new.
+
+    Replicas are changed together with the state. So those that go with a state must not be older.
+    """
+    paths = [layout.topic_path(name) for name, _, _ in found]
+    current = []
+    for (name, topic, version), node in zip(found, session.read(paths), strict=True):
+        if node is not None and node.version != version:
+            with contextlib.suppress(UnreadableNode):  # of which is told when it is looked at next
+                again = layout.decode_topic(layout.topic_path(name), node.data)
+                count = len(topic.replicas)
+                if again.topic_id == topic.topic_id and len(again.replicas) >= count:
+                    topic = again._replace(replicas=again.replicas[:count])
+        current.append((name, topic, version))
+    return current
+
+
+def _is_same(node: layout.TopicNode, known: TopicState | None) -> bool:
+    return (
+        known is not None
+        and known.topic_id == node.topic_id
+        and len(known.partitions) == len(node.replicas)
+    )
+
+
+_States = Mapping[tuple[str, int], tuple[StateNode, int] | UnreadableNode | None]
+
+
+def _read_states(session: Session, places: Sequence[tuple[str, int]]) -> _States:
+    paths = [layout.state_path(*place) for place in places]
+    found: dict[tuple[str, int], tuple[StateNode, int] | UnreadableNode | None] = {}
+    for place, path, node in zip(places, paths, session.read(paths), strict=True):
+        try:
+            found[place] = None
+            if node is not None:
+                found[place] = read_state(session, path, node)
+        except UnreadableNode as error:
+            found[place] = error
+    return found
+
+
+def _state(states: _States, name: str, index: int, assignment: ReplicaAssignment) -> PartitionState:
+    state = states[name, index]
+    if isinstance(state, UnreadableNode):
+        raise state
+    if state is None:
+        return never_led(index, assignment.replicas)
+    return known_state(index, assignment, *state)
+
+
+def config_names(session: Session) -> list[Resource]:
+    """Resources that have a configuration.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    kinds = layout.config_kinds()
+    names = session.children_of(list(kinds))
+    return [
+        layout.resource_named(kind, name)
+        for kind, each in zip(kinds.values(), names, strict=True)
+        for name in each
+    ]
+
+
+def read_configs(
+    session: Session, resources: Sequence[Resource]
+) -> tuple[dict[Resource, dict[str, str]], list[str]]:
+    """Configurations, empty for who has none; and what is wrong with those that are unreadable.
+
+    So is a topic's with a value that does not parse: nobody knows what it was to say. What brokers
+    and groups make of theirs is left to them.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    paths = [layout.config_path(each) for each in resources]
+    found, problems = {}, []
+    for resource, path, node in zip(resources, paths, session.read(paths), strict=True):
+        try:
+            configs = {} if node is None else layout.decode_configs(path, node.data)
+            if resource.type is ResourceType.TOPIC:
+                parse_overrides(configs)
+        except UnreadableNode as error:
+            problems.append(str(error))
+        except KafkaError as error:
+            problems.append(f"ZooKeeper's {path} cannot be used: {error.message}")
+        else:
+            found[resource] = configs
+    return found, problems
+
+
+def read_deleted(
+    session: Session, names: Iterable[str] | None = None
+) -> tuple[dict[UUID, Folders], list[str]]:
+    """Deleted topics, and where folders of them may be; and what is wrong with unreadable nodes.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    if names is None:
+        names = session.children(layout.DELETED)
+    found: dict[UUID, Folders] = {}
+    problems = []
+    paths = [f"{layout.DELETED}/{name}" for name in names]
+    for path, node in zip(paths, session.read(paths), strict=True):
+        if node is None:
+            continue
+        try:
+            topic_id = decode_uuid(path.rpartition("/")[2])
+            found[topic_id] = layout.decode_folders(path, node.data)
+        except UnreadableNode as error:
+            problems.append(str(error))
+        except ValueError:
+            problems.append(f"ZooKeeper's {path} is not called by a topic's id")
+    return found, problems
+
+
+def read_cluster_id(session: Session) -> str | None:
+    """
+    Raises:
+        UnreadableNode: it is no cluster's.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([layout.CLUSTER_ID])
+    return None if node is None else layout.decode_cluster_id(node.data)
+
+
+def read_adoption(session: Session) -> AdoptionNode | None:
+    """How far an embedded store has been moved here; None: none was.
+
+    Raises:
+        UnreadableNode: nobody knows.
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    (node,) = session.read([own_layout.ADOPTION])
+    return None if node is None else own_layout.decode_adoption(node.data)
+
+
+def tree_below(session: Session, path: str) -> list[str]:
+    """A node, those below it and so on: a parent always before its children.
+
+    Raises:
+        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+    """
+    found: list[str] = []
+    level = [path]
+    while level:
+        found += level
+        names = session.children_of(level)
+        level = [
+            f"{parent}/{name}" for parent, each in zip(level, names, strict=True) for name in each
+        ]
+    return found

@@ -1,0 +1,1 @@
+"""Paths and contents of znodes, and what a mutation writes into them. Pure."""

@@ -1,0 +1,189 @@
+"""What a mutation writes, as operations of ZooKeeper's transactions. Pure.
+
+A transaction is at most as large as ZooKeeper takes. So a change of very many nodes is several: the
+first decides it, and whoever finds the others missing makes up for them (`following.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from drumlin.metadata.image import PartitionState, Resource, ResourceType, TopicState
+from drumlin.metadata.rules.leadership import NO_EPOCH
+from drumlin.metadata.zookeeper.znodes import layout, own_layout
+from drumlin.metadata.zookeeper.znodes.eligible_json import eligible_of
+from drumlin.metadata.zookeeper.znodes.layout import Folders, StateNode
+
+#: ZooKeeper's `jute.maxbuffer` is 1 MiB; each operation has a header besides path and data.
+_TRANSACTION_BYTES_MAX: Final = 700_000
+_NODE_BYTES_MAX: Final = 680_000
+_OPERATION_BYTES: Final = 64
+ANY_VERSION: Final = -1
+
+
+class Create(NamedTuple):
+    path: str
+    data: bytes = b""
+    is_ephemeral: bool = False
+    is_sequence: bool = False
+
+
+class Replace(NamedTuple):
+    """Replaces what a node holds, if it has this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Deletes a node, if it has this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Lets the transaction fail unless the node is there, and has this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Create | Replace | Delete | Check
+Transaction = Sequence[Operation]
+
+
+def broker_checks(node_id: int, epoch: int) -> tuple[Check, Check]:
+    """Let the transaction fail unless the broker is in this epoch, and is registered."""
+    return (
+        Check(own_layout.broker_epoch_path(node_id), epoch),
+        Check(layout.broker_path(node_id), 0),  # which is never replaced
+    )
+
+
+class BrokerFence(NamedTuple):
+    """The registration in which a broker writes; its epoch."""
+
+    node_id: int
+    epoch: int
+    is_registered: bool = True
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Whether it lasts."""
+        checks = broker_checks(self.node_id, self.epoch)
+        return checks if self.is_registered else checks[:1]
+
+
+class ControllerFence(NamedTuple):
+    """The controller epoch in which we write, and the version that its node has while it lasts."""
+
+    epoch: int
+    version: int
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return (Check(layout.CONTROLLER_EPOCH, self.version),)
+
+
+Fence = BrokerFence | ControllerFence
+
+
+def none_at(path: str) -> tuple[Operation, Operation]:
+    """Let the transaction fail if there is such a node. It passes by those who watch for one."""
+    return Create(path), Delete(path)
+
+
+class NodeTooLarge(Exception):
+    """ZooKeeper does not take as much in one node."""
+
+
+def transactions(
+    operations: Iterable[Operation], first: Sequence[Operation]
+) -> Iterator[list[Operation]]:
+    """The operations in as few transactions as may be, `first` at the beginning of each of them.
+
+    Raises:
+        NodeTooLarge: one of them alone is too large.
+    """
+    part: list[Operation] = [*first]
+    size = 0
+    for each in operations:
+        data_size = len(each.data) if isinstance(each, (Create, Replace)) else 0
+        if data_size > _NODE_BYTES_MAX:
+            raise NodeTooLarge(f"{each.path} would have {data_size} bytes")
+        size += len(each.path) + data_size + _OPERATION_BYTES
+        if size > _TRANSACTION_BYTES_MAX and len(part) > len(first):
+            yield part
+            part, size = [*first], len(each.path) + data_size + _OPERATION_BYTES
+        part.append(each)
+    yield part
+
+
+def create_topic(
+    topic: TopicState, configs: Mapping[str, str], epoch: int, *, has_configs: bool
+) -> Iterator[Operation]:
+    """Create a topic; the configuration first, and the topic's node in the same transaction."""
+    path = layout.config_path(Resource(ResourceType.TOPIC, topic.name))
+    data = layout.encode_configs(configs)
+    yield Replace(path, data) if has_configs else Create(path, data)
+    assignments = [each.assignment for each in topic.partitions]
+    yield Create(
+        layout.topic_path(topic.name), layout.encode_assignments(topic.topic_id, assignments)
+    )
+    yield Create(layout.partitions_path(topic.name))
+    yield from create_partitions(topic.name, topic.partitions, epoch)
+
+
+def add_partitions(
+    topic: TopicState,
+    stored: layout.TopicNode,
+    added: Sequence[PartitionState],
+    version: int,
+    epoch: int,
+) -> Iterator[Operation]:
+    """Add partitions to the topic that has the node `stored` of this version."""
+    assignments = [*stored.assignments(), *(each.assignment for each in added)]
+    data = layout.encode_assignments(topic.topic_id, assignments)
+    yield Replace(layout.topic_path(topic.name), data, version)
+    yield from create_partitions(topic.name, added, epoch)
+
+
+def create_partitions(
+    name: str, partitions: Iterable[PartitionState], epoch: int
+) -> Iterator[Operation]:
+    for each in partitions:
+        if each.leader_epoch != NO_EPOCH:
+            yield Create(layout.partition_path(name, each.index))
+            yield Create(layout.state_path(name, each.index), state_data(each, epoch))
+
+
+def state_data(state: PartitionState, controller_epoch: int) -> bytes:
+    eligible = eligible_of(state)
+    node = StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch, eligible)
+    return layout.encode_state(node)
+
+
+def mark_deleted(topic: TopicState, known_ids: Iterable[int]) -> Create:
+    """What stays of a topic: folders of it may be in any log dir of these brokers.
+
+    Those that are known have to hear of it, too, though they may have no replica: it is forgotten
+    once all of them have said that they have no folder.
+    """
+    brokers = {*known_ids, *(each for state in topic.partitions for each in state.replicas)}
+    folders: Folders = dict.fromkeys(sorted(brokers))
+    return Create(layout.deleted_path(topic.topic_id), layout.encode_folders(folders))
+
+
+def put_configs(
+    resource: Resource, configs: Mapping[str, str], version: int | None
+) -> Iterator[Operation]:
+    """Replace a configuration whose node has this version, None if it has none; and tell others."""
+    path, data = layout.config_path(resource), layout.encode_configs(configs)
+    yield Create(path, data) if version is None else Replace(path, data, version)
+    if resource.type is ResourceType.TOPIC:
+        yield Check(layout.topic_path(resource.name))  # another broker may be deleting it
+    change = layout.encode_config_change(resource)
+    yield Create(layout.CONFIG_CHANGE_PREFIX, change, is_sequence=True)

@@ -1,0 +1,1 @@
+"""Record batches <-> Arrow columns. For clients; a broker must never import it."""

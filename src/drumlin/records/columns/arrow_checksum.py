@@ -1,0 +1,111 @@
+"""A checksum of rows that are to become records, whatever their order and wherever they are cut.
+
+Two attempts to write the same rows have the same checksum: a sum of 128-bit hashes, one of each
+row, over all that its record is made of. It detects rows that differ by chance, not rows that were
+chosen to collide.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Final
+
+import numpy as np
+
+from drumlin.records.columns.arrow_encode import Column
+from drumlin.records.columns.arrow_memory import Columns, Int64s, as_binary, as_headers
+from drumlin.records.kernels import record_kernels
+from drumlin.records.kernels.layout import (
+    CHECKSUM_SEED,
+    CHECKSUM_STATE_WIDTH,
+    CHECKSUM_SUM,
+    KEYS,
+    NO_TIMESTAMP,
+    PARTITIONS,
+    TIMESTAMPS,
+    VALUES,
+)
+from drumlin.records.plain.row_hash import joined, row_hash
+
+_NULL, _PARTITION, _TIMESTAMP = 1, 2, 3  # as the kernel has them
+_WORD: Final = struct.Struct("<q")
+
+_State = ctypes.c_int64 * CHECKSUM_STATE_WIDTH
+
+
+class RowChecksum:
+    """Columns whose rows are hashed; converted once, summed up for one topic after another.
+
+    `partitions` below zero, and `timestamps` of NO_TIMESTAMP, were not chosen by the user: they
+    do not count. No headers and an empty list of headers are the same; a null key and an empty
+    key are not.
+    """
+
+    def __init__(
+        self,
+        values: Column,
+        *,
+        keys: Column | None = None,
+        headers: Column | None = None,
+        partitions: Int64s | None = None,
+        timestamps: Int64s | None = None,
+    ) -> None:
+        self._values = as_binary(values)
+        self._keys = None if keys is None else as_binary(keys)
+        self._headers = None if headers is None else as_headers(headers)
+        self._partitions = partitions
+        self._timestamps = timestamps
+        self._kernels = record_kernels.loaded
+        if self._kernels is not None:
+            self._columns = Columns()
+            self._columns.put_binary(VALUES, self._values)
+            if self._keys is not None:
+                self._columns.put_binary(KEYS, self._keys)
+            if self._headers is not None:
+                self._columns.put_headers(self._headers)
+            if partitions is not None:
+                self._columns.put_numbers(PARTITIONS, partitions)
+            if timestamps is not None:
+                self._columns.put_numbers(TIMESTAMPS, timestamps)
+
+    def of(self, topic: str, rows: Int64s | None = None) -> int:
+        """The checksum of these rows as records of a topic, a number of 128 bits."""
+        if rows is None:
+            rows = np.arange(len(self._values), dtype=np.int64)
+        seed = row_hash(topic.encode(), 0, 0)
+        if self._kernels is None:
+            sums = self._sum_plain(rows, seed)
+        else:
+            state = _State()
+            state[CHECKSUM_SEED], state[CHECKSUM_SEED + 1] = seed
+            self._kernels.checksum(self._columns.table, rows.ctypes.data, len(rows), state)
+            sums = state[CHECKSUM_SUM], state[CHECKSUM_SUM + 1]
+        return joined(*sums)
+
+    def _sum_plain(self, rows: Int64s, seed: tuple[int, int]) -> tuple[int, int]:
+        first = second = 0
+        for row in rows.tolist():
+            halves = self._hash_plain(row, seed)
+            first, second = first + halves[0], second + halves[1]
+        return first, second
+
+    def _hash_plain(self, row: int, seed: tuple[int, int]) -> tuple[int, int]:
+        fields = [
+            None if self._keys is None else self._keys[row].as_py(),
+            self._values[row].as_py(),
+        ]
+        for header in [] if self._headers is None else self._headers[row].as_py():
+            fields += [header["key"], header["value"]]
+        chain = seed
+        for field in fields:
+            chain = _hashed(field or b"", chain, _NULL if field is None else 0)
+        if self._partitions is not None and self._partitions[row] >= 0:
+            chain = _hashed(_WORD.pack(self._partitions[row]), chain, _PARTITION)
+        if self._timestamps is not None and self._timestamps[row] != NO_TIMESTAMP:
+            chain = _hashed(_WORD.pack(self._timestamps[row]), chain, _TIMESTAMP)
+        return chain
+
+
+def _hashed(data: bytes, seed: tuple[int, int], kind: int) -> tuple[int, int]:
+    return row_hash(data, seed[0] ^ kind, seed[1] ^ kind)  # what is short meets one of them only

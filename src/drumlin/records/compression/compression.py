@@ -1,0 +1,61 @@
+"""The four codecs of record batches, in the framings that Kafka uses. Pure and thread-safe.
+
+gzip is a plain gzip stream, lz4 and zstd are frames, and snappy is cut into blocks after a header
+that the Java library xerial/snappy-java invented. Others write them otherwise: what Produce takes
+is in `incoming_bodies.py`, what is read from a log in `stored_bodies.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final
+
+import cramjam
+
+from drumlin.records.batch.batch import Buffer
+from drumlin.records.compression.lz4_frames import compress_frame
+from drumlin.records.compression.snappy_streams import compress_stream
+
+#: Codec numbers, as in the attributes of a batch, by their names in Kafka's configuration.
+CODECS: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+#: The levels that Kafka's configuration uses by default.
+_DEFAULT_LEVELS: Final = {GZIP: 6, LZ4: 9, ZSTD: 3}
+
+#: A millisecond's worth.
+_GZIP_STEP_BYTES: Final = 16 * 1024
+
+_LIBRARIES: Final[dict[int, Any]] = {GZIP: cramjam.gzip, ZSTD: cramjam.zstd}
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` as the records part of a batch; `level` as in Kafka's `compression.<codec>.level`."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == SNAPPY:
+        return compress_stream(data)
+    if level is None or level == -1:
+        level = _DEFAULT_LEVELS[codec]
+    if codec == LZ4:
+        # lz4's default level means the fast compressor, any other the "high" one.
+        return compress_frame(data, None if level == _DEFAULT_LEVELS[LZ4] else level)
+    return bytes(_LIBRARIES[codec].compress(data, level=level))
+
+
+def compress_in_steps(codec: int, data: Buffer) -> Generator[None, None, bytes]:
+    """Like `compress`, but yields now and then where it takes long, that is, with gzip."""
+    if codec != GZIP or len(data) <= _GZIP_STEP_BYTES:
+        return compress(codec, data)
+    stream = cramjam.gzip.Compressor(_DEFAULT_LEVELS[GZIP])
+    view = memoryview(data)
+    for start in range(0, len(view), _GZIP_STEP_BYTES):
+        stream.compress(bytes(view[start : start + _GZIP_STEP_BYTES]))  # a memoryview is refused
+        yield
+    return bytes(stream.finish())

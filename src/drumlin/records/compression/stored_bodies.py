@@ -1,0 +1,77 @@
+"""What may be read: compressed bodies as they lie in logs, whoever wrote them there.
+
+A log may be one that a broker of Apache Kafka has written, which takes from producers whatever its
+own decoders read. So whatever those read is read here: streams in a row, and bytes after the last;
+sizes and checksums that they pass over. Pure and thread-safe.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import cramjam
+
+from drumlin.records.batch.batch import Buffer
+from drumlin.records.batch.corrupt_record import CorruptRecord
+from drumlin.records.compression.arena import Decoder, arena_of_thread, decode, decode_by
+from drumlin.records.compression.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
+from drumlin.records.compression.gzip_members import decode_members
+from drumlin.records.compression.incoming_bodies import STRICT
+from drumlin.records.compression.lz4_frames import decode_first_frame
+from drumlin.records.compression.snappy_streams import decode_streams
+from drumlin.records.compression.zstd_frames import decode_whole_frames
+
+_KAFKAS: Final[dict[int, Decoder]] = {
+    GZIP: decode_members,
+    SNAPPY: decode_streams,
+    LZ4: decode_first_frame,
+    ZSTD: decode_whole_frames,
+}
+#: Decoders of bodies put one behind the other. Each must be whole streams, or a neighbour suffers.
+JOINED: Final[dict[int, Decoder]] = {
+    GZIP: partial(decode_by, cramjam.gzip),
+    LZ4: partial(decode_by, cramjam.lz4),
+    ZSTD: partial(decode_by, cramjam.zstd),
+}
+
+
+def _as_kafka(strict: Decoder, kafkas: Decoder, data: memoryview, target: memoryview) -> int | None:
+    try:
+        return strict(data, target)  # ordinary bodies, at the codecs' full speed
+    except CorruptRecord:
+        return kafkas(data, target)
+
+
+_READING: Final[dict[int, Decoder]] = {
+    codec: partial(_as_kafka, STRICT[codec], kafkas) for codec, kafkas in _KAFKAS.items()
+}
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The records in `data`, in memory of their own; `data` itself where nothing is compressed.
+
+    Raises:
+        CorruptRecord: the data is not of this codec, or the codec does not exist.
+        DecompressedTooLarge: the data decompresses to more than `limit_bytes`.
+    """
+    return data if codec == NONE else decode(decoder_of(codec), data, limit_bytes)
+
+
+def decompress_for_now(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """The same, in memory that is valid until this thread decompresses others."""
+    if codec == NONE:
+        return data
+    return arena_of_thread().decode(decoder_of(codec), data, limit_bytes)
+
+
+def decoder_of(codec: int) -> Decoder:
+    """What decodes a body of this codec.
+
+    Raises:
+        CorruptRecord: there is no such codec.
+    """
+    decoder = _READING.get(codec)
+    if decoder is None:
+        raise CorruptRecord(f"unknown compression codec {codec}")
+    return decoder

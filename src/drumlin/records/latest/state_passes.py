@@ -1,0 +1,80 @@
+"""The last row of every key of a log in bounded memory: by reading the log several times.
+
+A pass keeps the keys of one share of the hash space. If they take too much memory, their share is
+halved: this pass goes on with one half, and a later one reads the log again for the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from drumlin.records.latest.key_shares import SEED_SIZE, key_shares
+from drumlin.records.latest.latest_rows import LatestRows
+
+#: While a share is halved, its first half is there twice; freed memory is not all free at once.
+_MEMORY_PART: Final = 1 / 2
+_SHARES_MAX: Final = 1 << 20
+
+
+def passes(
+    read: Callable[[], Iterable[pa.RecordBatch]], memory_bytes: int | None
+) -> Iterator[LatestRows]:
+    """The state of a log, in parts that have different keys: one for each pass.
+
+    Args:
+        read: gives the rows of the log, in the form that `LatestRows` takes, from the beginning;
+            each time that it is called.
+        memory_bytes: what a pass may take, but for a single key; None: all that it needs, in one.
+    """
+    seed = os.urandom(SEED_SIZE)
+    waiting = [_Share(0, 1)]
+    while waiting:
+        share, latest = waiting.pop(), LatestRows()
+        for batch in read():
+            latest.add(share.of(batch, seed))
+            while _is_too_large(latest, share, memory_bytes):
+                share, other = share.halves()
+                waiting.append(other)
+                latest = _part(latest, share, seed)
+        yield latest
+        del latest  # it may be large, and the next pass needs the memory
+
+
+def _is_too_large(latest: LatestRows, share: _Share, memory_bytes: int | None) -> bool:
+    return (
+        memory_bytes is not None
+        and latest.key_count > 1
+        and share.count < _SHARES_MAX
+        and latest.outgrow(int(_MEMORY_PART * memory_bytes))
+    )
+
+
+def _part(latest: LatestRows, share: _Share, seed: bytes) -> LatestRows:
+    kept = LatestRows()
+    for rows in latest.rows(with_tombstones=True):
+        kept.add(share.of(rows, seed))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One of `count` equal parts of the hash space."""
+
+    number: int
+    count: int
+
+    def halves(self) -> tuple[_Share, _Share]:
+        first = 2 * self.number
+        return _Share(first, 2 * self.count), _Share(first + 1, 2 * self.count)
+
+    def of(self, batch: pa.RecordBatch, seed: bytes) -> pa.RecordBatch:
+        """The rows whose keys are in this share."""
+        if self.count == 1:
+            return batch
+        shares = key_shares(batch.column("key"), None, seed=seed, count=self.count)
+        return batch.filter(pa.array(shares == self.number))

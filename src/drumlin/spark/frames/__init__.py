@@ -1,0 +1,1 @@
+"""Functions that give a program DataFrames of a topic's state, or restore it."""

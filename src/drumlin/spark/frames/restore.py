@@ -1,0 +1,183 @@
+"""`drumlin.spark.restore`: a topic's state, or its records up to a point, into a new topic.
+
+The sink for batch writes writes all of it, under a name that follows from what is restored. So
+what a killed job has left is ended by the next one, and written once. The markers of
+`client/restore/restore_marker.py` say what was begun, before anything is written, and when it is
+complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from drumlin.spark.options.option_values import OptionError
+
+if TYPE_CHECKING:  # too costly for a session that only looks for data sources
+    from pyspark.sql import SparkSession
+
+    from drumlin.client.arguments import ConfigValue
+    from drumlin.client.client import Client
+    from drumlin.client.places import Point
+    from drumlin.client.restore.restore_marker import Marker, RestoreRequest
+    from drumlin.client.restore.restore_target import RestoreTarget
+    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin.spark.frames.restore_sink import RestoreSink
+    from drumlin.spark.frames.restored_rows import RestoredRows
+
+#: What a restore decides by itself.
+_DECIDED: Final = {
+    "kafka.isolation.level": "what is committed is restored",
+    **dict.fromkeys(("topic", "sinkid", "writeid", "sinkisnew"), "it follows from the topics"),
+    "delivery": "it is exactly-once",
+    "writetimestamps": "records keep theirs",
+    "transactionalgroup": "a group of its own has the offsets",
+}
+
+
+def restore(
+    spark: SparkSession,
+    topic: str,
+    to: str,
+    *,
+    bootstrap_servers: str,
+    at: Point | None = None,
+    records: bool = False,
+    first: int | None = None,
+    configs: Mapping[str, ConfigValue] | None = None,
+    **options: object,
+) -> RestoreReport:
+    """Write a topic's state, or its records up to a point, into a new topic, by the tasks of a job.
+
+    Like `Client.restore`, for what is too large for one machine or one transaction. The new topic
+    has as many partitions and replicas as the old one, and the configuration that was set for it;
+    records keep partition, timestamp and headers. Each task writes a transaction of its own, and
+    all are committed at the end, within moments of each other: see `format("drumlin")` as a sink.
+    If it fails or is killed, call it again with the same arguments: it goes on to the same point.
+    Once it is complete, the same call, or that of a client, finds that out and does nothing.
+
+    Args:
+        topic: the topic to read. Only leaders are read, and only committed records.
+        to: the topic to write. It is created, or is there and has no records.
+        at: the point; None: now. A `datetime` with a time zone, or `Milliseconds`: up to the first
+            record that is younger. Or end offsets of all partitions, by partition.
+        records: write the records themselves, tombstones included, in the order of each partition,
+            and not the state. One task writes each partition.
+        first: the same, and of each partition at most so many, from the log's start on.
+        configs: configuration keys of the new topic, before those of the old one.
+        options: as for `snapshot`; and those of `format("drumlin")` as a sink, but for those that
+            say where to write.
+
+    Raises:
+        NotRestored: `to` has records, other partitions, or is of another restore.
+        OptionError: the options are invalid.
+        DataLoss: the point lies outside of the log.
+        StateNotExact: a cleaner has removed records since. If only reading shows that, Spark's
+            error names it, and the same call with `allowInexact` goes on.
+        ProducerFenced: another restore into this topic has begun meanwhile.
+        TypeError, ValueError: an argument cannot have this value.
+    """
+    from drumlin.client.restore.restore_marker import RestoreRequest
+    from drumlin.spark.frames.restore_sink import RestoreSink
+    from drumlin.spark.frames.restored_rows import COLUMNS, RestoredRows
+    from drumlin.spark.planning.cluster import client_of
+    from drumlin.spark.state.options import StateOptions
+
+    request = RestoreRequest(topic, at, records, first)
+    request.check()
+    given = _checked(topic, bootstrap_servers, options)
+    asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
+    client = client_of(asked.source)
+    target = client.restore_target(topic, to, configs)
+    rows = RestoredRows(spark, asked, request)
+    marker = _begun(client, target, request, rows)
+    if marker.is_complete:
+        return _report(target, marker, was_there=True)
+    sink = RestoreSink(client, given, target, _write_id(target, marker))
+    return _written(client, target, request, marker, rows, sink)
+
+
+def _checked(topic: str, bootstrap_servers: str, options: Mapping[str, object]) -> dict[str, str]:
+    from drumlin.spark.options.keyword_options import as_text
+
+    given = as_text(topic, bootstrap_servers, options)
+    for name, reason in _DECIDED.items():
+        if name in given:
+            raise OptionError(f"option '{name}' does not go with a restore: {reason}")
+    return given
+
+
+def _begun(
+    client: Client, target: RestoreTarget, request: RestoreRequest, rows: RestoredRows
+) -> Marker:
+    """What there is to restore, once and for all, however often it is begun again."""
+    from drumlin.client.restore.restore_marker import marked, marker_in, name_for
+
+    name = name_for(target.name)
+    # Whoever has begun such a transaction since makes this one fail: so only one marker is made.
+    with client.transaction(name) as transaction:
+        marker = target.marker_of(request)
+        if marker is not None:
+            transaction.abort()
+            return marker
+        target.check_empty()
+        ends = rows.end_offsets()
+        offsets = marked(request, ends, target.topic_id, is_complete=False)
+        transaction.send_offsets(offsets, name)
+        made = marker_in(offsets, target.topic_id)
+    assert made is not None, "a topic has partitions"
+    return made
+
+
+def _written(
+    client: Client,
+    target: RestoreTarget,
+    request: RestoreRequest,
+    marker: Marker,
+    rows: RestoredRows,
+    sink: RestoreSink,
+) -> RestoreReport:
+    found = sink.settle()
+    record_count = 0
+    if found != "written":
+        if found == "nothing":
+            target.check_empty()
+        record_count = sink.write(rows.until(marker.end_offsets))
+    _complete(client, target, request, marker)
+    return _report(target, marker, record_count, was_there=found == "written")
+
+
+def _complete(
+    client: Client, target: RestoreTarget, request: RestoreRequest, marker: Marker
+) -> None:
+    """Say that all is there: to be called when it is committed.
+
+    Raises:
+        NotRestored: the topic was deleted meanwhile, or another restore has begun in it.
+    """
+    from drumlin.client.errors import NotRestored
+    from drumlin.client.restore.restore_marker import marked, name_for
+
+    name = name_for(target.name)
+    with client.transaction(name) as transaction:
+        target.check_is_there()
+        if target.marker_of(request) is None:
+            raise NotRestored(f"topic {target.name!r} was deleted while it was restored")
+        transaction.send_offsets(marked(request, marker.end_offsets, target.topic_id), name)
+
+
+def _write_id(target: RestoreTarget, marker: Marker) -> str:
+    """The same for whoever goes on with a restore, and for no other."""
+    what = [target.topic_id, marker.source, marker.request, sorted(marker.end_offsets.items())]
+    return f"restore-{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]}"
+
+
+def _report(
+    target: RestoreTarget, marker: Marker, record_count: int = 0, *, was_there: bool
+) -> RestoreReport:
+    from drumlin.client.restore.restoring import RestoreReport
+
+    ends = dict(marker.end_offsets)
+    return RestoreReport(marker.source, target.name, ends, record_count, was_there)

@@ -1,0 +1,135 @@
+"""The names of all options, so that a misspelt option does not pass unnoticed.
+
+Like Spark's Kafka source and sink, ours ignore options that they do not know, but they warn.
+Programs give the same options to both connectors, and options of Kafka's clients that have no
+effect here. All of these count as known.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from drumlin.spark.options.option_values import OptionError
+
+_logger = logging.getLogger(__name__)
+
+#: The options of the source, as its documentation spells them.
+_SOURCE: Final = (
+    "assign subscribe subscribePattern "
+    "startingOffsets startingTimestamp startingOffsetsByTimestamp "
+    "startingOffsetsByTimestampStrategy endingOffsets endingTimestamp endingOffsetsByTimestamp "
+    "failOnDataLoss includeHeaders minPartitions maxRecordsPerPartition "
+    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay "
+    "fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs "
+    "groupIdPrefix commitOffsetsToGroup strictOptions checkpointTopicIds "
+    "columns batchBytes maxBytesPerTrigger pushFilters "
+    "snapshot reducers taskMemory allowInexact"
+)
+
+#: The options of the sink, and those that source and sink share.
+_SINK: Final = (
+    "topic delivery includeHeaders strictOptions "
+    "sinkId writeId sinkIsNew decisionTopic transactionTimeoutMs speculation "
+    "transactionalGroup transactionalOffsets batchPlan rowsMayDiffer writeTimestamps"
+)
+
+#: What Spark, or another part of a program, passes to a source along with its options. The second
+#: line comes when a table is created from it, and then each option once more as `option.…`.
+_OF_SPARK: Final = (
+    "path paths checkpointLocation serialization.format transform "
+    "provider owner comment location external is_managed_location collation table_type"
+)
+_OF_TABLES: Final = "option."
+
+#: Options of Kafka's consumer.
+_OF_KAFKA: Final = (
+    "allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset "
+    "bootstrap.servers check.crcs client.dns.lookup client.id client.rack config.providers "
+    "connections.max.idle.ms default.api.timeout.ms enable.auto.commit enable.metrics.push "
+    "exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id "
+    "group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms "
+    "interceptor.classes internal.leave.group.on.close "
+    "internal.throw.on.fetch.stable.offset.unsupported isolation.level key.deserializer "
+    "max.partition.fetch.bytes max.poll.interval.ms max.poll.records metadata.max.age.ms "
+    "metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters "
+    "metrics.num.samples metrics.recording.level metrics.sample.window.ms "
+    "partition.assignment.strategy receive.buffer.bytes reconnect.backoff.max.ms "
+    "reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms "
+    "sasl.client.callback.handler.class sasl.jaas.config sasl.kerberos.kinit.cmd "
+    "sasl.kerberos.min.time.before.relogin sasl.kerberos.service.name "
+    "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor "
+    "sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms "
+    "sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds "
+    "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor "
+    "sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms "
+    "sasl.mechanism sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud "
+    "sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss "
+    "sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds "
+    "sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file "
+    "sasl.oauthbearer.assertion.private.key.file "
+    "sasl.oauthbearer.assertion.private.key.passphrase "
+    "sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id "
+    "sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds "
+    "sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer "
+    "sasl.oauthbearer.header.urlencode sasl.oauthbearer.jwks.endpoint.refresh.ms "
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms "
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url "
+    "sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class "
+    "sasl.oauthbearer.scope sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name "
+    "sasl.oauthbearer.token.endpoint.url security.protocol security.providers send.buffer.bytes "
+    "session.timeout.ms share.acknowledgement.mode share.acquire.mode "
+    "socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms ssl.cipher.suites "
+    "ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.class "
+    "ssl.key.password ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key "
+    "ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider "
+    "ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates "
+    "ssl.truststore.location ssl.truststore.password ssl.truststore.type value.deserializer"
+)
+
+#: Options of Kafka's producer that its consumer does not have.
+_OF_PRODUCERS: Final = (
+    "acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type "
+    "compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms "
+    "max.block.ms max.in.flight.requests.per.connection max.request.size metadata.max.idle.ms "
+    "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms "
+    "partitioner.class partitioner.ignore.keys retries transaction.timeout.ms "
+    "transaction.two.phase.commit.enable transactional.id value.serializer"
+)
+
+#: All known names, by the name in lower case.
+_KNOWN: Final = {
+    name.lower(): name for name in (*_SOURCE.split(), *_SINK.split(), *_OF_SPARK.split())
+} | {f"kafka.{name}": f"kafka.{name}" for name in (*_OF_KAFKA.split(), *_OF_PRODUCERS.split())}
+
+
+def unknown_options(names: Iterable[str]) -> list[str]:
+    """A phrase for each name (in any case) that is no option, with the closest known name."""
+    return [
+        _with_hint(name)
+        for name in sorted(each.lower() for each in names)
+        if name not in _KNOWN and not name.startswith(_OF_TABLES)
+    ]
+
+
+def refuse_unknown(names: Iterable[str]) -> None:
+    """
+    Raises:
+        OptionError: some names are unknown.
+    """
+    unknown = unknown_options(names)
+    if unknown:
+        raise OptionError(f"strictOptions is true, and there is no option {', '.join(unknown)}")
+
+
+def warn_of_unknown(names: Iterable[str]) -> None:
+    """Warn of each option that has no effect because its name is unknown."""
+    for phrase in unknown_options(names):
+        _logger.warning("the data source 'drumlin' ignores an option it does not have: %s", phrase)
+
+
+def _with_hint(name: str) -> str:
+    close = difflib.get_close_matches(name, _KNOWN, 1, cutoff=0.75)
+    return f"'{name}' (did you mean '{_KNOWN[close[0]]}'?)" if close else f"'{name}'"

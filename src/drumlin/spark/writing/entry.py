@@ -1,0 +1,239 @@
+"""The protocol as the writers call it: runs its steps on a client and waits for each answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from drumlin.client.client import Client
+from drumlin.client.errors import ClientError, NotAuthorized
+from drumlin.client.transactions.errors import TransactionAborted
+from drumlin.client.transactions.transaction import Transaction
+from drumlin.spark.writing import offices
+from drumlin.spark.writing.performer import Performer
+from drumlin.spark.writing.protocol import abort_steps, driver, own_ids, task
+from drumlin.spark.writing.protocol.messages import (
+    CommitReport,
+    SinkSettings,
+    SourceOffsets,
+    TaskIdentity,
+    TaskMessage,
+)
+from drumlin.spark.writing.protocol.requests import AbortOwn
+from drumlin.spark.writing.protocol.sink_errors import LONGER, NotDecided, RequestFailed
+from drumlin.spark.writing.protocol.state import SinkState
+from drumlin.spark.writing.protocol.transactions import Opened
+
+_logger = logging.getLogger(__name__)
+
+
+class AlreadyDecided(NamedTuple):
+    """The batch is already decided: write nothing, count the rows, and send this message.
+
+    `counted` completes it: the driver compares all rows with those that were decided.
+    """
+
+    message: TaskMessage
+
+    def counted(self, rows: int, checksum: str) -> TaskMessage:
+        """The message for the driver."""
+        return replace(self.message, rows=rows, checksum=checksum)
+
+
+class TaskWrite:
+    """What one task attempt writes. End it by `finish`, or by `abort` if anything fails."""
+
+    def __init__(
+        self,
+        performer: Performer,
+        identity: TaskIdentity,
+        settings: SinkSettings,
+        begun: SinkState | None,
+    ) -> None:
+        self._performer = performer
+        self._identity = identity
+        self._settings = settings
+        self._begun = begun
+        self._ids = own_ids.of_this_process()
+        self._opened: Opened | None = None
+
+    @property
+    def transaction(self) -> Transaction:
+        """The transaction for the rows. The first access begins it, so only do so with a row.
+
+        Raises:
+            RequestFailed: the transaction cannot be begun; the task may be run again.
+        """
+        if self._opened is None:
+            self._opened = self._performer.run(
+                task.open_transaction(self._identity, self._settings, self._ids, self._begun)
+            )
+        return self._performer.transaction(self._opened)
+
+    def finish(self, rows: int, checksum: str) -> TaskMessage:
+        """End the writing: wait for all acknowledgements, and leave the rest to the driver.
+
+        Args:
+            rows: how many were written.
+            checksum: of the rows, independent of their order.
+
+        Raises:
+            RequestFailed: not all rows could be written, or it is not known whether they may count;
+                the transaction is aborted.
+        """
+        message = TaskMessage(self._identity, False, self._opened, rows, checksum)
+        try:
+            finished = self._performer.run(
+                task.finish(self._identity, self._settings, self._ids, message, self._begun)
+            )
+        except BaseException:
+            self.abort()
+            raise
+        self._opened = None  # the driver's from here on
+        return finished
+
+    def why_over(self, error: Exception) -> str | None:
+        """Why the transaction is over, if that is why rows could not be written; else None."""
+        if self._opened is None:
+            return None
+        with contextlib.suppress(ClientError):
+            fate = self.transaction.fate(error)
+            if fate is not None:
+                return f"{fate}. {LONGER}" if isinstance(fate, TransactionAborted) else str(fate)
+        return None
+
+    def abort(self) -> None:
+        """Abort the transaction. Never raises: if it cannot be aborted now, it times out."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            self._performer.perform(AbortOwn(opened))
+
+
+def begin_task(
+    client: Client, identity: TaskIdentity, settings: SinkSettings
+) -> TaskWrite | AlreadyDecided:
+    """Find out, before a task reads its first row, whether there is anything to write.
+
+    Raises:
+        Superseded: another run of the query is ahead, or another query uses this sink.
+        StateLost: the sink's last decision cannot be read.
+        RequestFailed: the cluster does not answer, or refuses.
+    """
+    performer = Performer(client)
+    begun = performer.run(task.begin(identity, settings))
+    if isinstance(begun, TaskMessage):
+        return AlreadyDecided(begun)
+    return TaskWrite(performer, identity, settings, begun)
+
+
+def commit_batch(
+    client: Client,
+    settings: SinkSettings,
+    messages: Sequence[TaskMessage],
+    batch_id: int,
+    source: SourceOffsets | None = None,
+    clock: Callable[[], int] = driver.now_ms,
+) -> CommitReport:
+    """Decide the batch, and commit what its tasks have written. All messages are needed.
+
+    Warns if the batch took more than half of its transactions' timeout.
+
+    If it raises, call `abort_batch` with the same messages, and run the batch again. After
+    `NotRepairable` or `StateLost` an operator has to act first.
+
+    Raises:
+        SinkError: see `errors`.
+    """
+    performer = Performer(client)
+    sink, topic = messages[0].identity.sink, settings.decision_topic
+    if source is not None and source.group:
+        _check_at_rest(client, sink, source.group)
+    held = offices.take(client, sink, topic)
+    if held is not None:
+        performer.take_over(held.office.driver, held.transaction)
+    office = None if held is None else held.office
+    try:
+        steps = driver.commit(messages, batch_id, settings, source, clock, office)
+        report = performer.run(steps)
+        if report.office is not None and not settings.is_for_once:
+            transaction = performer.hand_over(report.office.driver)
+            offices.leave(client, sink, topic, offices.Held(report.office, transaction))
+    finally:
+        performer.close()
+    if report.doubt:
+        _logger.warning("sink %r: batch %d was decided before: %s", sink, batch_id, report.doubt)
+    elif report.was_decided:
+        _logger.info("sink %r: batch %d was decided before, with the same rows", sink, batch_id)
+    if report.was_close:
+        _logger.warning(
+            "sink %r: batch %d has kept a transaction open for %.0f s, and brokers abort it after "
+            "%.0f s. Raise the option kafka.transaction.timeout.ms (and transaction.max.timeout.ms "
+            "of the brokers, which limits it), or make the batches smaller",
+            sink,
+            batch_id,
+            report.open_ms / 1000,
+            report.timeout_ms / 1000,
+        )
+    return report
+
+
+def _check_at_rest(client: Client, sink: str, group: str) -> None:
+    """Check that the group has no members: brokers accept a transaction's offsets even if it has.
+
+    Raises:
+        NotDecided: it has members. They do not see these offsets, and commit their own.
+        RequestFailed: the group cannot be described.
+    """
+    try:
+        found = client.describe_group(group)
+    except NotAuthorized as error:
+        why = "the option 'transactionalGroup' takes Read on it"
+        raise RequestFailed(f"{error}: {why}") from error
+    except ClientError as error:
+        raise RequestFailed(str(error)) from error
+    if not found.is_at_rest:
+        who = ", ".join(sorted({f"{each.client_id} at {each.host}" for each in found.members}))
+        raise NotDecided(
+            f"sink {sink!r}: the group {group!r} of the option 'transactionalGroup' has members "
+            f"({who or found.state}), which commit offsets of their own. Nothing was written: stop "
+            "them, or name another group"
+        )
+
+
+def abort_batch(
+    client: Client,
+    settings: SinkSettings,
+    messages: Sequence[TaskMessage | None],
+    batch_id: int,
+) -> int:
+    """After a failed job or commit: abort what was written, unless the batch is decided.
+
+    A message that is None stands for a task that did not finish. It alone proves that no commit was
+    requested, so do not leave it out.
+
+    Raises:
+        SinkError: nothing was aborted; transactions time out, or the batch's next run aborts them.
+    """
+    performer = Performer(client)
+    try:
+        return performer.run(abort_steps.abort(messages, batch_id, settings))
+    finally:
+        performer.close()
+
+
+def abort_run(client: Client, settings: SinkSettings, identity: TaskIdentity) -> int:
+    """After a job that failed before its commit: abort what its killed tasks have left open.
+
+    `identity` is that of any of its tasks. Decided transactions are kept.
+
+    Raises:
+        SinkError: nothing was aborted; transactions time out, or the batch's next run aborts them.
+    """
+    performer = Performer(client)
+    try:
+        return performer.run(abort_steps.abort_run(identity, settings))
+    finally:
+        performer.close()

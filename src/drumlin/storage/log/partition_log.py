@@ -1,0 +1,485 @@
+"""One partition's log: offsets over segments.
+
+Owns which segment takes an append, which offsets exist, and what is durable. One thread (the
+broker's loop) changes it; `flush`, `read` and the searches may run in others.
+
+    log start offset <= log end offset; the recovery point is at or below the log end offset
+    segments:  [base, base) [base, base) ... [base of the active one, log end offset)
+
+An `OSError` takes the log dir offline and comes out as KAFKA_STORAGE_ERROR; of a failed append
+nothing remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+from uuid import UUID
+
+from drumlin.config.topic import LogConfig
+from drumlin.records.batch.batch import BatchHeader, assign_offsets, parse_header
+from drumlin.records.validation.validation import PreparedBatch
+from drumlin.storage.directory import partition_metadata
+from drumlin.storage.directory.log_directory import LogDirectory, storage_error
+from drumlin.storage.log import clean_shutdown, expiry, follower_append, truncation
+from drumlin.storage.log.cleaning_view import CleaningView, cleaning_view
+from drumlin.storage.log.leader_epochs import EpochEnd
+from drumlin.storage.log.log_state import LogState
+from drumlin.storage.producers.append_result import AppendResult, result_of
+from drumlin.storage.producers.control_records import parse_marker
+from drumlin.storage.producers.producer_state import TransactionMarker
+from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
+from drumlin.storage.segment.file_slice import FileSlice, ReadResult
+from drumlin.storage.segment.roll_rule import is_overdue
+from drumlin.storage.segment.segment import Segment
+from drumlin.storage.segment.segment_list import SegmentList
+from drumlin.storage.segment.timestamp_search import OffsetFound, find_max_timestamp, find_timestamp
+from drumlin.storage.segment.transaction_index import AbortedTransaction
+from drumlin.wire.error_codes import ErrorCode, KafkaError
+
+T = TypeVar("T")
+_NOTHING: Final = ReadResult(())
+_EPOCH_MAX: Final = 2**31 - 1
+
+
+class PartitionLog(LogState):
+    """See the module. Built by `recovery.load_log` and `LogDirectories.create` only.
+
+    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    """
+
+    def __init__(
+        self,
+        log_directory: LogDirectory,
+        path: str,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        config: LogConfig,
+        segments: SegmentList,
+    ) -> None:
+        super().__init__(log_directory, path, topic, partition, topic_id, config, segments)
+        self._files = log_directory.files
+        self._open_files = log_directory.open_files
+        self._last_flush_s = log_directory.clock.monotonic()
+        self._end_offset_when_last_looked = -1
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.path)
+
+    def write_topic_id(self, topic_id: UUID) -> None:
+        """Say in the folder which topic this is a partition of; durable with the next flush."""
+        path = f"{self.path}/{partition_metadata.FILE_NAME}"
+        with self._failing_as("name"):
+            self._files.write_file(path, partition_metadata.encode_partition_metadata(topic_id))
+        self.durability.note_new_folder(path)
+        self.topic_id = topic_id
+
+    # -- failures ----------------------------------------------------------------------
+
+    def _failed(self, error: OSError, attempt: str) -> KafkaError:
+        """What to raise for `error`; a log that was deleted meanwhile blames no device."""
+        if self.is_deleted:
+            return storage_error(f"{self.name} was deleted")
+        return self.log_directory.fail_log(error, f"{attempt} {self.name}")
+
+    @contextmanager
+    def _failing_as(self, attempt: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(error, attempt) from error
+
+    # -- appending ---------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: PreparedBatch,
+        leader_epoch: int,
+        now_ms: int,
+        verification: Verification | None = NOT_REQUIRED,
+    ) -> AppendResult:
+        """Append a client's batch, or find out that it is here already.
+
+        `verification` is what `ProducerState.check_client_batch` wants of it.
+
+        Raises:
+            KafkaError: OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
+                INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        header, buffer = batch.header, batch.buffer
+        if len(buffer) > self._config.segment_bytes:
+            self._refuse_size(buffer)
+        has_producer = header.producer_id >= 0
+        base_offset = self.log_end_offset
+        if has_producer:
+            try:
+                state = self.producer_state
+                duplicate = state.check_client_batch(header, base_offset, verification)
+            except KafkaError:
+                # Out of order as those before it could not be written: they will come again.
+                self.log_directory.check_writable()
+                raise
+            if duplicate is not None:
+                return AppendResult.of_duplicate(duplicate, self.log_start_offset)
+        log_append_time_ms = batch.log_append_time_ms
+        timestamp = header.max_timestamp if log_append_time_ms < 0 else log_append_time_ms
+        last_offset = base_offset + header.last_offset_delta
+        assign_offsets(buffer, 0, base_offset, leader_epoch)
+        self._write(buffer, base_offset, last_offset, leader_epoch, timestamp, now_ms)
+        try:
+            if has_producer:
+                self.producer_state.update(header, base_offset, timestamp)
+        finally:  # last, so that readers of it know what is undecided; and whatever happens
+            self.log_end_offset = last_offset + 1
+        return result_of(
+            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False)
+        )
+
+    def append_internal(
+        self,
+        batch: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        verification: Verification | None = NOT_REQUIRED,
+        transaction_version: int = 0,
+    ) -> AppendResult:
+        """Append one batch that a coordinator of this broker has built, markers included.
+
+        `verification` is for batches in transactions, `transaction_version` for markers.
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
+                INVALID_TXN_STATE, RECORD_LIST_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        """
+        if len(batch) > self._config.segment_bytes:
+            self._refuse_size(batch)
+        base_offset = self.log_end_offset
+        assign_offsets(batch, 0, base_offset, leader_epoch)
+        header = parse_header(batch)
+        marker, state = parse_marker(batch, header), self.producer_state
+        if marker is not None:
+            state.check_marker(header, marker, transaction_version)
+        elif header.has_producer_id:
+            if header.is_transactional:
+                state.check_transaction(header, verification)
+            state.check_epoch(header)
+        self._write(
+            batch,
+            base_offset,
+            header.last_offset,
+            leader_epoch,
+            header.max_timestamp,
+            now_ms,
+            None if marker is None else state.aborted_by(header, marker, base_offset),
+        )
+        self._follow(header, marker)
+        return AppendResult(base_offset, header.last_offset, -1, self.log_start_offset)
+
+    def append_as_follower(self, batches: memoryview, now_ms: int) -> None:
+        """Append what a leader sent, up to a batch that is cut off.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE where they do not follow the log's
+                end, KAFKA_STORAGE_ERROR. What came before is appended.
+        """
+        position, end = -1, 0
+        while end > position:
+            position, end = end, self.append_next(batches, end, now_ms)
+
+    def append_next(
+        self, batches: memoryview, position: int, now_ms: int, leader_epoch: int = _EPOCH_MAX
+    ) -> int:
+        """A step of `append_as_follower`, for answers that take longer than a turn of the loop.
+
+        See `follower_append.append_next`; after an error nothing of the step is appended.
+        """
+        self._check_appendable()
+        with self._failing_as("append to"):
+            return follower_append.append_next(
+                self, batches, position, now_ms, leader_epoch, self._roll
+            )
+
+    def start_leader_epoch(self, leader_epoch: int) -> None:
+        """This broker leads from here on; its records will carry this epoch."""
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            due_at = self.log_end_offset if self.epoch_due_at is None else self.epoch_due_at
+            self.leader_epochs.assign(leader_epoch, due_at)
+            self.epoch_due_at = None
+
+    def _refuse_size(self, batch: memoryview) -> NoReturn:
+        raise KafkaError(
+            ErrorCode.record_list_too_large,
+            f"a batch of {len(batch)} bytes does not fit into a segment of "
+            f"{self._config.segment_bytes}",
+        )
+
+    def _write(
+        self,
+        batch: memoryview,
+        base_offset: int,
+        last_offset: int,
+        leader_epoch: int,
+        timestamp: int,
+        now_ms: int,
+        aborted: AbortedTransaction | None = None,
+    ) -> None:
+        """Write a batch at the log's end. Everything in an append that can fail is here."""
+        if self.log_directory.failure is not None or self.is_moving:
+            self._check_appendable()
+        try:
+            segment = self.segments.active
+            if self.roll_rule.applies(segment, len(batch), last_offset, timestamp, now_ms):
+                segment = self._roll(base_offset, now_ms)
+            if aborted is not None:  # before the marker: readers go by the marker
+                segment.transaction_index.append(aborted)
+                self.durability.note_new_names()  # it has no file before the first one
+            segment.append(batch, last_offset, timestamp, self._config.index_interval_bytes)
+        except OSError as error:
+            if aborted is not None:
+                segment.transaction_index.forget_last(aborted)
+            raise self._failed(error, "append to") from error
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, base_offset)
+
+    def _check_appendable(self) -> None:
+        """
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER in the moment in which the log
+                changes its log dir: whoever could pass others by coming again waits before.
+        """
+        self.log_directory.check_writable()
+        if self.is_moving:
+            message = f"{self.name} changes its log dir"
+            raise KafkaError(ErrorCode.not_leader_or_follower, message)
+
+    def _follow(self, header: BatchHeader, marker: TransactionMarker | None) -> None:
+        """Count a batch that was written, and take over what it says of its producer."""
+        try:
+            if header.has_producer_id:
+                self.producer_state.follow(header, marker)
+        finally:  # as in `append_as_leader`
+            self.log_end_offset = header.end_offset
+
+    # -- rolling -----------------------------------------------------------------------
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty or the log is being cut."""
+        self.log_directory.check_writable()
+        if self.segments.active.size and not (self.is_being_cut or self.is_moving):
+            with self._failing_as("roll"):
+                self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+        """Seal the active segment and add a new one after it, starting at `base_offset`."""
+        if self.is_deleted:  # another log of that name may have the folder by now, and this file
+            raise storage_error(f"{self.name} was deleted")
+        active = self.segments.active
+        if active.size == 0:  # its relative offsets would overflow: it has none yet
+            segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
+            self.segments.replace((active,), (segment,))
+            active.remove_files()
+        else:
+            active.seal()
+            segment = Segment.create(self.path, base_offset, self._open_files, now_ms)
+            self.segments.add(segment)
+            self.durability.note_sealed(active)
+        self.durability.note_snapshot(base_offset, self.producer_state.freeze())
+        self.durability.note_new_names()
+        self.roll_rule.draw_jitter()
+        self.awaits_flush = True
+        return segment
+
+    def roll_if_overdue(self, now_ms: int) -> None:
+        """Begin a new segment where records wait too long to be cleaned."""
+        if is_overdue(self.segments.active, self._config, now_ms):
+            self.roll(now_ms)
+
+    # -- durability --------------------------------------------------------------------
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether an acknowledgement must wait for `flush` (`flush.messages`)."""
+        return self.log_end_offset - self.durability.recovery_point >= self._config.flush_messages
+
+    def flush(self, up_to_offset: int | None = None) -> None:
+        """Return when everything below `up_to_offset` (default: all) is durable.
+
+        Any thread may call it; callers that come together share one sync.
+        """
+        if up_to_offset is not None and up_to_offset <= self.recovery_point:
+            return
+        self.log_directory.check_writable()
+        durability = self.durability
+        with self._failing_as("flush"), durability.lock:
+            self.awaits_flush = False  # before: what is sealed meanwhile waits again
+            try:
+                durability.sync(self.segments, self.leader_epochs, self.log_end_offset)
+            except BaseException:
+                self.awaits_flush = True
+                raise
+        self._last_flush_s = self.log_directory.clock.monotonic()
+
+    def is_flush_overdue(self, now_s: float) -> bool:
+        """Whether records have waited for the device as long as `flush.ms` allows."""
+        return (
+            now_s - self._last_flush_s >= self._config.flush_ms / 1000
+            and self.recovery_point < self.log_end_offset
+        )
+
+    def close(self) -> None:
+        """Make all durable and close the files: a clean stop."""
+        self.log_directory.check_writable()
+        with self._failing_as("close"):
+            clean_shutdown.complete(self)
+        self.flush()
+        self.close_files()
+
+    def close_or_note(self) -> None:
+        """`close`; where that fails, the next start is to recover the log."""
+        if self.log_directory.is_online:
+            try:
+                self.close()
+            except KafkaError:  # said where it failed
+                self.log_directory.in_disorder.add((self.topic, self.partition))
+
+    def release_if_idle(self) -> None:
+        """Give back what is held for appends if there was none since the last call."""
+        if self.log_end_offset == self._end_offset_when_last_looked:
+            with self._failing_as("complete the files of"):
+                self.segments.active.rest()
+        self._end_offset_when_last_looked = self.log_end_offset
+
+    def mark_deleted(self) -> None:
+        """The folder is about to go: readers keep what they hold, all else stops."""
+        self.is_deleted = True
+        self.durability.give_up()
+        self.awaits_flush = False
+        for segment in self.segments:
+            segment.discard()
+
+    def close_files(self) -> None:
+        """Give back descriptors and unused blocks; the next use opens what it needs."""
+        for segment in self.segments:
+            segment.close()
+
+    # -- reading -----------------------------------------------------------------------
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        end_offset: int,
+        minimum_one_batch: bool,
+        *,
+        may_block: bool = True,
+    ) -> ReadResult:
+        """Batches from the one that holds `start_offset`, those below `end_offset` only.
+
+        What has been cleaned away is passed over. The last batch may be cut at `max_bytes`;
+        the first is returned whole (`minimum_one_batch`) or not at all.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+            BlockingIOError: with `may_block=False`, when finding the batch needs the device.
+        """
+        if not self.log_start_offset <= start_offset <= self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.offset_out_of_range,
+                f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
+                f"{self.log_end_offset}",
+            )
+        self.log_directory.check_readable()
+        if start_offset >= end_offset:
+            return _NOTHING
+        how = self._files.read_at if may_block else self._files.read_resident_at
+        while True:  # as in `look`, which would make the way longer
+            segments, directory = self.segments.snapshot(), self.log_directory
+            try:
+                for segment, end in self.segments.between(start_offset, end_offset, how):
+                    found = segment.read(
+                        start_offset, max_bytes, end, minimum_one_batch, directory, how
+                    )
+                    if found is not None:
+                        return ReadResult((found,))
+                return _NOTHING
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions with records in the range, for a READ_COMMITTED reader."""
+        return self.look(
+            lambda: self.segments.aborted_transactions(start_offset, end_offset, may_block)
+        )
+
+    def aborted_in(
+        self, piece: FileSlice, start_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """Aborted transactions with offsets in `piece`, which was read from `start_offset` on."""
+        how = self._files.read_at if may_block else self._files.read_resident_at
+        return self.look(
+            lambda: self.segments.aborted_in(piece, start_offset, end_offset, how, may_block)
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> OffsetFound | None:
+        """The first record at or after a time."""
+        return self.look(lambda: find_timestamp(self.segments, timestamp, self.log_start_offset))
+
+    def max_timestamp_offset(self) -> OffsetFound | None:
+        """The first record that has the largest timestamp of all."""
+        return self.look(lambda: find_max_timestamp(self.segments, self.log_start_offset))
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEnd:
+        """The largest epoch up to `leader_epoch`, and where its records end."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def look(self, attempt: Callable[[], T]) -> T:
+        """Look something up in the files, in any thread; again, if segments were deleted."""
+        self.log_directory.check_readable()
+        while True:
+            segments = self.segments.snapshot()
+            try:
+                return attempt()
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if not self._has_changed(segments, error):
+                    raise self._failed(error, "read") from error
+
+    def _has_changed(self, segments: tuple[Segment, ...], error: OSError) -> bool:
+        """Whether a segment was deleted under our hands: then one has to look again."""
+        return isinstance(error, FileNotFoundError) and self.segments.snapshot() != segments
+
+    # -- removing ----------------------------------------------------------------------
+
+    def delete_old_segments(self, now_ms: int, end_offset: int | None = None) -> list[str]:
+        """Let go of segments that retention no longer keeps, up to `end_offset` (default: all).
+
+        A few at a time: to be called until there are no more. It reads nothing, so those go whose
+        times are known.
+
+        Returns:
+            Files that are to be removed after `file.delete.delay.ms`.
+        """
+        self.log_directory.check_readable()
+        with self._failing_as("delete segments of"):
+            return expiry.delete_old_segments(self, now_ms, end_offset, self._roll)
+
+    def cleaning_view(self) -> CleaningView:
+        return cleaning_view(self)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every batch that reaches to `offset` or beyond. Blocks."""
+        truncation.truncate(self, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove everything; the next record gets `offset`. Blocks."""
+        truncation.start_anew(self, offset)

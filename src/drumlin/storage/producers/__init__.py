@@ -1,0 +1,1 @@
+"""A log's state of its producers: sequences, epochs, open transactions. Does not know the log."""

@@ -1,0 +1,89 @@
+"""Responses to OffsetCommit and TxnOffsetCommit, packed topic by topic.
+
+OffsetCommit      from version 3 with a throttle time; 8 and later flexible; 10 topic ids
+TxnOffsetCommit   3 and later flexible
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from drumlin.turns import Work
+from drumlin.wire.error_codes import ErrorCode
+from drumlin.wire.messages import EncodedBody
+from drumlin.wire.uvarint import uvarint
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_NO_THROTTLE: Final = _INT32.pack(0)
+_NO_TAGS: Final = b"\0"
+#: Rows that are packed together. Each number of rows has its own format, which `struct` may cache.
+_AT_ONCE: Final = 256
+#: Many small parts take long to join, and to free.
+_PARTS_MAX: Final = 5000
+_NULL_UUID: Final = bytes(16)
+
+
+class TopicResult(NamedTuple):
+    """`topic`: as the request names it; `codes`: None where there is no error."""
+
+    topic: str | UUID | None
+    partitions: Sequence[int]
+    codes: Sequence[ErrorCode] | None
+
+
+def commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
+    start = _NO_THROTTLE if version >= 3 else b""
+    return _encoded(start, results, is_flexible=version >= 8)
+
+
+def txn_commit_response(version: int, results: Sequence[TopicResult]) -> Work[EncodedBody]:
+    return _encoded(_NO_THROTTLE, results, is_flexible=version >= 3)
+
+
+def _encoded(
+    beginning: bytes, results: Sequence[TopicResult], *, is_flexible: bool
+) -> Work[EncodedBody]:
+    end = _NO_TAGS if is_flexible else b""
+    parts = [beginning, _count(len(results), is_flexible)]
+    for number, (topic, partitions, codes) in enumerate(results):
+        if number:
+            yield
+        if isinstance(topic, str):
+            name = topic.encode()
+            length = _count(len(name), True) if is_flexible else _INT16.pack(len(name))
+            named = length + name
+        else:
+            named = _NULL_UUID if topic is None else topic.bytes
+        parts += (named, _count(len(partitions), is_flexible))
+        for start in range(0, len(partitions), _AT_ONCE):
+            if start:
+                yield
+            some = slice(start, start + _AT_ONCE)
+            parts.append(_rows(partitions[some], codes and codes[some], is_flexible))
+        parts.append(end)
+        if len(parts) > _PARTS_MAX:
+            parts = [b"".join(parts)]
+    parts.append(end)
+    return EncodedBody(b"".join(parts))
+
+
+def _rows(partitions: Sequence[int], codes: Sequence[ErrorCode] | None, is_flexible: bool) -> bytes:
+    if codes is None:
+        row, values = "i3x" if is_flexible else "i2x", partitions
+    else:
+        row = "ihx" if is_flexible else "ih"
+        numbers = (code.value for code in codes)
+        values = tuple(chain.from_iterable(zip(partitions, numbers, strict=True)))
+    return struct.pack(">" + row * len(partitions), *values)
+
+
+def _count(count: int, is_flexible: bool) -> bytes:
+    """How many elements follow."""
+    if not is_flexible:
+        return _INT32.pack(count)
+    return uvarint(count + 1)

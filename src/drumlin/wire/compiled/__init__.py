@@ -1,0 +1,1 @@
+"""Encoders and decoders for any message, compiled from kio's classes."""

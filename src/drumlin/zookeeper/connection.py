@@ -1,0 +1,124 @@
+"""A connection to ZooKeeper through kazoo, as whoever needs one begins and ends it.
+
+Never reads or writes a node but the chroot. Calls block.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+import warnings
+from typing import TYPE_CHECKING, Final
+
+from drumlin.zookeeper.access import ZooKeeperAccess
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+_OPEN: Final = ZooKeeperAccess()
+_DEFAULT_PORT: Final = 2181
+#: Between two attempts to connect, at first and at most.
+_RETRY_S: Final = 0.1
+_RETRY_MAX_S: Final = 2.0
+_LOOK_S: Final = 0.5
+
+
+class ZooKeeperFailure(Exception):
+    """ZooKeeper cannot be used, or refuses; the message is for the operator."""
+
+
+class ZooKeeperAway(ZooKeeperFailure):
+    """There is no answer: what was asked for may have been done, or may be done yet."""
+
+
+def connect(
+    hosts: str,
+    *,
+    session_timeout_ms: int,
+    connection_timeout_ms: int,
+    makes_chroot: bool = False,
+    needs_chroot: bool = True,
+    access: ZooKeeperAccess = _OPEN,
+) -> KazooClient:
+    """Connect to "host:port,host:port/chroot".
+
+    Without `needs_chroot` it may be missing, which reads as an empty one.
+
+    Raises:
+        ZooKeeperAway: there is no answer.
+        ZooKeeperFailure: there is no such chroot.
+    """
+    from drumlin.zookeeper.lasting import lasting_client
+
+    # Lost connections are reported by the caller that waits for them.
+    logger = logging.getLogger("drumlin.kazoo")
+    logger.setLevel(logging.CRITICAL)
+    hosts = _with_ports(hosts)
+    retry = {"max_tries": -1, "delay": _RETRY_S, "max_delay": _RETRY_MAX_S}
+    timeout_s = session_timeout_ms / 1000
+    deadline = time.monotonic() + connection_timeout_ms / 1000
+    try:
+        options = access.options()
+    except ValueError as error:
+        raise ZooKeeperFailure(str(error)) from error
+    client = lasting_client(
+        hosts=hosts, timeout=timeout_s, logger=logger, connection_retry=retry, **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the chroot: see below
+        started = client.start_async()
+    if not started.wait(connection_timeout_ms / 1000):
+        close_client(client)
+        raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
+    try:
+        if client.chroot and (makes_chroot or needs_chroot):
+            _enter_chroot(client, hosts, deadline, makes_it=makes_chroot)
+    except BaseException:
+        close_client(client)
+        raise
+    return client
+
+
+def _enter_chroot(client: KazooClient, hosts: str, deadline: float, *, makes_it: bool) -> None:
+    """Make the chroot, or see that it is there. A connection that is lost may come back."""
+    from kazoo import exceptions
+
+    ask = client.ensure_path_async if makes_it else client.exists_async
+    while True:
+        try:
+            if not ask("/").get(timeout=max(0.0, deadline - time.monotonic())):
+                raise ZooKeeperFailure(f"ZooKeeper on {hosts} has no {client.chroot}")
+            return
+        except client.handler.timeout_exception:
+            break
+        except (exceptions.ConnectionLoss, exceptions.SessionExpiredError):
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_RETRY_S)
+    raise ZooKeeperAway(f"no ZooKeeper answers on {hosts}")
+
+
+def listens(address: tuple[str, int]) -> bool:
+    """Whether something takes connections there."""
+    try:
+        with socket.create_connection(address, _LOOK_S):
+            return True
+    except OSError:
+        return False
+
+
+def close_client(client: KazooClient) -> None:
+    """End the session."""
+    client.stop()
+    client.close()
+
+
+def _with_ports(hosts: str) -> str:
+    servers, slash, chroot = hosts.partition("/")
+    each = [name.strip() for name in servers.split(",")]
+    if not all(each):
+        message = f"{hosts!r} is no ZooKeeper address: expected host:port[,…][/chroot]"
+        raise ZooKeeperFailure(message)
+    named = [name if ":" in name else f"{name}:{_DEFAULT_PORT}" for name in each]
+    return ",".join(named) + slash + chroot

@@ -1,0 +1,227 @@
+"""The offsets that high-level consumers keep in ZooKeeper.
+
+    /consumers/<group>/offsets/<topic>/<partition>   the next offset to read, in ASCII digits
+    /consumers/<group>/ids/<consumer>                ephemeral: a consumer that runs
+    /consumers/<group>/owners/<topic>/<partition>    ephemeral: the consumer of this partition
+
+Owns these paths and all that is done with them through kazoo. Never decides what to write. Calls
+block; they may be made from any one thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure
+from drumlin.zookeeper.nodes import number_in_name
+
+if TYPE_CHECKING:
+    from kazoo.client import KazooClient
+
+CONSUMERS: Final = "/consumers"
+_OFFSET_MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 19
+#: How many requests may be on their way at once.
+_PIPELINED: Final = 500
+_SHOWN_MAX: Final = 40
+#: Called in kazoo's thread with an event whose `path` says what has changed.
+Watch = Callable[[Any], None]
+#: A topic and a partition of it.
+Place = tuple[str, int]
+ANY_VERSION: Final = -1
+ABSENT: Final = -2
+
+#: Why a node was not written, in words.
+REMOVED: Final = "it was removed meanwhile"
+CHANGED: Final = "it was changed meanwhile"
+NOT_ALLOWED: Final = "ZooKeeper does not allow it"
+
+
+class ZooKeeperOffset(NamedTuple):
+    """An offset as its node has it."""
+
+    offset: int
+    version: int
+    modified_timestamp_ms: int  # by the clock of ZooKeeper's leader
+
+
+class OffsetNodes(NamedTuple):
+    """What the nodes of some partitions hold: offsets, or, in words, what is no offset."""
+
+    offsets: dict[Place, ZooKeeperOffset]
+    unreadable: dict[Place, str]
+
+
+def can_have_group(group: str) -> bool:
+    """Whether a node can have this name."""
+    return bool(group) and "/" not in group and "\0" not in group and group not in (".", "..")
+
+
+def group_path(group: str) -> str:
+    """
+    Raises:
+        ZooKeeperFailure: no node can have this name.
+    """
+    if not can_have_group(group):
+        raise ZooKeeperFailure(f"no group in ZooKeeper can be called {group!r}")
+    return f"{CONSUMERS}/{group}"
+
+
+def offset_path(group: str, place: Place) -> str:
+    """The node of a partition's offset. Raises as `group_path` does."""
+    return f"{group_path(group)}/offsets/{place[0]}/{place[1]}"
+
+
+def parse_offset(data: bytes) -> int | None:
+    """The offset in a node; None where there is none."""
+    text = data.strip()
+    if not text.isdigit() or len(text) > _DIGITS_MAX or int(text) > _OFFSET_MAX:
+        return None
+    return int(text)
+
+
+class ConsumerOffsets:
+    """Nodes below `/consumers`.
+
+    All calls raise ZooKeeperAway when the connection or the session was lost, or there is no
+    answer in time, and ZooKeeperFailure when ZooKeeper refuses.
+    """
+
+    def __init__(self, client: KazooClient, name: str, *, timeout_ms: int) -> None:
+        self.name = name
+        self.notes: list[str] = []
+        self.client = client
+        self._timeout_s = timeout_ms / 1000
+
+    def check_connected(self) -> None:
+        """
+        Raises:
+            ZooKeeperAway: kazoo would keep requests for when it is connected again, too late.
+        """
+        if not self.client.connected:
+            raise ZooKeeperAway(f"ZooKeeper {self.name} is not connected")
+
+    def sync(self) -> None:
+        """See what all clients have written before; a server may lag behind the others."""
+        self._get(self.client.sync_async("/"), ())
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """Names below a node; none, and no watch, where it does not exist."""
+        return self._answers([self.client.get_children_async(path, watch)], default=[])[0] or []
+
+    def owned_partitions(self, group: str) -> list[Place]:
+        """The partitions that a consumer of the group has claimed."""
+        return self._partitions_below(f"{group_path(group)}/owners")
+
+    def partitions(self, group: str, watch: Watch | None = None) -> list[Place]:
+        """The partitions that have a node for an offset."""
+        return self._partitions_below(f"{group_path(group)}/offsets", watch)
+
+    def _partitions_below(self, path: str, watch: Watch | None = None) -> list[Place]:
+        found = []
+        for topic in sorted(self.children(path, watch)):
+            for name in self.children(f"{path}/{topic}", watch):
+                partition = number_in_name(name)
+                if partition is not None:
+                    found.append((topic, partition))
+                else:
+                    self.notes.append(f"{path}/{topic}/{name}: no partition, left alone")
+        return sorted(found)
+
+    def read_nodes(
+        self, group: str, places: Iterable[Place], watch: Watch | None = None
+    ) -> OffsetNodes:
+        """What the nodes of these partitions hold; those without a node are left out."""
+        found = OffsetNodes({}, {})
+        places = list(places)
+        for start in range(0, len(places), _PIPELINED):
+            some = places[start : start + _PIPELINED]
+            asked = [self.client.get_async(offset_path(group, place), watch) for place in some]
+            for place, answer in zip(some, self._answers(asked, default=None), strict=True):
+                offset = None if answer is None else parse_offset(answer[0])
+                if offset is not None:
+                    stat = answer[1]
+                    found.offsets[place] = ZooKeeperOffset(offset, stat.version, stat.mtime)
+                elif answer is not None:
+                    what = f"{answer[0][:_SHOWN_MAX]!r} is no offset"
+                    found.unreadable[place] = f"{offset_path(group, place)}: {what}"
+        return found
+
+    def write_nodes(self, group: str, offsets: Mapping[Place, tuple[int, int]]) -> dict[Place, str]:
+        """Write offsets into nodes that have the version given, or `ANY_VERSION` or are `ABSENT`.
+
+        Gives what was refused: a node that has changed, or may not be written.
+        """
+        refused: dict[Place, str] = {}
+        places = list(offsets)
+        for start in range(0, len(places), _PIPELINED):
+            some = places[start : start + _PIPELINED]
+            results = [self._begin_write(offset_path(group, p), *offsets[p]) for p in some]
+            for place, result in zip(some, results, strict=True):
+                complaint = self._end_write(offset_path(group, place), *offsets[place], result)
+                if complaint is not None:
+                    refused[place] = complaint
+        return refused
+
+    def _begin_write(self, path: str, offset: int, version: int) -> Any:
+        data = b"%d" % offset
+        if version == ABSENT:
+            return self.client.create_async(path, data, makepath=True)
+        return self.client.set_async(path, data, version)
+
+    def _end_write(self, path: str, offset: int, version: int, result: Any) -> str | None:
+        from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
+
+        expected = (BadVersionError, NoAuthError, NodeExistsError, NoNodeError)
+        try:
+            self._get(result, expected)
+        except NoNodeError:
+            if version != ANY_VERSION:
+                return REMOVED
+            created = self.client.create_async(path, b"%d" % offset, makepath=True)
+            return self._end_write(path, offset, ABSENT, created)
+        except (BadVersionError, NodeExistsError):
+            return CHANGED
+        except NoAuthError:
+            return NOT_ALLOWED
+        return None
+
+    def _answers(self, asked: list[Any], default: Any) -> list[Any]:
+        from kazoo.exceptions import NoNodeError
+
+        answers = []
+        for result in asked:
+            try:
+                answers.append(self._get(result, (NoNodeError,)))
+            except NoNodeError:
+                answers.append(default)
+        return answers
+
+    def _get(self, result: Any, expected: tuple[type[Exception], ...]) -> Any:
+        """Wait for an answer; errors that are `expected` are raised as they are.
+
+        Raises:
+            ZooKeeperAway: the connection or the session was lost, or there is no answer in time.
+            ZooKeeperFailure: ZooKeeper refuses.
+        """
+        from kazoo import exceptions
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return result.get(timeout=self._timeout_s)
+        except expected:
+            raise
+        except KazooTimeoutError:
+            raise ZooKeeperAway(f"ZooKeeper {self.name} does not answer") from None
+        except (
+            exceptions.ConnectionLoss,
+            exceptions.ConnectionClosedError,
+            exceptions.SessionExpiredError,
+            exceptions.OperationTimeoutError,
+        ) as error:
+            what = type(error).__name__
+            raise ZooKeeperAway(f"ZooKeeper {self.name} is not there ({what})") from None
+        except exceptions.KazooException as error:
+            what = f"{type(error).__name__} {error}".strip()
+            raise ZooKeeperFailure(f"ZooKeeper {self.name} refuses: {what}") from error
