@@ -10,7 +10,7 @@ import pytest
 _START = """
 import gc, sys
 sys.path[:0] = {paths!r}
-from drumlin.broker import garbage
+from drumlin.broker.loop import garbage
 
 looked_at = []
 

@@ -277,6 +277,30 @@ def test_what_the_leader_does_not_have_is_removed(
     assert partition.log.leader_epochs.entries == led.log.leader_epochs.entries
 
 
+def test_who_may_lead_in_its_stead_removes_nothing_for_a_leader(
+    partition: FollowedPartition, led: Led
+) -> None:
+    for log in (led.log, partition.log):
+        append(log, 5)
+    append(partition.log, 5, leader_epoch=1)
+    append(led.log, 4, leader_epoch=2)
+    led.epoch = 2
+    partition.follow(LEADER, 2)
+    partition.may_lead_instead = True
+    with pytest.raises(KafkaError) as refused:
+        fetch(partition, led)
+    assert refused.value.code is ErrorCode.eligible_leaders_not_available
+    assert (partition.log.log_end_offset, partition.is_busy) == (10, False)
+    with pytest.raises(KafkaError):
+        partition.reset(partition.position, 0, 7)
+    with pytest.raises(KafkaError):
+        partition.reset(partition.position, 20, 30)
+    assert partition.log.log_end_offset == 10
+    partition.may_lead_instead = False  # the leader has said that it lives
+    catch_up(partition, led)
+    assert are_equal(partition, led)
+
+
 def test_an_epoch_without_records_is_no_difference(partition: FollowedPartition, led: Led) -> None:
     """It led for a moment, and nothing was written."""
     for log in (led.log, partition.log):

@@ -44,6 +44,12 @@ def test_promises_are_kept_by_the_brokers_of_one_machine(block: int) -> None:
     check(ON_MACHINE, block, so_many(4, 500))
 
 
+@pytest.mark.parametrize("seed", [66, 6209, 6554])
+def test_runs_that_were_wrong_once(seed: int) -> None:
+    """A leader is chosen after two power cuts, and dies; or it stands still, and hears late."""
+    assert run(seed, store=ON_MACHINE).violation is None
+
+
 @pytest.mark.parametrize("store", [ON_ZOOKEEPER, ON_MACHINE])
 def test_a_seed_is_a_run(store: str) -> None:
     first, second = (run(7, store=store, is_traced=True) for _ in range(2))

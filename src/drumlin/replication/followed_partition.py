@@ -8,6 +8,9 @@ A log that has to be fetched anew is fetched beside the old one (`storage/replac
 That is the log, for readers and for whoever leads next, until the copy has all that is committed:
 before the leader hears so, as it takes this replica for one in sync by that.
 
+While this replica may still lead in the leader's stead (`metadata/rules/eligible.py`) it removes
+nothing: it might have to, and would lack that. A leader that lives soon ends that.
+
 Invariants: log start offset <= high watermark <= log end offset. The high watermark goes back only
 where the log is truncated below it.
 """
@@ -48,6 +51,9 @@ class FollowedPartition(Replica):
         self.leader_epoch = leader_epoch
         #: As the metadata says: consumers may be sent here.
         self.is_in_sync = True
+        #: As the metadata says: it may lead by what it has, though it came back from an unclean
+        #: stop, should the leader go.
+        self.may_lead_instead = False
         self._interruptions = 0
         self._truncation: LogChange | None = None
         self._copy: LogCopy | None = None
@@ -304,6 +310,7 @@ class FollowedPartition(Replica):
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
         has = f"{has}, and begins at {leaders_start}"
         if cut.is_anew or cut.offset < log.log_end_offset:
+            self._check_removal(cut.offset, is_anew=cut.is_anew)
             return self._truncation_to(cut.offset, has, is_anew=cut.is_anew)
         log.truncate_to(cut.offset)  # it only forgets an epoch without records
         if self.position == before:
@@ -336,6 +343,7 @@ class FollowedPartition(Replica):
             goal = leaders_start if known is None else known.goal
             anew = Anew(self._leader, leaders_start, goal, has, leaders_start > mine.end)
             return self._fetch_anew(anew, leaders_end if committed < 0 else committed)
+        self._check_removal(cut.offset, is_anew=False)
         return self._truncation_to(cut.offset, has)
 
     def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> LogChange:
@@ -347,12 +355,27 @@ class FollowedPartition(Replica):
         self._truncation = Truncation(self.log, offset, is_anew=is_anew)
         return self._truncation
 
+    def _check_removal(self, offset: int, *, is_anew: bool) -> None:
+        """
+        Raises:
+            KafkaError: ELIGIBLE_LEADERS_NOT_AVAILABLE: not yet; to be tried again.
+        """
+        log = self.log
+        has_records = log.log_start_offset < log.log_end_offset
+        if self.may_lead_instead and (offset < log.log_end_offset or (is_anew and has_records)):
+            raise KafkaError(
+                ErrorCode.eligible_leaders_not_available,
+                f"{self.name} may still lead in place of broker {self.leader_id}, which has not "
+                "said yet that it lives: nothing is removed",
+            )
+
     def _fetch_anew(self, anew: Anew, committed: int) -> LogChange:
         """Fetch all that the leader has: beside the log, if there is anything in either.
 
         Where there is no room for two, the log stays, out of sync, until there is.
         """
         log, start = self.log, anew.begins_at
+        self._check_removal(start, is_anew=True)
         log.anew = anew
         self._drop_copy()
         if log.log_end_offset == log.log_start_offset or start >= max(anew.goal, committed):

@@ -46,6 +46,7 @@ _USUAL: Final = frozenset(
         ErrorCode.fenced_leader_epoch,
         ErrorCode.unknown_leader_epoch,
         ErrorCode.not_leader_or_follower,
+        ErrorCode.eligible_leaders_not_available,
         ErrorCode.unknown_topic_id,
     }
 )

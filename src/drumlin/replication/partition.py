@@ -164,6 +164,7 @@ class Partition(Replica):
             )
             log.has_follower_below = self.isr.has_follower_below
             self._move_high_watermark(self.isr)
+            self._ask_for(self.isr, self.isr.renewal())  # before others follow, and lose something
         self.waiting.disturb()
         self.replicas_waiting.disturb()
 

@@ -55,9 +55,12 @@ class Disk:
         #: Batches were cleaned away, by some process.
         self.was_cleaned = False
         self._flushed = _Flushed((), 0, ())
+        #: What it had when it was damaged.
+        self.had: set[Batch] = set()
 
     def lose_all(self) -> None:
         """Another disk takes its place."""
+        self.had.update(self.batches)
         self.batches.clear()
         self.base_offset = self.log_start_offset = self.log_end_offset = 0
         self.leader_epochs = LeaderEpochs()
@@ -91,6 +94,7 @@ class Disk:
     def put_back(self) -> None:
         """The copy takes the place of what there is."""
         assert self.copy is not None
+        self.had.update(self.batches)
         self._flushed, self.base_offset, self.log_start_offset, *rest = self.copy
         self.high_watermark_checkpoint, self.was_cleaned, self.marker = rest
         self.batches[:] = self._flushed.batches
@@ -112,6 +116,7 @@ class Disk:
 
     def lose_tail(self, choice: float) -> None:
         """The power fails: something between all and nothing is left of what was not flushed."""
+        self.had.update(self.batches)
         if choice < 0.3:  # what was truncated may be there again
             self.batches[:] = self._flushed.batches
             self.log_end_offset = self._flushed.log_end_offset
@@ -120,6 +125,7 @@ class Disk:
 
     def lose_from(self, offset: int, choice: float) -> None:
         """As above, where everything below `offset` is left."""
+        self.had.update(self.batches)
         kept = [each for each in self.batches if each.offset < max(offset, self.recovery_point)]
         may_go = self.batches[len(kept) :]
         self.batches[:] = kept + may_go[: int(choice * (len(may_go) + 1))]

@@ -119,10 +119,13 @@ class Ledger:
         batches = self._between(done.offset, done.last_offset + 1)
         if [each.value for each in batches] != [done.value]:
             self._broken("{} is acknowledged and not committed", done)
+        # A leader that stood still hears of a damage after what the replica had told before.
         having = [
             each
             for each, disk in self._disks.items()
-            if each in self.tainted or self.first_missing(disk, batches) is None
+            if each in self.tainted
+            or self.first_missing(disk, batches) is None
+            or disk.had.issuperset(batches)
         ]
         if len(having) < self._min_isr:
             self._broken("{} is acknowledged, and only {} have it", batches[0], having)

@@ -123,7 +123,8 @@ class BrokerProcess(ABC):
         if self.disk.is_lost:
             return Returned(NO_LOG)
         is_copy = marker is not None and before is not None and -1 < marker < before
-        epoch = self.log.leader_epochs.epoch_for(end_offset - 1)
+        has_records = self.log.log_start_offset < end_offset
+        epoch = self.log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1
         return Returned(LogEnd(epoch, end_offset), is_copy=is_copy)
 
     @property

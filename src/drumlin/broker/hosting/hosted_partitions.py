@@ -141,7 +141,10 @@ class HostedPartitions:
         end_offset = log.log_end_offset
         if log.epoch_due_at is not None:  # from there on some of it is missing
             end_offset = min(end_offset, log.epoch_due_at)
-        last_epoch = log.leader_epochs.epoch_for(end_offset - 1)
+        # Without records it tells no epoch: which one is noted of an offset that is gone depends on
+        # what was flushed.
+        has_records = log.log_start_offset < end_offset
+        last_epoch = log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1
         return Returned(LogEnd(last_epoch, end_offset), is_copy=directory.is_copy)
 
     async def give_up(self, directory: LogDirectory) -> None:

@@ -12,6 +12,7 @@ recovery*): as soon as they are `min.insync.replicas`, as that many had each rec
 acknowledged; but never one of them alone, while there are others who may have all of it. A replica
 without a log, or with a copy that was put back, never counts among them. Nor does one that came
 back to a leader, once that has asked for anything: it has all of it, and is worth waiting for.
+Until then it gives up nothing for that leader (`replication/followed_partition.py`).
 """
 
 from __future__ import annotations
