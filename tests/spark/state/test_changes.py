@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from drumlin import Milliseconds
 from drumlin.spark import changes
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.planning.data_loss import DataLoss
@@ -71,7 +72,7 @@ def test_until_now_from_a_time(spark: SparkSession, history: History) -> None:
     times = sorted(each.timestamp_ms for each in history.everything)
     some = times[-len(times) // 5]
     expected = wanted(history, history.at_time(some), history.end())
-    assert listed(of(spark, history, some, None)) == expected
+    assert listed(of(spark, history, Milliseconds(some), None)) == expected
     assert listed(of(spark, history, "latest", None)) == []
 
 

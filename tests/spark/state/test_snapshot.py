@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from drumlin import Milliseconds
 from drumlin.spark import snapshot
 from drumlin.spark.options.options import COLUMNS
 from drumlin.spark.planning.data_loss import DataLoss
@@ -62,7 +63,7 @@ def test_at_a_time(spark: SparkSession, history: History) -> None:
     ends = history.at_time(some)
     assert all(ends[each] >= first for each, first in history.compacted_end.items())
     wanted = history.state(ends)
-    assert table(of(spark, history, at=some)) == wanted
+    assert table(of(spark, history, at=Milliseconds(some))) == wanted
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=some, microseconds=999)
     assert table(of(spark, history, at=moment, **TINY)) == wanted
 
