@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from drumlin.peer.options import ISOLATION_LEVELS
-from drumlin.records.compression.compression import CODECS
 
 #: What must have a record before it counts as written: all in-sync replicas, the leader, nothing.
 Acks = Literal["all", "leader", "none", "-1", "1", "0", -1, 1, 0]
@@ -120,6 +119,8 @@ def one_of(name: str, value: object, possible: Iterable[str]) -> None:
 
 def compression_name(compression: object) -> None:
     """`compression` is a codec."""
+    from drumlin.records.compression.compression import CODECS  # what offsets need loads no codec
+
     one_of("compression", compression, CODECS)
 
 

@@ -269,6 +269,7 @@ class _Reading:
     def _batches(
         self, partitions: list[int], starts: dict[int, int], ends: dict[int, int]
     ) -> Iterator[Records]:
+        starts, ends = ({each: at[each] for each in partitions} for at in (starts, ends))
         if self._as_columns:
             return self._client.read_batches(
                 self._topic, partitions, start=starts, end=ends, **self._options
