@@ -101,8 +101,9 @@ def test_stopping_in_order_and_coming_up_again(run: Run, make: Make) -> None:
     before = wait_for_health(run, cluster)
     stopped = run("cluster", "stop", "2", "--data", str(cluster.data), "--json")
     assert stopped.json == [{"member": "2", "stopped": True}]
-    # It has handed its leadership on and left the ISRs before it was gone.
-    assert alive(state_of(run, cluster)) == [1]
+    # It has handed its leadership on and left the ISRs before it was gone; the other one hears of
+    # both a moment later.
+    wait_until(lambda: alive(state_of(run, cluster)) == [1], "broker 2 to be gone", 60)
     assert not state_of(run, cluster)["offline"]
     assert run("cluster", "stop", "2", "--data", str(cluster.data)).out == (
         "broker 2: is not running\n"
