@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from drumlin.broker.hosting.hosted_partitions import log_end_at
 from drumlin.config.topic import LogConfig
+from drumlin.metadata.image import LogEnd
 from drumlin.replication.followed_partition import FollowedPartition
 from drumlin.replication.waiting_room import Waiter
 from drumlin.storage.all_logs.log_directories import LogDirectories
@@ -275,6 +277,14 @@ def test_what_the_leader_does_not_have_is_removed(
     (said,) = caplog.messages
     assert "is truncated to 5" in said
     assert partition.log.leader_epochs.entries == led.log.leader_epochs.entries
+
+
+def test_a_log_without_records_tells_no_leader_epoch(led: Led) -> None:
+    append(led.log, 5, leader_epoch=3)
+    assert log_end_at(led.log, 5) == LogEnd(3, 5)
+    led.log.high_watermark = 5
+    led.log.delete_records_before(5)
+    assert log_end_at(led.log, 5) == LogEnd(-1, 5)
 
 
 def test_who_may_lead_in_its_stead_removes_nothing_for_a_leader(

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumlin.broker.hosting.followers import Followers
+from drumlin.broker.hosting.hosted_partitions import log_end_at
 from drumlin.config.topic import LogConfig
-from drumlin.metadata.image import NO_LOG, LogEnd, PartitionState, TopicState
+from drumlin.metadata.image import NO_LOG, PartitionState, TopicState
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.store import IsrWish
 from drumlin.replication.partition import LeaderContext, Partition
@@ -123,9 +124,7 @@ class BrokerProcess(ABC):
         if self.disk.is_lost:
             return Returned(NO_LOG)
         is_copy = marker is not None and before is not None and -1 < marker < before
-        has_records = self.log.log_start_offset < end_offset
-        epoch = self.log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1
-        return Returned(LogEnd(epoch, end_offset), is_copy=is_copy)
+        return Returned(log_end_at(self.log, end_offset), is_copy=is_copy)
 
     @property
     def leader(self) -> Partition | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumlin.metadata.image import NO_LEADER
+from drumlin.metadata.rules.eligible import remembered
 from drumlin.replication.followed_partition import FollowedPartition
 
 if TYPE_CHECKING:
@@ -35,18 +36,15 @@ class Followers:
             and known.leader_id == state.leader
         ):
             known.note_in_sync(is_in_sync=self._node_id in state.isr)
-            known.may_lead_instead = self._may_lead_instead(state)
+            known.may_lead_instead = self._node_id in remembered(state)
             return
         self.forget(topic.name, state.index)
         followed = FollowedPartition(log, state.leader, state.leader_epoch)
         followed.is_in_sync = self._node_id in state.isr
-        followed.may_lead_instead = self._may_lead_instead(state)
+        followed.may_lead_instead = self._node_id in remembered(state)
         self._partitions.add_followed(followed)
         if state.leader != NO_LEADER:
             self._fetchers.follow(followed)
-
-    def _may_lead_instead(self, state: PartitionState) -> bool:
-        return any(each.was_complete for each in state.last_known if each.node_id == self._node_id)
 
     def hold_back(self, topic: str, index: int) -> None:
         """Its log dir has failed: its leader must not take it for one that is about to catch up."""

@@ -61,6 +61,16 @@ _LOGS_PER_STEP: Final = 50
 Blocking = Callable[..., Awaitable[Any]]
 
 
+def log_end_at(log: PartitionLog, end_offset: int) -> LogEnd:
+    """Where a log ends, as it is told after an unclean stop.
+
+    Without records it tells no epoch: which one is noted of an offset that is gone depends on what
+    was flushed.
+    """
+    has_records = log.log_start_offset < end_offset
+    return LogEnd(log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1, end_offset)
+
+
 class HostedPartitions:
     """Keeps logs and partitions in step with the metadata, one change after the other."""
 
@@ -141,11 +151,7 @@ class HostedPartitions:
         end_offset = log.log_end_offset
         if log.epoch_due_at is not None:  # from there on some of it is missing
             end_offset = min(end_offset, log.epoch_due_at)
-        # Without records it tells no epoch: which one is noted of an offset that is gone depends on
-        # what was flushed.
-        has_records = log.log_start_offset < end_offset
-        last_epoch = log.leader_epochs.epoch_for(end_offset - 1) if has_records else -1
-        return Returned(LogEnd(last_epoch, end_offset), is_copy=directory.is_copy)
+        return Returned(log_end_at(log, end_offset), is_copy=directory.is_copy)
 
     async def give_up(self, directory: LogDirectory) -> None:
         """Have others lead what is in a log dir that has failed, where they can."""

@@ -51,12 +51,12 @@ def election(before: PartitionState, after: PartitionState) -> Election | None:
         return None
     if leader in before.isr or leader in before.elr or before.leader_epoch < 0:
         return Election.CLEAN
-    return Election.RECOVERY if leader in _remembered(before) else Election.UNCLEAN
+    return Election.RECOVERY if leader in remembered(before) else Election.UNCLEAN
 
 
 def complete(state: PartitionState) -> set[int]:
     """Replicas that have all that is committed, but for what an unclean stop may have cost them."""
-    return {*state.isr, *state.elr, *_remembered(state)}
+    return {*state.isr, *state.elr, *remembered(state)}
 
 
 def with_isr(
@@ -128,8 +128,8 @@ def next_leader(state: PartitionState, alive: Collection[int], min_isr: int) -> 
 def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> int:
     if is_nothing_left(state):  # there is nothing more to be lost
         return next((each for each in state.replicas if each in alive), NO_LEADER)
-    remembered = _remembered(state)
-    back = [each for each in state.replicas if each in remembered and each in alive]
+    known = remembered(state)
+    back = [each for each in state.replicas if each in known and each in alive]
     if not back:
         return NO_LEADER
     needed = max(needed_replicas(state, min_isr), _RECOVERED_FROM)
@@ -137,7 +137,7 @@ def _recovered(state: PartitionState, alive: Collection[int], min_isr: int) -> i
     best = _longest(state, back)
     if len(back) >= needed:
         return best
-    if len(remembered) >= needed and best == _longest(state, remembered):
+    if len(known) >= needed and best == _longest(state, known):
         return best  # others were back, with less
     return NO_LEADER  # nor may the last leader, as with Apache Kafka: another is known to have more
 
@@ -151,14 +151,15 @@ def is_nothing_left(state: PartitionState) -> bool:
 def best_left(state: PartitionState, alive: Collection[int]) -> int:
     """Whoever of those alive is likely to lack least; NO_LEADER if none is."""
     live = [each for each in state.replicas if each in alive]
-    for some in (state.isr, state.elr, _remembered(state)):
+    for some in (state.isr, state.elr, remembered(state)):
         found = [each for each in live if each in some]
         if found:
             return _longest(state, found)
     return _longest(state, live) if live else NO_LEADER
 
 
-def _remembered(state: PartitionState) -> list[int]:
+def remembered(state: PartitionState) -> list[int]:
+    """Who came back from an unclean stop, and may lead by what it has if nobody else is left."""
     return [each.node_id for each in state.last_known if each.was_complete]
 
 
