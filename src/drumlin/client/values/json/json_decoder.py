@@ -21,7 +21,7 @@ from drumlin.client.values.errors import SchemaError
 from drumlin.client.values.framing import Payloads
 from drumlin.client.values.json.json_check import check_json
 from drumlin.client.values.json.json_times import has_nanoseconds, with_times
-from drumlin.client.values.json_wanted import only_wanted
+from drumlin.client.values.json.json_wanted import only_wanted
 from drumlin.client.values.registry import RegisteredSchema
 
 #: Of a refused block of so many values, each is checked.
