@@ -8,10 +8,12 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from bench.harness import Comparison, Options
+from bench.published import PUBLISHED, Runs
 from bench.report import print_table, write_chart, write_json
 
 #: In the order in which they run: the quick ones first.
@@ -44,7 +46,21 @@ BENCHES = {
 
 def main() -> int:
     signal.signal(signal.SIGTERM, _end)
-    arguments = _arguments()
+    arguments = arguments_of(sys.argv[1:])
+    if arguments.publish:
+        return _publish(arguments)
+    results, failed = _run(arguments)
+    if results:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        write_json(arguments.output / "bench.json", results)
+        write_chart(arguments.output / "bench.png", results)
+        print_table(results)
+        print(f"Written: {arguments.output}/bench.json, {arguments.output}/bench.png")
+    return _told(failed)
+
+
+def _run(arguments: argparse.Namespace) -> tuple[list[Comparison], list[str]]:
+    """What the benchmarks give, and which of them failed."""
     results: list[Comparison] = []
     failed = []
     for name in arguments.benches or BENCHES:
@@ -66,12 +82,27 @@ def main() -> int:
             failed.append(name)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
-    if results:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        write_json(arguments.output / "bench.json", results)
-        write_chart(arguments.output / "bench.png", results)
-        print_table(results)
-        print(f"Written: {arguments.output}/bench.json, {arguments.output}/bench.png")
+    return results, failed
+
+
+def _publish(arguments: argparse.Namespace) -> int:
+    """Run what is published, or those of its commands that are named, and write the document."""
+    runs, failed = Runs(arguments.output / "published.json"), []
+    for command in PUBLISHED:
+        its = arguments_of(command.split())
+        if arguments.benches and its.benches[0] not in arguments.benches:
+            continue
+        results, failures = _run(its)
+        if failures:
+            failed.append(command)
+        else:
+            runs.store(command, results)
+    if not failed:
+        runs.write_document()
+    return _told(failed)
+
+
+def _told(failed: Sequence[str]) -> int:
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -82,7 +113,7 @@ def _end(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _arguments() -> argparse.Namespace:
+def arguments_of(line: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="script/bench",
         description="Drumlin beside Apache Kafka and Spark's Kafka connector.",
@@ -90,6 +121,12 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("benches", nargs="*", metavar="BENCHMARK", help="default: all of them")
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="measure what docs/benchmarks.md publishes (with BENCHMARK: only this part of it "
+        "again), with rounds and rows of its own, and write its table",
+    )
     parser.add_argument("--rounds", type=int, default=7, help="of each side (default: 7)")
     parser.add_argument(
         "--warmup",
@@ -119,7 +156,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--output", type=Path, default=Path("build/bench"), help="default: build/bench"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(line)
     unknown = set(arguments.benches) - BENCHES.keys()
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from bench.__main__ import BENCHES, arguments_of
+from bench.harness import Comparison, Metric
+from bench.published import DOCUMENT, PUBLISHED, Runs, figure
 
 from rig.waiting import wait_until
 
@@ -46,3 +52,45 @@ def test_a_benchmark_that_is_ended_leaves_neither_its_broker_nor_its_files(tmp_p
         bench.wait()
         for pid in _running_in(tmp_path):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_what_is_published_comes_from_commands_that_there_are() -> None:
+    for command in PUBLISHED:
+        its = arguments_of(command.split())
+        assert its.benches
+        assert set(its.benches) <= BENCHES.keys()
+
+
+def test_the_document_publishes_what_its_commands_gave_and_nothing_else() -> None:
+    document = DOCUMENT.read_text()
+    shown = re.findall(r"^`\./script/bench (.*)`$", document, re.MULTILINE)
+    assert shown == list(PUBLISHED)
+
+
+def test_figures_are_short_and_have_no_exponent() -> None:
+    shown = [figure(each) for each in (0.2841, 41.26, 594_321.0, 3_114_000.0, 99.96, 1234.5)]
+    assert shown == ["0.284", "41.3", "594,000", "3.11 M", "100", "1,230"]
+
+
+def test_a_table_tells_spread_missed_goals_and_a_busy_generator(tmp_path: Path) -> None:
+    rate = Metric("rate", "requests/s", target=2.0)
+    generator = Metric("generator", "% generator CPU", higher_is_better=False)
+    measured = [
+        Comparison("produce", "small", rate, "Drumlin", "Kafka", [10.0, 30.0], [10.0, 20.0]),
+        Comparison("produce", "small", generator, "Drumlin", "Kafka", [90.0], [40.0]),
+    ]
+    runs = Runs(tmp_path / "published.json")
+    document = tmp_path / "benchmarks.md"
+    document.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    with pytest.raises(ValueError, match="not measured yet: real_clients"):
+        runs.write_document(document)
+    for command in PUBLISHED:
+        runs.store(command, measured)
+    Runs(tmp_path / "published.json").write_document(document)
+    text = document.read_text()
+    row = "| small (generator busy) | requests/s | 20 | 15 | 1.2 (1 to 1.5) | **≥ 2** |"
+    assert text.count(row) == len(PUBLISHED)
+    assert "old" not in text
+    assert "generator CPU" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
