@@ -28,7 +28,7 @@ _HEADER: Final = (
 #: What is published, as arguments of `./script/bench`.
 PUBLISHED: Final = (
     (
-        "real_clients --rounds 3 --warmup 1 --seconds 1 --rows "
+        "real_clients --rounds 2 --warmup 1 --seconds 1 --rows "
         "produce_300,produce_64k,produce_1m,fetch_64k_v4,fetch_64k_v17,fetch_1m_v12,"
         "crowd_1,crowd_64,crowd_1000,partitions_produce_12,partitions_produce_100,"
         "partitions_fetch_100,partitions_session_100"
@@ -38,20 +38,17 @@ PUBLISHED: Final = (
         "java_produce_1_none,java_produce_1_lz4,java_consume_none,java_consume_lz4,"
         "librdkafka,single_record"
     ),
-    "transactions --rounds 3 --warmup 1",
-    "offset_commits --rounds 3 --warmup 1",
+    "transactions --rounds 2 --warmup 1",
+    "offset_commits --rounds 2 --warmup 1",
     "groups --rounds 2 --warmup 1",
     "columns --rounds 2 --warmup 1",
-    "spark --scale 0.25 --rounds 2 --warmup 1 --rows 100b,columns,1kb,lz4,map",
+    "spark --scale 0.25 --rounds 2 --warmup 1 --rows 100b,columns,1kb,map",
     "spark_state --scale 0.25 --rounds 2 --warmup 1 --rows max_by",
     "spark_write --scale 0.25 --rounds 2 --warmup 1 --rows 100b,1kb,batches_8",
-    "compaction --scale 0.5 --rounds 2 --warmup 1",
-    "compaction_latency --rounds 1 --warmup 0",
+    "compaction --scale 0.25 --rounds 2 --warmup 1",
     "offset_map",
-    "partitions --rounds 2",
-    "cores --rounds 2 --warmup 1",
+    "partitions --rounds 1",
     "cluster --rounds 1 --warmup 1 --seconds 4",
-    "cluster_growth --rows 1000",
     "stalls --rounds 1 --seconds 1 --scale 0.5",
 )
 #: Metrics that are for work on the code, by benchmark; and the one that says who was busy.
