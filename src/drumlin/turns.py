@@ -1,23 +1,35 @@
 """Long work, done in turns, so that other work on the event loop gets its time.
 
 All requests are handled on one loop. Work that grows with a request's size, or with what a broker
-holds, must yield: a handler is a generator that yields after each entry, and `Turns` drives it; a
-coroutine asks its `Pace`. New work has 2 ms, which is enough for most, or less where other work
-has begun in the same turn. Continued work has 1 ms at a time, as there may be several such
-generators: one of them has its turn, then everything else that is ready.
+holds, is a coroutine that calls `give_way` at each step:
 
-State may have changed whenever a generator resumes: it yields only where that does no harm.
+    for topic in topics:
+        found.append(describe(topic))
+        await give_way()
+
+That returns at once as long as there is time. New work has 2 ms, which is enough for most, or less
+where other work has begun in the same turn. Then it waits in a line with all others of the loop:
+in each turn one of them goes on, for 1 ms, then everything else that is ready. `to_end` runs the
+same coroutine without a pause: in a thread, where nothing waits for its turn, or if it is short.
+
+State may have changed whenever `give_way` returns: it is called only where that does no harm.
+
+(A `Work` is the older form of the same: a generator that yields where a coroutine gives way.
+`in_turns` does one from a coroutine.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import threading
 import time
+import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -67,14 +79,23 @@ def _end_of_turn() -> float:
     return time.monotonic() + TURN_S / 2
 
 
-def to_end(work: Work[T]) -> T:
-    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short."""
+def to_end(work: Work[T] | Coroutine[Any, Any, T]) -> T:
+    """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short.
+
+    Raises:
+        RuntimeError: it waits for something else than its turn.
+    """
+    ends_at, _turn.ends_at = _turn.ends_at, math.inf
     try:
         while True:
-            next(work)
+            if work.send(None) is not None:
+                raise RuntimeError("what is to be done at once waits for something")
     except StopIteration as done:
         result: T = done.value
         return result
+    finally:
+        _turn.ends_at = ends_at
+        work.close()
 
 
 def let_go(*collections: list[Any] | dict[Any, Any]) -> Work[None]:
@@ -121,6 +142,130 @@ def first_turn_ends_at(loop: asyncio.AbstractEventLoop) -> float:
     The loop may receive requests of dozens of clients in one turn.
     """
     return time.monotonic() + (_LATE_S if is_long_turn(loop) else TURN_S)
+
+
+def begin_turn(loop: asyncio.AbstractEventLoop) -> float:
+    """Begin with new work: what it runs gives way from the moment that is returned."""
+    ends_at = _turn.ends_at = first_turn_ends_at(loop)
+    return ends_at
+
+
+async def give_way() -> bool:
+    """Let others have their turn if this one is over; returns whether they had it."""
+    if time.monotonic() < _turn.ends_at:
+        return False
+    loop = asyncio.get_running_loop()
+    if _is_young_turn(loop):  # this work was resumed by what it had waited for
+        return False
+    line = _turn.line
+    if line is None or line.loop is not loop:
+        line = _turn.line = _Line(loop)
+    await line.wait()
+    _turn.ends_at = _end_of_turn()
+    return True
+
+
+def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the turn that the loop is in has lasted no longer than continued work may."""
+    began: float | None = getattr(loop, "turn_began", None)
+    return began is not None and time.monotonic() - began < TURN_S / 2
+
+
+class Rest(Generic[T]):
+    """What is left of some work after `advance`; await it for its result."""
+
+    __slots__ = ("_awaited", "_error", "_result", "_work", "is_over")
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._awaited: Any = None
+        self._result: list[T] = []
+        self._error: Exception | None = None
+        self.is_over = False
+
+    @types.coroutine
+    def advance(self) -> Generator[Any, Any, None]:
+        """Do the work as long as it only gives way: to its end, or until it waits."""
+        try:
+            while isinstance(awaited := self._work.send(None), _Place):
+                yield awaited
+            self._awaited = awaited
+        except StopIteration as done:
+            self._result.append(done.value)
+            self.is_over = True
+        except Exception as error:  # noqa: BLE001  whoever awaits the result gets it
+            self._error = error
+            self.is_over = True
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self._error is not None:
+            error, self._error = self._error, None
+            try:
+                raise error
+            finally:
+                del error  # it knows this frame
+        if self._result:
+            return self._result.pop()
+        yield self._awaited
+        return (yield from self._work.__await__())
+
+
+async def in_turns(work: Work[T]) -> T:
+    """Do `work`, giving way where it yields."""
+    try:
+        while True:
+            next(work)
+            if time.monotonic() >= _turn.ends_at:
+                await give_way()
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        work.close()
+
+
+class _Place(asyncio.Future[None]):
+    """Someone's place in the line."""
+
+
+class _Line:
+    """Those who gave way on one loop, in their order: in each turn of the loop one goes on."""
+
+    __slots__ = ("_is_moving", "_waiting", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._waiting: deque[_Place] = deque()
+        self._is_moving = False
+
+    def wait(self) -> _Place:
+        """Done when it is the caller's turn."""
+        place = _Place(loop=self.loop)
+        self._waiting.append(place)
+        if not self._is_moving:
+            self._is_moving = True
+            self.loop.call_soon(self._move)
+        return place
+
+    def _move(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # nor cancelled
+                first.set_result(None)
+                self.loop.call_soon(self._move)  # that is after `first` has had its turn
+                return
+        self._is_moving = False
+
+
+class _Turn(threading.local):
+    """The turn that the code of this thread is in."""
+
+    #: When it must give way; infinite while something is done to its end.
+    ends_at = -math.inf
+    line: _Line | None = None
+
+
+_turn: Final = _Turn()
 
 
 class Turns:

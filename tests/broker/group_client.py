@@ -12,10 +12,12 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from broker.answers import answer_of
 from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordinator
 from coordination.settings import Settings
 from drumlin.broker.apis.served import SERVED
 from drumlin.broker.context import RequestContext, Waiting
+from drumlin.broker.loop.later import Later, begun
 from drumlin.clock import SystemClock
 from drumlin.config.broker import BrokerConfig
 from drumlin.coordination.producer_ids import ProducerIds
@@ -64,10 +66,14 @@ class Client:
         connection = SimpleNamespace(peer_host="127.0.0.1", listener_name="PLAINTEXT")
         context = RequestContext(self.broker, connection, header)  # type: ignore[arg-type]
         answer = handler.handle(context, request, response_shape(api, version))
+        if inspect.iscoroutine(answer):  # others are of an older form
+            answer = begun(answer)
         return asyncio.ensure_future(self._finish(api, version, answer))
 
     async def _finish(self, api: str, version: int, answer: Any) -> Any:
-        if isinstance(answer, Waiting):
+        if isinstance(answer, Later):
+            answer = await answer_of(answer)
+        elif isinstance(answer, Waiting):
             answer = await answer.awaitable
         elif inspect.isawaitable(answer):
             answer = await answer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.answers import content_of
+from broker.answers import answer_of, content_of
 from broker.fetches import TOPIC, VERSIONS, Fetches, begin_epoch, peer, with_broker
 from drumlin.broker.fetch_sessions import partition_read
 from drumlin.broker.loop.later import Later
@@ -338,16 +338,9 @@ def test_a_large_request_is_read_apart(tmp_path: Path) -> None:
         cut = fetches.router.dispatch(peer(), frame[:-2000])
         with pytest.raises(MalformedMessage):
             assert isinstance(cut, Later)
-            await _settled(cut)
+            await answer_of(cut)
 
     with_broker(scenario, tmp_path)
-
-
-async def _settled(later: Later) -> Any:
-    event = asyncio.Event()
-    later.when_settled(lambda _: event.set())
-    await asyncio.wait_for(event.wait(), 20)
-    return later.result()
 
 
 def test_the_last_mention_of_a_partition_counts(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Way(NamedTuple):
 _SEGMENT_READ = (Segment, "read")
 WAYS = {
     "produce": Way("produce", (Files, "write_at"), _producing, 10, 10),
-    "commit": Way("offset commit", (Files, "write_at"), _committing, 12, 15),
+    "commit": Way("offset commit", (Files, "write_at"), _committing, 15, 15),
     **{
         f"fetch-{level}": Way("fetch", _SEGMENT_READ, partial(_fetching, level), 10, 10)
         for level in (_READ_UNCOMMITTED, _READ_COMMITTED)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from types import SimpleNamespace
-from typing import Any
 
+import pytest
+
+from broker.answers import answer_of
 from broker.group_client import Client, with_client
 from coordination.scenario import subscription
 from drumlin.broker.context import RequestContext
 from drumlin.broker.handlers import describe_groups, join_group
+from drumlin.broker.loop.later import begun
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -21,6 +23,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+from rig.ways_given import WaysGiven
 
 _MEMBERS = 600
 _JOIN_GROUP = 11
@@ -47,7 +50,7 @@ async def _stable(groups: GroupCoordinator) -> list[JoinAnswer]:
     return members
 
 
-def test_the_leader_is_told_of_all_members_in_steps() -> None:
+def test_the_leader_is_told_of_all_members_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(client: Client) -> None:
         shape = request_shape("join_group", 3)
         zero = _request()
@@ -61,19 +64,15 @@ def test_the_leader_is_told_of_all_members_in_steps() -> None:
             protocols=(shape("JoinGroupRequestProtocol", name="range", metadata=b"bad"),),
         )
         context = _context(client, _JOIN_GROUP, 3)
-        waiting: Any = join_group.handle(context, request, response_shape("join_group", 3))
+        answer = begun(join_group.handle(context, request, response_shape("join_group", 3)))
+        ways = WaysGiven(monkeypatch)
         others = [client.broker.groups.join("g", _request()) for _ in range(_MEMBERS)]
-        answer = await waiting.awaitable
-        assert inspect.isgenerator(answer)
-        steps = sum(1 for _ in iter(lambda: next(answer, _END), _END))
-        assert steps >= _MEMBERS
         joined = await asyncio.gather(*others)
         assert not any(each.members for each in joined)
+        assert len((await answer_of(answer)).members) == _MEMBERS + 1
+        assert ways.count >= _MEMBERS
 
     with_client(run)
-
-
-_END = object()
 
 
 def test_a_group_is_described_in_steps() -> None:

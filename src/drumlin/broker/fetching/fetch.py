@@ -21,7 +21,7 @@ from drumlin.broker.fetch_sessions.partition_read import (
     has_records,
     missing_partition,
 )
-from drumlin.broker.loop.later import Later, Parts
+from drumlin.broker.loop.later import Later, LaterParts, Parts
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.config.broker import RACK_AWARE_SELECTOR
 from drumlin.turns import Pace, Work, first_turn_ends_at, let_go, one_turn
@@ -93,7 +93,7 @@ class Fetch:
         self._is_last = False  # it has waited, and answers with what there is
         self._is_over = False
         self._is_waiting = False
-        self._later: Later | None = None
+        self._later: LaterParts | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -231,7 +231,7 @@ class Fetch:
 
     # -- the way ------------------------------------------------------------------------
 
-    def start(self, later: Later | None = None) -> Parts | Later:
+    def start(self, later: LaterParts | None = None) -> Parts | LaterParts:
         """Read, and answer if that is all; if a task goes on, or it waits, a `Later` is returned.
 
         It is the one given, if there is one already.
@@ -267,7 +267,7 @@ class Fetch:
             return parts
         return self.later(later)
 
-    def later(self, later: Later | None = None) -> Later:
+    def later(self, later: LaterParts | None = None) -> LaterParts:
         """What the answer is going to settle: the one given, if there is one already."""
         self._later = later or Later(lets_pass=True, give_up=self.give_up)
         return self._later

@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from uuid import UUID
 
 from drumlin.broker.context import RequestContext
-from drumlin.broker.loop.later import Later, Parts, when_done
+from drumlin.broker.loop.later import LaterParts, Parts, begun
 from drumlin.broker.parts.leader_hints import MISLED, current_leader, endpoints_of
 from drumlin.broker.producing.produce_verification import (
     TransactionalPart,
@@ -33,7 +33,7 @@ from drumlin.records.validation.validation import (
 )
 from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.producers.append_result import AppendResult
-from drumlin.turns import TURN_S, Pace, Work, to_end
+from drumlin.turns import TURN_S, Work, give_way, to_end
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.by_hand.produce_answer import (
     LEADERS_FROM,
@@ -108,23 +108,23 @@ class ProduceAppends:
                 break
         self._verified: Verified | None = None  # likewise
 
-    def start(self) -> Parts | Later | None:
+    def start(self) -> Parts | LaterParts | None:
         """Append all batches; later what takes longer than a turn, or has to wait for something."""
         if self._transactional is not None or self._request.acks not in _ACKS:
             refusal = to_end(self._refusal())
             if refusal is not None:
                 return self._refuse_all(refusal)
             if self._verified is not None and self._verified.asked:
-                return when_done(self._verify_and_append())
+                return begun(self._verify_and_append())
         ends_at = time.monotonic() + TURN_S
         now_ms = self._broker.clock.wall_ms()
         for part in self._parts:
             outcome = self._append_at_once(part, now_ms) if time.monotonic() < ends_at else None
             if outcome is None:
-                return when_done(self._append_rest())
+                return begun(self._append_rest())
             self._outcomes.append(outcome)
         if self._replicating or self._flushing:
-            return when_done(self._confirm_and_answer(), lets_pass=True)
+            return begun(self._confirm_and_answer(), lets_pass=True)
         return self._answer()
 
     async def append_in_turns(self) -> Parts | None:
@@ -175,13 +175,12 @@ class ProduceAppends:
 
     async def _append_rest(self) -> Parts | None:
         """Append the batches without an outcome: slow checks in threads, the rest in turns."""
-        pace = Pace()
         for part in self._parts[len(self._outcomes) :]:
+            await give_way()
             outcome = self._append_at_once(part, self._broker.clock.wall_ms())
             if outcome is None:
                 outcome = await self._append_when_ready(part)
             self._outcomes.append(outcome)
-            await pace.give_way()
         return await self._confirm_and_answer()
 
     def _append_at_once(self, part: Part, now_ms: int) -> Outcome | None:
@@ -295,9 +294,8 @@ class ProduceAppends:
         self, awaited: dict[int, asyncio.Future[None]], timeout_s: float | None
     ) -> None:
         await asyncio.wait(awaited.values(), timeout=timeout_s)
-        pace = Pace()
         for place, future in awaited.items():
-            await pace.give_way()
+            await give_way()
             if not future.done():
                 failure = KafkaError(ErrorCode.request_timed_out)
             elif (error := future.exception()) is None:

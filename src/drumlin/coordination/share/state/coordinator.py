@@ -183,10 +183,13 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             return self._partitions.shard(partition)
         # A partition is loaded in a moment; to wait spares everybody another attempt.
         timeout = self._config.share_coordinator_write_timeout_ms / 1000
+        ready = asyncio.ensure_future(self._partitions.when_ready(partition))
         try:
-            await asyncio.wait_for(self._partitions.when_ready(partition), timeout)
-        except TimeoutError:
-            raise KafkaError(ErrorCode.coordinator_load_in_progress) from None
+            await asyncio.wait([ready], timeout=timeout)
+            if not ready.done():
+                raise KafkaError(ErrorCode.coordinator_load_in_progress)
+        finally:
+            ready.cancel()
         return self._partitions.shard(partition)
 
     def _check_there(self, key: SharePartitionKey) -> None:
