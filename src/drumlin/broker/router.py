@@ -228,7 +228,7 @@ async def _handled(
     return await _finished(returned)
 
 
-async def _finished(returned: Answer) -> Response | Later[Response]:
+async def _finished(returned: Answer | Later[Any]) -> Response | Later[Response]:
     while True:
         if isinstance(returned, Generator):
             returned = await in_turns(returned)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from drumlin.replication.confirmations import Confirmations
+from drumlin.replication.confirmations import Confirmations, Told
 from drumlin.replication.isr import InSyncReplicas, IsAlive
 from drumlin.replication.replica import Replica
 from drumlin.storage.producers.control_records import encode_marker
@@ -324,18 +324,22 @@ class Partition(Replica):
         return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
 
     def deleted_everywhere(self) -> asyncio.Future[None]:
-        """Done once all live replicas begin where this one begins now; to be shielded.
+        """Done once all live replicas begin where this one begins now.
 
         It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
         """
         return self._deletions.up_to(self.log.log_start_offset)
 
     def replicated(self) -> asyncio.Future[None]:
-        """Done once all in-sync replicas have all that is appended by now; to be shielded.
+        """Done once all in-sync replicas have all that is appended by now.
 
         It fails with KafkaError NOT_ENOUGH_REPLICAS_AFTER_APPEND or NOT_LEADER_OR_FOLLOWER.
         """
         return self._confirmations.up_to(self.log.log_end_offset)
+
+    def when_replicated(self, told: Told) -> None:
+        """Likewise have `told` called, in the midst of the change that makes it so."""
+        self._confirmations.tell(self.log.log_end_offset, told)
 
     def append_as_leader(
         self,

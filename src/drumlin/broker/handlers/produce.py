@@ -42,7 +42,7 @@ def answer(context: RequestContext, frame: memoryview) -> Parts | LaterParts | N
     return ProduceAppends(context, request).start()
 
 
-async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | None:
+async def _answer_many(context: RequestContext, frame: memoryview) -> Parts | LaterParts | None:
     appends = await context.broker.threads.making(_read_many, context, frame)
     return await appends.append_in_turns()
 

@@ -283,7 +283,7 @@ class Connection:
         later.when_settled(partial(self._settled, self._new_slot(later, frame)))
 
     def _settled(self, slot: _Slot, later: LaterParts) -> None:
-        """A pending answer is ready."""
+        """A pending answer is ready: perhaps in the midst of another connection's turn."""
         try:
             parts = later.result()
         except MalformedMessage as error:
