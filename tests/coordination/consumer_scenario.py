@@ -32,7 +32,6 @@ from coordination.memory_log import (
     MemoryLog,
     default_setting,
     lead_all,
-    new_producer_ids,
     wake,
 )
 from coordination.settings import Settings
@@ -88,7 +87,6 @@ class ConsumerScenario:
             self.topics,
             self._setting,
             Turns(),
-            new_producer_ids(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

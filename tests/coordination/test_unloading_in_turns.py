@@ -11,8 +11,8 @@ from coordination.classic_members import REBALANCE_MS, request, single_step, som
 from coordination.memory_log import MemoryLog, lead_all
 from coordination.share_world import ShareWorld
 from coordination.share_world import run as run_with_shares
+from coordination.test_conversions import SETTINGS, stable, upgrade
 from coordination.test_group_coordinator import commit, loaded, position, with_coordinator
-from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluster
 from coordination.transactions.test_coordinator import run as run_with_transactions
 from drumlin import turns

@@ -17,13 +17,12 @@ from functools import partial
 from typing import Any, Generic
 
 from drumlin.clock import Clock
-from drumlin.coordination.shards.log_errors import as_told
+from drumlin.coordination.shards.log_errors import TooLarge, as_told
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.state_batches import (
     RecordPacker,
     base_offset_of,
     check_sizes,
-    pack,
     record_bytes_max,
 )
 from drumlin.coordination.shards.state_form import Shard, StateForm, StateLimits, StateRecord
@@ -74,6 +73,21 @@ class ShardWriter(Generic[Shard, StateRecord]):
             KafkaError: the records are not in the log.
         """
         batches, take_over = self._packed(shard, records), partial(self._apply, shard)
+        return to_end(self.write_batches(shard, batches, None, take_over))
+
+    def write_as_one(self, shard: Shard, records: Iterable[StateRecord]) -> Confirmation | None:
+        """Like `write`, but all records are written, or none: they are one batch.
+
+        Raises:
+            TooLarge: there is more than the topic takes as one batch.
+            KafkaError: as `write`.
+        """
+        packer = self._packer(shard)
+        for record in records:  # no more of them than are needed to know
+            packer.add(record)
+            if packer.is_several:
+                raise TooLarge
+        batches, take_over = packer.batches(), partial(self._apply, shard)
         return to_end(self.write_batches(shard, batches, None, take_over))
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
@@ -165,10 +179,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: as `write`, and as `last`.
         """
-        limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
-        packer = RecordPacker(
-            self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
-        )
+        packer = self._packer(shard)
         for record in records:
             packer.add(record)
             yield
@@ -177,7 +188,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         for record in ends:
             packer.add(record)
         batches, written = packer.batches(), list[StateRecord]()
-        check_sizes([batch for batch, _ in batches], limit)
+        check_sizes([batch for batch, _ in batches], self.batch_bytes_max(shard))
         try:
             confirmation = yield from self.write_batches(
                 shard, batches, None, lambda contained, _: written.extend(contained)
@@ -212,12 +223,20 @@ class ShardWriter(Generic[Shard, StateRecord]):
     def _packed(
         self, shard: Shard, records: Sequence[StateRecord]
     ) -> list[tuple[bytearray, list[StateRecord]]]:
-        limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
-        batches = pack(
-            records, self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
-        )
-        check_sizes([batch for batch, _ in batches], limit)
+        packer = self._packer(shard)
+        for record in records:
+            packer.add(record)
+        batches = packer.batches()
+        check_sizes([batch for batch, _ in batches], self.batch_bytes_max(shard))
         return batches
+
+    def _packer(self, shard: Shard) -> RecordPacker[StateRecord]:
+        """
+        Raises:
+            KafkaError: the partition is not here.
+        """
+        bytes_max = record_bytes_max(self.batch_bytes_max(shard))
+        return RecordPacker(self._encode, self._clock.wall_ms(), self._codec(), bytes_max=bytes_max)
 
     # -- whether it is led here ------------------------------------------------------------
 

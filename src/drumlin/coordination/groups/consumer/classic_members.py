@@ -15,9 +15,8 @@ from drumlin.coordination.groups.classic.subscription import CONSUMER_PROTOCOL_T
 from drumlin.coordination.groups.consumer.conversion import (
     by_id,
     by_name,
-    downgrade_later,
     may_become_classic,
-    must_downgrade_later,
+    stays_consumer,
 )
 from drumlin.coordination.groups.consumer.conversion import to_classic as convert
 from drumlin.coordination.groups.consumer.departure import fence
@@ -79,13 +78,10 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     has_changed = has_new_topics or regex is not RegexChange.NONE
     change.look_at_metadata(former, subscription, has_changed=has_changed)
     owned = by_id(said.owned, group.context.topics)
-    is_later = False
     if replaced is not None and _becomes_classic(group, replaced):
-        is_later = must_downgrade_later(group)
-        if not is_later:
-            downgraded = _downgrade(change, replaced, Member(member_id, subscription))
-            if downgraded is not None:
-                return downgraded
+        downgraded = _downgrade(change, replaced, Member(member_id, subscription))
+        if downgraded is not None:
+            return downgraded._replace(otherwise=lambda: _stay(group, request))
     updated = Member(member_id, subscription, member.progress)
     assigned = change.assign(updated)
     progress = change.reconcile(
@@ -95,10 +91,15 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
         change.records,
         _answer(request, member_id, progress.epoch),
         change.regexes,
-        then=downgrade_later if is_later else None,
         assigning=change.assigning,
         follow=partial(_follow, request=request, owned=owned),
     )
+
+
+def _stay(group: ConsumerGroup, request: JoinRequest) -> Outcome:
+    """It might have become a classic group by this join."""
+    stays_consumer(group, len(group.members))
+    return join(group, request)
 
 
 def _follow(

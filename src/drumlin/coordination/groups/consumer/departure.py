@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from drumlin.coordination.groups.consumer.conversion import (
-    downgrade_later,
     may_become_classic,
-    must_downgrade_later,
+    stays_consumer,
     to_classic,
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -62,14 +61,22 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     """Remove members. If only classic members are left, the group becomes a classic one."""
     if not members:
         return Outcome([], answer)
-    becomes_classic = may_become_classic(group, members)
-    is_later = becomes_classic and must_downgrade_later(group)
-    if becomes_classic and not is_later:
-        gone = {member.member_id for member in members}
-        staying = [each for each in group.members.values() if each.member_id not in gone]
-        converted = to_classic(group, staying, "the last member of the consumer protocol left")
-        if converted is not None:
-            return converted._replace(answer=answer)
+    if not may_become_classic(group, members):
+        return _remove(group, members, answer)
+    gone = {member.member_id for member in members}
+    staying = [each for each in group.members.values() if each.member_id not in gone]
+    converted = to_classic(group, staying, "the last member of the consumer protocol left")
+    if converted is None:
+        return _remove(group, members, answer)
+
+    def otherwise() -> Outcome:
+        stays_consumer(group, len(staying))
+        return _remove(group, members, answer)
+
+    return converted._replace(answer=answer, otherwise=otherwise)
+
+
+def _remove(group: ConsumerGroup, members: Sequence[Member], answer: Any) -> Outcome:
     change = MemberChange(group)
     for member in members:
         change.remove(member.member_id)
@@ -84,7 +91,7 @@ def fence(group: ConsumerGroup, members: Sequence[Member], answer: Any = None) -
     names = {name for name, count in subscribers.items() if count > 0}
     kept = (each.topics for regex, each in group.regexes.items() if regex not in dropped)
     change.bump(names.union(*kept), has_changed=True)
-    return Outcome(change.records, answer, then=downgrade_later if is_later else None)
+    return Outcome(change.records, answer)
 
 
 def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
@@ -101,8 +108,13 @@ def expire(group: ConsumerGroup, deadline: Deadline) -> Sequence[Effect]:
     )
     # Until that is written it stays a member; if it cannot be written, it is tried again.
     group.schedule(deadline.kind, member.member_id, _RETRY_MS)
-    outcome = fence(group, [member])
-    return [Write(outcome.records, then=outcome.then)]
+    return _written(fence(group, [member]))
+
+
+def _written(outcome: Outcome) -> Sequence[Effect]:
+    other = outcome.otherwise
+    otherwise = None if other is None else lambda: _written(other())
+    return [Write(outcome.records, then=outcome.then, otherwise=otherwise)]
 
 
 _REASONS: Final = {

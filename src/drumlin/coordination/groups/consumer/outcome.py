@@ -13,10 +13,11 @@ from drumlin.turns import Work
 
 
 class Outcome(NamedTuple):
-    """To do: write the records and take them over, then answer.
+    """To do: write the records as one batch and take them over, then answer.
 
     regexes: to be resolved afterwards; the result goes to `member_change.resolved`.
     then: what else is to be done with the group as it is afterwards; it may be of another kind.
+    otherwise: what to do instead if one batch does not take the records.
     assigning: a target assignment that takes longer, to be continued in later turns.
     follow: what the same request leads to once that assignment is complete, given its first answer.
     """
@@ -25,5 +26,6 @@ class Outcome(NamedTuple):
     answer: Any = None
     regexes: frozenset[str] = frozenset()
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
+    otherwise: Callable[[], Outcome] | None = None
     assigning: Work[NextTarget] | None = None
     follow: Callable[[ConsumerGroup, Any], Outcome] | None = None

@@ -70,7 +70,6 @@ class ClassicProtocol:
         if sum(len(name) + len(said) for name, said in request.protocols) > _PROTOCOLS_BYTES_MAX:
             message = f"a member may say {_PROTOCOLS_BYTES_MAX} bytes of itself at most"
             raise KafkaError(ErrorCode.invalid_request, message)
-        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None and modern.members:
             return self._consumers.join(shard, modern, request)
@@ -104,8 +103,6 @@ class ClassicProtocol:
             return waiter
         if not isinstance(group, Group):
             raise KafkaError(ErrorCode.unknown_member_id)
-        # All that clients expect is to join again.
-        shard.conversions.check_not_held(group_id, ErrorCode.rebalance_in_progress)
         self._effects.carry_out(shard, group, group.sync(request, waiter))
         return waiter
 
@@ -142,7 +139,6 @@ class ClassicProtocol:
         Raises:
             KafkaError: the group cannot be asked.
         """
-        shard.conversions.check_not_held(group_id)
         modern = shard.consumer_group(group_id)
         if modern is not None:
             outcome = classic_members.leave(modern, leaving)

@@ -26,6 +26,7 @@ from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest
 from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.log_errors import TooLarge
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
@@ -66,7 +67,14 @@ class ConsumerWork:
         Raises:
             KafkaError: nothing has happened.
         """
-        confirmation = self._writer.write(shard, outcome.records) if outcome.records else None
+        confirmation = None
+        if outcome.records:
+            try:
+                confirmation = self._writer.write_as_one(shard, outcome.records)
+            except TooLarge:
+                if outcome.otherwise is None:
+                    raise
+                return self.bring_about(shard, group_id, outcome.otherwise())
         return self.follow_up(shard, group_id, outcome, confirmation)
 
     def follow_up(

@@ -14,10 +14,11 @@ from drumlin.coordination.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.coordinator.answer_queue import ANSWERS_PER_TURN, AnswerQueue
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Downgrade, Effect, Write
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Effect, Write
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
 from drumlin.coordination.groups.shard.shard import GroupShard
+from drumlin.coordination.shards.log_errors import TooLarge
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
@@ -33,7 +34,6 @@ class Effects:
         writer, log, background, answers: the coordinator's.
         alarm: is set for deadlines that the groups have set meanwhile.
         store(shard, group, store): stores a classic group's decision.
-        downgrade(shard, group): begins to make a classic group of it, unless that is under way.
     """
 
     def __init__(
@@ -44,11 +44,10 @@ class Effects:
         answers: AnswerQueue,
         alarm: DeadlineAlarm,
         store: Callable[[GroupShard, Group, Store], None],
-        downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
         self._writer, self._log, self._background = writer, log, background
         self._answers, self._alarm = answers, alarm
-        self._store, self._downgrade = store, downgrade
+        self._store = store
 
     def carry_out(self, shard: GroupShard, group: AnyGroup, effects: Sequence[Effect]) -> None:
         """Carry out what the group has decided just now."""
@@ -61,8 +60,6 @@ class Effects:
                 self._answers.give(effect)
             elif isinstance(effect, Write):
                 self._write(shard, group, effect)
-            elif isinstance(effect, Downgrade):
-                self._downgrade(shard, group)
             else:
                 assert isinstance(group, Group)
                 self._store(shard, group, effect)
@@ -87,8 +84,13 @@ class Effects:
 
     def _write(self, shard: GroupShard, group: AnyGroup, write: Write) -> None:
         try:
-            confirmation = self._writer.write(shard, write.records) if write.records else None
+            confirmation = (
+                self._writer.write_as_one(shard, write.records) if write.records else None
+            )
         except KafkaError as error:
+            if isinstance(error, TooLarge) and write.otherwise is not None:
+                self.carry_out(shard, group, write.otherwise())
+                return
             _log.warning("records of group %r were not written: %s", group.group_id, error)
             _refuse(write.answers, error)
             return

@@ -100,21 +100,17 @@ class AnyGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """To do: write the records and take them over; if it fails, all stays as it is.
+    """To do: write the records as one batch and take them over; else all stays as it is.
 
     `answers` are given once the records are confirmed; after a failure they are `KafkaError`.
     `then` says what else is to be done with the group as it is by then: it may be of another
-    kind.
+    kind. `otherwise` says what to do instead if a batch does not take the records.
     """
 
     records: Sequence[GroupRecord]
     answers: tuple[Answer, ...] = ()
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
+    otherwise: Callable[[], Sequence[Effect]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Downgrade:
-    """To do: make a classic group of a large consumer group that has only classic members."""
-
-
-Effect = Answer | Answers | Store | Write | Downgrade
+Effect = Answer | Answers | Store | Write
