@@ -70,7 +70,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
 
         self._topic, self._form, self._limits = topic, form, limits
         self._clock = clock
-        self._log = StateLog(topic, limits.timeout_ms)
+        self._log = StateLog(limits.timeout_ms)
         self._partitions = StatePartitions(
             topic.name, form.new_shard, read, form.take_over, on_loaded
         )
