@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.background import Background
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.shard.record_registry import encode_record
 from drumlin.coordination.groups.shard.shard import GroupShard

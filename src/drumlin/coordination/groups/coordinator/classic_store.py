@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.coordinator.effects import Effects
