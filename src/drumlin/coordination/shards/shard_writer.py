@@ -28,7 +28,7 @@ from drumlin.coordination.shards.state_batches import (
 from drumlin.coordination.shards.state_form import Shard, StateForm, StateLimits, StateRecord
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_partitions import StatePartitions
-from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+from drumlin.coordination.shards.state_topic import Confirmation, LedPartition, StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import T, Work, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -72,8 +72,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: the records are not in the log.
         """
-        batches, take_over = self._packed(shard, records), partial(self._apply, shard)
-        return to_end(self.write_batches(shard, batches, None, take_over))
+        led, take_over = self.led(shard), partial(self._apply, shard)
+        batches = self._packed(led, records)
+        return to_end(self.write_batches(shard, batches, None, take_over, led=led))
 
     def write_as_one(self, shard: Shard, records: Iterable[StateRecord]) -> Confirmation | None:
         """Like `write`, but all records are written, or none: they are one batch.
@@ -82,13 +83,14 @@ class ShardWriter(Generic[Shard, StateRecord]):
             TooLarge: there is more than the topic takes as one batch.
             KafkaError: as `write`.
         """
-        packer = self._packer(shard)
+        led = self.led(shard)
+        packer = self._packer(led)
         for record in records:  # no more of them than are needed to know
             packer.add(record)
             if packer.is_several:
                 raise TooLarge
         batches, take_over = packer.batches(), partial(self._apply, shard)
-        return to_end(self.write_batches(shard, batches, None, take_over))
+        return to_end(self.write_batches(shard, batches, None, take_over, led=led))
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed.
@@ -110,7 +112,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: they are not known to be in the log, or it is led elsewhere by now.
         """
-        for batch, contained in self._packed(shard, records):
+        for batch, contained in self._packed(self.led(shard), records):
             confirmation = self.append(shard, batch, reserve_bytes)
             if confirmation is not None:
                 await self._log.confirmed(confirmation)
@@ -128,6 +130,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         verification: Verification | None = NOT_REQUIRED,
         counts_without: Callable[[KafkaError], bool] = lambda _: False,
         reserve_bytes: int = 0,
+        led: LedPartition | None = None,
     ) -> Work[Confirmation | None]:
         """Append batches, each with what it says, and take each over in the turn of its append.
 
@@ -136,7 +139,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
         `take_over` is told what a batch says, and the offset of its first record. One that is
         refused is the last; `counts_without` says whether those before are enough.
         `verification` is what the coordinator of a client's transaction was asked with. A batch
-        is refused, too, if one that is longer by `reserve_bytes` would not fit.
+        is refused, too, if one that is longer by `reserve_bytes` would not fit. `led`: the shard's
+        partition, if it was asked for in this turn.
 
         Returns the confirmation of the last, if one is due.
 
@@ -150,9 +154,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 if check is not None:
                     yield
                     check(said)
-                self.check_is_ours(shard)
+                if led is None or check is not None:
+                    led = self.led(shard)
                 try:
-                    led = self._topic.find(shard.partition)
                     led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
                 except KafkaError as error:
                     raise as_told(error) from error
@@ -160,7 +164,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 if counts_without(refusal):
                     break
                 raise
-            confirmation = self._log.confirm(shard.partition) if led.awaits_confirmation else None
+            confirmation = self._log.confirm(led) if led.awaits_confirmation else None
             take_over(said, base_offset_of(batch))
         return confirmation
 
@@ -179,7 +183,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: as `write`, and as `last`.
         """
-        packer = self._packer(shard)
+        packer = self._packer(self.led(shard))
         for record in records:
             packer.add(record)
             yield
@@ -187,11 +191,11 @@ class ShardWriter(Generic[Shard, StateRecord]):
         ends, result = last()
         for record in ends:
             packer.add(record)
-        batches, written = packer.batches(), list[StateRecord]()
-        check_sizes([batch for batch, _ in batches], self.batch_bytes_max(shard))
+        led, batches, written = self.led(shard), packer.batches(), list[StateRecord]()
+        check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         try:
             confirmation = yield from self.write_batches(
-                shard, batches, None, lambda contained, _: written.extend(contained)
+                shard, batches, None, lambda contained, _: written.extend(contained), led=led
             )
         except KafkaError:
             self._apply(shard, written, 0)  # the memory says what the log does
@@ -212,33 +216,33 @@ class ShardWriter(Generic[Shard, StateRecord]):
             self.write_batches(shard, one, None, lambda *_: None, reserve_bytes=reserve_bytes)
         )
 
-    def batch_bytes_max(self, shard: Shard) -> int:
-        """Larger batches are refused.
-
-        Raises:
-            KafkaError: the partition is not here.
-        """
-        return self._log.batch_bytes_max(shard.partition)
-
     def _packed(
-        self, shard: Shard, records: Sequence[StateRecord]
+        self, led: LedPartition, records: Sequence[StateRecord]
     ) -> list[tuple[bytearray, list[StateRecord]]]:
-        packer = self._packer(shard)
+        packer = self._packer(led)
         for record in records:
             packer.add(record)
         batches = packer.batches()
-        check_sizes([batch for batch, _ in batches], self.batch_bytes_max(shard))
+        check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         return batches
 
-    def _packer(self, shard: Shard) -> RecordPacker[StateRecord]:
-        """
-        Raises:
-            KafkaError: the partition is not here.
-        """
-        bytes_max = record_bytes_max(self.batch_bytes_max(shard))
+    def _packer(self, led: LedPartition) -> RecordPacker[StateRecord]:
+        bytes_max = record_bytes_max(led.batch_bytes_max)
         return RecordPacker(self._encode, self._clock.wall_ms(), self._codec(), bytes_max=bytes_max)
 
     # -- whether it is led here ------------------------------------------------------------
+
+    def led(self, shard: Shard) -> LedPartition:
+        """The shard's partition, for what is done in this turn.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, or whatever else says that it cannot be written to.
+        """
+        self.check_is_ours(shard)
+        try:
+            return self._topic.find(shard.partition)
+        except KafkaError as error:
+            raise as_told(error) from error
 
     def is_ours(self, shard: Shard) -> bool:
         """Whether the shard's partition is still led here, and has been all the time."""
@@ -249,7 +253,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: NOT_COORDINATOR.
         """
-        if not self.is_ours(shard):
+        if self._partitions.find(shard.partition) is not shard:
             raise KafkaError(ErrorCode.not_coordinator)
 
     def check_leads(self, shard: Shard) -> None:
