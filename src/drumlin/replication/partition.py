@@ -326,10 +326,7 @@ class Partition(Replica):
         return start_offset if self.isr is None else self.isr.low_watermark(start_offset)
 
     def deleted_everywhere(self) -> asyncio.Future[None]:
-        """Done once all live replicas begin where this one begins now.
-
-        It fails with KafkaError NOT_LEADER_OR_FOLLOWER.
-        """
+        """Done once all live replicas begin where this one does now; it fails as `replicated`."""
         return self._deletions.up_to(self.log.log_start_offset)
 
     def replicated(self) -> asyncio.Future[None]:

@@ -33,7 +33,7 @@ from drumlin.coordination.groups.consumer.member_change import (
     check_room,
     check_static,
 )
-from drumlin.coordination.groups.consumer.outcome import Outcome
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.messages import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # -- JoinGroup ---------------------------------------------------------------------------------
 
 
-def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
+def join(group: ConsumerGroup, request: JoinRequest) -> Decision:
     """The answer is a `JoinAnswer`.
 
     Raises:
@@ -67,7 +67,7 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     check_room(group, member_id, request.group_instance_id)
     _check_protocols(group, request)
     if is_unknown and request.group_instance_id is None and request.requires_known_member_id:
-        return Outcome([], JoinAnswer(ErrorCode.member_id_required, member_id))
+        return Decision([], JoinAnswer(ErrorCode.member_id_required, member_id))
     said = _subscription(request)
     change = MemberChange(group)
     former, member = _find(change, request, member_id)
@@ -87,16 +87,15 @@ def join(group: ConsumerGroup, request: JoinRequest) -> Outcome:
     progress = change.reconcile(
         member, subscription, assigned, owned, has_new_subscription=has_changed
     )
-    return Outcome(
+    return Decision(
         change.records,
         _answer(request, member_id, progress.epoch),
-        change.regexes,
-        assigning=change.assigning,
-        follow=partial(_follow, request=request, owned=owned),
+        change.resolve,
+        assign=change.assign_later(partial(_follow, request=request, owned=owned)),
     )
 
 
-def _stay(group: ConsumerGroup, request: JoinRequest) -> Outcome:
+def _stay(group: ConsumerGroup, request: JoinRequest) -> Decision:
     """It might have become a classic group by this join."""
     stays_consumer(group, len(group.members))
     return join(group, request)
@@ -104,7 +103,7 @@ def _stay(group: ConsumerGroup, request: JoinRequest) -> Outcome:
 
 def _follow(
     group: ConsumerGroup, answer: JoinAnswer, *, request: JoinRequest, owned: Partitions
-) -> Outcome:
+) -> Decision:
     """The target assignment that this join began is complete.
 
     Raises:
@@ -112,10 +111,10 @@ def _follow(
     """
     member = group.members.get(answer.member_id)
     if member is None or member.epoch != answer.generation_id:
-        return Outcome((), answer)  # others have spoken for it meanwhile
+        return Decision((), answer)  # others have spoken for it meanwhile
     change = MemberChange(group)
     progress = change.follow(member, owned)
-    return Outcome(change.records, _answer(request, member.member_id, progress.epoch))
+    return Decision(change.records, _answer(request, member.member_id, progress.epoch))
 
 
 def joined(group: ConsumerGroup, request: JoinRequest, member_id: str) -> None:
@@ -200,7 +199,7 @@ def _becomes_classic(group: ConsumerGroup, replaced: Member) -> bool:
     return not replaced.is_classic and may_become_classic(group, [replaced], coming=1)
 
 
-def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Outcome | None:
+def _downgrade(change: MemberChange, replaced: Member, joining: Member) -> Decision | None:
     """A static member comes back with the classic protocol, and was the last that had the other."""
     group = change.group
     staying = [each for each in group.members.values() if each is not replaced]
@@ -299,7 +298,7 @@ def _check(
     return member, classic
 
 
-def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Outcome:
+def leave(group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> Decision:
     """The answer is a code for each of them; members of both protocols can be named."""
     codes: list[ErrorCode] = []
     gone: dict[str, Member] = {}

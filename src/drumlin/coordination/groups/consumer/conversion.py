@@ -27,7 +27,6 @@ from drumlin.coordination.groups.consumer.member import (
     with_epoch,
 )
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.consumer.outcome import Outcome
 from drumlin.coordination.groups.consumer.records import (
     Epoch,
     EpochKey,
@@ -37,7 +36,7 @@ from drumlin.coordination.groups.consumer.records import (
     TargetEpochKey,
     TargetKey,
 )
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Effect
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision, Effect
 from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Protocols
@@ -194,7 +193,7 @@ def to_classic(
     staying: Sequence[Member],
     reason: str | None,
     targets: dict[str, Partitions] | None = None,
-) -> Outcome | None:
+) -> Decision | None:
     """The records that make a classic group of a consumer group; None if that cannot be.
 
     reason: why the group rebalances at once; None: it does not.
@@ -210,7 +209,7 @@ def to_classic(
         _log.info("group %r has become a classic group", converted.group_id)
         return converted.take_over_members(made.protocols, reason)
 
-    return Outcome(records, then=then)
+    return Decision(records, then=then)
 
 
 def stays_consumer(group: ConsumerGroup, size: int) -> None:

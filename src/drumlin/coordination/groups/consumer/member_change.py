@@ -9,7 +9,7 @@ group's epoch, the target assignment, the member's own progress.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
@@ -31,6 +31,13 @@ from drumlin.coordination.groups.consumer.records import (
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
+from drumlin.coordination.groups.every_kind.any_group import (
+    AnyGroup,
+    Assign,
+    Decision,
+    Effect,
+    Resolve,
+)
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.turns import Work, one_turn
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -184,6 +191,14 @@ class MemberChange:
         self.records += target.records
         self.records.append(target.epoch_record(group.group_id))
         return self.epoch, target.partitions[member.member_id]
+
+    def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
+        """Of the assignment that takes longer, if there is one; `follow` as it has it."""
+        return None if self.assigning is None else Assign(self.assigning, follow)
+
+    def resolve(self, _: AnyGroup) -> Sequence[Effect]:
+        """What is to be done once the records are written."""
+        return [Resolve(self.regexes)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------
 

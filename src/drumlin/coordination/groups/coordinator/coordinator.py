@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from drumlin.clock import Clock
@@ -30,7 +30,7 @@ from drumlin.coordination.groups.coordinator.effects import Effects
 from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
 from drumlin.coordination.groups.coordinator.removals import Removals
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision
 from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
 from drumlin.coordination.groups.every_kind.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -114,18 +114,18 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
+        consumers = ConsumerWork(writer, log, alarm, background, turns, topics)
         effects = self._effects = Effects(
             writer,
             log,
-            background,
+            consumers,
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
         )
         stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
-        self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
-        self._upgrades = Upgrades(self._context, writer, self._consumers)
-        self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)
+        self._upgrades = Upgrades(self._context, writer, effects)
+        self._classic = ClassicProtocol(config, writer, effects, alarm)
         self._offsets = OffsetWriter(writer, log, clock, config)
         self._removals = Removals(writer, self._partitions, self._write_found, config)
 
@@ -245,8 +245,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
         if request.is_leaving:
-            outcome = leave_group(self._consumer_group(shard, group_id), request)
-            return self._consumers.bring_about(shard, group_id, outcome)
+            decision = leave_group(self._consumer_group(shard, group_id), request)
+            return self._effects.bring_about(shard, group_id, decision)
         return self._upgrades.heartbeat(shard, group_id, request)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
@@ -436,13 +436,13 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         return self._shard_with_members(group_id)
 
-    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Written[None]:
-        """Write records and take them over now; done when they are confirmed.
+    def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
+        """Do what a group has decided; see `Effects.bring_about`.
 
         Raises:
-            KafkaError: none of them was written.
+            KafkaError: nothing has happened.
         """
-        return self._writer.when_written(shard, records, None)
+        return self._effects.bring_about(shard, group_id, decision)
 
     def write_in_turns(
         self,

@@ -24,8 +24,8 @@ from drumlin.coordination.groups.consumer.conversion import (
 )
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
-from drumlin.coordination.groups.consumer.outcome import Outcome
-from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
+from drumlin.coordination.groups.coordinator.effects import Effects
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.kind import GroupKind
@@ -44,17 +44,16 @@ class Upgrades:
 
     Handed in:
         context: of all groups.
-        writer: the coordinator's.
-        consumers: carries out what the consumer group decides.
+        writer, effects: the coordinator's.
     """
 
     def __init__(
         self,
         context: GroupContext,
         writer: ShardWriter[GroupShard, GroupRecord],
-        consumers: ConsumerWork,
+        effects: Effects,
     ) -> None:
-        self._context, self._writer, self._consumers = context, writer, consumers
+        self._context, self._writer, self._effects = context, writer, effects
 
     def heartbeat(
         self, shard: GroupShard, group_id: str, request: HeartbeatRequest
@@ -66,19 +65,17 @@ class Upgrades:
         """
         group = shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return self._consumers.bring_about(
-                shard, group_id, heartbeats.heartbeat(group, request)
-            )
+            return self._effects.bring_about(shard, group_id, heartbeats.heartbeat(group, request))
         if not request.is_joining or not (group is None or isinstance(group, Group)):
             raise KafkaError(ErrorCode.group_id_not_found, f"there is no consumer group {group_id}")
         if group is not None and group.membership.members:
             return self._upgrade(shard, group, request)
         # Those of an empty group have deadlines, too, which this one must not touch.
         modern = ConsumerGroup(group_id, self._beside if group else self._context)
-        outcome = heartbeats.heartbeat(modern, request)
+        decision = heartbeats.heartbeat(modern, request)
         if group is not None:
-            outcome = outcome._replace(records=[*group.tombstones(), *outcome.records])
-        return self._consumers.bring_about(shard, group_id, outcome)
+            decision = decision._replace(records=[*group.tombstones(), *decision.records])
+        return self._effects.bring_about(shard, group_id, decision)
 
     def _upgrade(self, shard: GroupShard, group: Group, request: HeartbeatRequest) -> Pending[Any]:
         """
@@ -87,16 +84,16 @@ class Upgrades:
         """
         rules = self._context.rules
         check_upgrade(group, rules.group_consumer_migration_policy, rules.group_consumer_max_size)
-        modern, outcome = ConsumerGroup(group.group_id, self._beside), Outcome(())
+        modern, decision = ConsumerGroup(group.group_id, self._beside), Decision(())
 
         def records() -> Iterator[GroupRecord]:
-            nonlocal outcome
+            nonlocal decision
             for key, value in to_consumer(group, self._context.topics):
                 if type_of(key).kind is GroupKind.CONSUMER:  # else it ends the classic group
                     modern.replay(key, value)
                 yield key, value
-            outcome = heartbeats.heartbeat(modern, request)
-            yield from outcome.records
+            decision = heartbeats.heartbeat(modern, request)
+            yield from decision.records
 
         try:
             confirmation = self._writer.write_as_one(shard, records())
@@ -104,7 +101,7 @@ class Upgrades:
             stays_classic(group)
             raise
         _log.info("group %r has become a consumer group", group.group_id)
-        return self._consumers.follow_up(shard, group.group_id, outcome, confirmation)
+        return self._effects.follow_up(shard, group.group_id, decision, confirmation)
 
     @property
     def _beside(self) -> GroupContext:
