@@ -129,6 +129,8 @@ LAYERS: Final = {
     "records": "bytes <-> batches and columns: pure",
     "wire": "bytes <-> messages: pure",
     "distinct": "sets of very many names",
+    "together": "what is asked meanwhile goes together",
+    "background": "tasks that nobody waits for",
     "clock": "the time, handed in",
     "ready_threads": "threads that are there before they are needed",
     "tuples": "tuples that the garbage collector need not look at",
