@@ -6,13 +6,13 @@ other consumers. Every request is bounded in time.
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions
@@ -20,7 +20,6 @@ from drumlin.spark.planning.known_logs import LogIdentity, LogView
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
     from drumlin.client.admin.admin import TopicDescription
-    from drumlin.client.client import Client
     from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.options.ranges import PlannedRange
@@ -34,22 +33,6 @@ _Answer = TypeVar("_Answer")
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
 #: Brokers may keep disagreeing about a topic's id. They are not asked for ever.
 _CONFIRMATIONS_MAX: Final = 5
-
-
-def client_of(options: SourceOptions) -> Client:
-    """This process's client for a query's cluster.
-
-    Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process. A broker that is down when a worker starts is waited for as at any other time.
-    """
-    return _connect(options.bootstrap_servers, options.client_options)
-
-
-@functools.cache
-def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Client:
-    from drumlin.client.client import connect
-
-    return connect(bootstrap, check=False, **dict(client_options))
 
 
 def looks(options: SourceOptions) -> Iterator[None]:
