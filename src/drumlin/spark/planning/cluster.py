@@ -17,6 +17,7 @@ from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPa
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.known_logs import LogIdentity, LogView
+from drumlin.spark.planning.seen_ends import SIDES, SeenEnds, Side
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
     from drumlin.client.admin.admin import TopicDescription
@@ -57,6 +58,7 @@ class Cluster:
         self._options = options
         self._assigned = frozenset(options.subscription.partitions)
         self._log_densities: LogDensities | None = None
+        self._seen_ends = SeenEnds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Readers are sent to tasks. Densities, which serve for planning only, stay on the driver.
@@ -221,13 +223,18 @@ class Cluster:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, float]:
         sizes = client_of(self._options).partition_sizes(partitions)
-        start = self._list((key, "earliest") for key in partitions)
-        end = self._list((key, "latest") for key in partitions)
+        start = self._seen_ends.find(partitions, "earliest", self._ends)
+        end = self._seen_ends.find(partitions, "latest", self._ends)
         return {
             key: sizes[key] / (end[key] - start[key])
             for key in partitions
             if sizes.get(key, -1) >= 0 and end[key] > start[key]
         }
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], side: Side
+    ) -> Mapping[TopicPartition, int]:
+        return self._list((key, side) for key in partitions)
 
     def _find(
         self, expected: set[TopicPartition], *, must_exist: bool
@@ -313,7 +320,12 @@ class Cluster:
             return {}
         level = isolation or self._options.isolation_level
         found = client_of(self._options).list_offsets(asked, isolation=level)
-        return {TopicPartition(*key): place.offset for key, place in found.items()}
+        offsets = {TopicPartition(*key): place.offset for key, place in found.items()}
+        for side in SIDES:
+            self._seen_ends.note(
+                side, {key: offset for key, offset in offsets.items() if asked[key] == side}
+            )
+        return offsets
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as often as `fetchOffset.*` says.
