@@ -7,7 +7,7 @@ for the length of a request.
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -152,20 +152,6 @@ class TopicState:
     def partition(self, index: int) -> PartitionState | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
-    def in_next_epochs(self, indexes: Container[int]) -> TopicState:
-        """The topic with a new leader epoch in these partitions."""
-        return self.with_states(
-            {
-                each.index: replace(
-                    each,
-                    leader_epoch=each.leader_epoch + 1,
-                    partition_epoch=each.partition_epoch + 1,
-                )
-                for each in self.partitions
-                if each.index in indexes
-            }
-        )
-
     def with_states(self, states: Mapping[int, PartitionState]) -> TopicState:
         """The topic with these partitions in place of those with the same index."""
         partitions = tuple(states.get(each.index, each) for each in self.partitions)
@@ -190,6 +176,10 @@ class ClusterImage:
     topics_by_id: dict[UUID, TopicState] = field(default_factory=dict)
     _configs: dict[Resource, Mapping[str, str]] = field(default_factory=dict)
     _names_by_collision_key: dict[str, set[str]] = field(default_factory=dict)
+
+    def alive(self) -> dict[int, int]:
+        """The brokers that are alive, and their epochs."""
+        return {each.node_id: each.epoch for each in self.brokers.values()}
 
     def configs(self, resource: Resource) -> Mapping[str, str]:
         """What was set for the resource; empty for one that has nothing, or does not exist."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from drumlin.config.topic import log_config
 from drumlin.metadata.embedded.database import FILE_NAME, UnreadableMetadata, is_begun
+from drumlin.metadata.embedded.metadata import EmbeddedMetadata
 from drumlin.metadata.embedded.sqlite import SqliteMetadata
 from drumlin.metadata.kraft.inheritance import CannotTakeOver
 from drumlin.metadata.kraft.taking_over import take_over_alone
@@ -24,6 +26,8 @@ from drumlin.storage.files.files import Files
 if TYPE_CHECKING:
     from drumlin.clock import Clock
     from drumlin.config.broker import BrokerConfig
+    from drumlin.config.topic import LogConfig
+    from drumlin.metadata.image import ClusterImage
     from drumlin.metadata.store.mutations import Listeners
     from drumlin.metadata.store.store import MetadataStore
 
@@ -41,7 +45,8 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
     """
     paths = [Path(path) for path in config.log_dirs]
     if not config.zookeeper_connect:
-        return await asyncio.to_thread(open_embedded, config)
+        store = await asyncio.to_thread(open_embedded, config)
+        return EmbeddedMetadata(store, config.node_id, configs_in(store.image, config))
     cluster_id = await asyncio.to_thread(_cluster_in_zookeeper, paths)
     from drumlin.metadata.zookeeper.metadata import ZooKeeperMetadata
 
@@ -84,6 +89,11 @@ def _check_is_not_moving(path: Path) -> None:
             f"the metadata of {path} is being moved into ZooKeeper: run 'drumlin cluster adopt' "
             "again, which completes that"
         )
+
+
+def configs_in(image: ClusterImage, config: BrokerConfig) -> Callable[[str], LogConfig]:
+    """Topics' configurations, with the broker's defaults, as they are when they are asked for."""
+    return lambda topic: log_config(image.topic_configs(topic), config.topic_defaults())
 
 
 def open_embedded(

@@ -289,19 +289,3 @@ def _brokers(state: PartitionState) -> list[Any]:
     known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
     lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
     return [*map(json.dumps, lists), state.last_leader]
-
-
-def put_isr(topic_id: UUID, partition: int, isr: Sequence[int]) -> Statement:
-    sql = "UPDATE partitions SET isr = ? WHERE topic_id = ? AND partition = ?"
-    return sql, (json.dumps(isr), topic_id.bytes, partition)
-
-
-def advance_leader_epochs(leader: int) -> Statement:
-    return "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE leader = ?", (leader,)
-
-
-def advance_leader_epoch(topic_id: UUID, partition: int) -> Statement:
-    sql = (
-        "UPDATE partitions SET leader_epoch = leader_epoch + 1 WHERE topic_id = ? AND partition = ?"
-    )
-    return sql, (topic_id.bytes, partition)

@@ -10,13 +10,15 @@ from drumlin.metadata.rules.eligible import Election, election, is_nothing_left
 
 _log = logging.getLogger(__name__)
 
-_BY_CONFIG: Final = "unclean.leader.election.enable says so"
+#: Why an unclean election may be made.
+BY_CONFIG: Final = "unclean.leader.election.enable says so"
+BY_REQUEST: Final = "an operator has asked for it"
 
 
 def say_how_elected(
-    topic: str, before: PartitionState, after: PartitionState, why: str = _BY_CONFIG
+    topic: str, before: PartitionState, after: PartitionState, why: str = BY_CONFIG
 ) -> None:
-    """Of a clean election nothing is said. `why` an unclean one was made."""
+    """Log an election by which records may be lost, and why it was allowed."""
     kind = election(before, after)
     if kind is Election.RECOVERY:
         ends = {each.node_id: each.log_end.end_offset for each in before.last_known}

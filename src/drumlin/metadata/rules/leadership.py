@@ -33,6 +33,19 @@ def never_led(index: int, replicas: tuple[int, ...]) -> PartitionState:
     return PartitionState(index, NO_LEADER, NO_EPOCH, replicas, (), NO_EPOCH)
 
 
+def is_settled(state: PartitionState, alive: Collection[int]) -> bool:
+    """Whether `settled` leaves the partition as it is, whatever is configured: the cheap look.
+
+    False: `settled` has to be asked.
+    """
+    return (
+        state.leader in state.isr
+        and not (state.elr or state.last_known)
+        and state.last_leader == NO_LEADER
+        and all(each in alive for each in state.isr)
+    )
+
+
 def settled(
     state: PartitionState,
     alive: Collection[int],

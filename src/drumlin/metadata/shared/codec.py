@@ -22,8 +22,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.store.store import IsrWish, Target
+from drumlin.metadata.store.store import Target
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What is left of deleted topics in which log dirs; None: in any.
@@ -244,20 +245,20 @@ def read_targets(body: Iterable[Any]) -> dict[PartitionId, Target | None]:
     return {PartitionId(UUID(topic_id), index): target for topic_id, index, target in body}
 
 
-def write_wishes(wishes: Mapping[PartitionId, IsrWish]) -> list[Any]:
+def write_isr_requests(requests: Mapping[PartitionId, IsrRequest]) -> list[Any]:
     return [
-        [topic_id.hex, index, wish.leader_epoch, wish.partition_epoch, wish.isr]
-        for (topic_id, index), wish in wishes.items()
+        [topic_id.hex, index, each.leader_epoch, each.partition_epoch, each.isr]
+        for (topic_id, index), each in requests.items()
     ]
 
 
-def read_wishes(body: Iterable[Any]) -> dict[PartitionId, IsrWish]:
-    wishes = {}
+def read_isr_requests(body: Iterable[Any]) -> dict[PartitionId, IsrRequest]:
+    requests = {}
     for topic_id, index, leader_epoch, partition_epoch, isr in body:
         members = tuple((node_id, epoch) for node_id, epoch in isr)
-        wish = IsrWish(leader_epoch, partition_epoch, members)
-        wishes[PartitionId(UUID(topic_id), index)] = wish
-    return wishes
+        request = IsrRequest(leader_epoch, partition_epoch, members)
+        requests[PartitionId(UUID(topic_id), index)] = request
+    return requests
 
 
 def write_outcomes(outcomes: Iterable[PartitionState | KafkaError]) -> list[Any]:

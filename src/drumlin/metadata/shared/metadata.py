@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
@@ -21,7 +21,9 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import check_can_unregister
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec, messages
 from drumlin.metadata.shared.channel import Channel, ChannelEnded, Unanswered
@@ -40,7 +42,6 @@ from drumlin.metadata.store.store import (
     Adoption,
     Alteration,
     Assignment,
-    IsrWish,
     Listener,
     ProducerIdBlock,
     Target,
@@ -190,6 +191,24 @@ class SharedMetadata:
             await asyncio.wait([self._told])
         return answer
 
+    async def _change_in_parts(
+        self,
+        kind: str,
+        partitions: Iterable[PartitionId],
+        body: Callable[[list[PartitionId]], Any],
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """The same for many partitions, some at a time; what has become of each."""
+        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
+        left = iter(partitions)
+        while some := list(islice(left, _TOGETHER)):
+            try:
+                rows = await self._change(kind, body(some))
+            except KafkaError as error:
+                outcomes.update(dict.fromkeys(some, error))
+            else:
+                outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
+        return outcomes
+
     # -- the broker --------------------------------------------------------------------
 
     @property
@@ -210,31 +229,28 @@ class SharedMetadata:
     async def reassign(
         self, targets: Mapping[PartitionId, Target | None], *, may_change_factor: bool = True
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(targets.items())
-        while some := dict(islice(left, _TOGETHER)):
-            asked = [codec.write_targets(some), may_change_factor]
-            rows = await self._change(messages.REASSIGN, asked)
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.REASSIGN,
+            targets,
+            lambda some: [
+                codec.write_targets({each: targets[each] for each in some}),
+                may_change_factor,
+            ],
+        )
 
     @uncancelled
     async def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(partitions)
-        while some := list(islice(left, _TOGETHER)):
-            asked = [codec.write_partition_ids(some), is_unclean]
-            rows = await self._change(messages.ELECT_LEADERS, asked)
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.ELECT_LEADERS,
+            partitions,
+            lambda some: [codec.write_partition_ids(some), is_unclean],
+        )
 
     async def unregister_broker(self, node_id: int) -> None:
-        if node_id in self.image.brokers:
-            raise KafkaError(ErrorCode.invalid_request, f"broker {node_id} is alive")
-        message = f"broker {node_id} is not registered"
-        raise KafkaError(ErrorCode.broker_id_not_registered, message)
+        is_alive = node_id in self.image.brokers
+        check_can_unregister(node_id, is_alive=is_alive, is_registered=False)
 
     @uncancelled
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
@@ -330,18 +346,13 @@ class SharedMetadata:
 
     @uncancelled
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        left = iter(wishes.items())
-        while some := dict(islice(left, _TOGETHER)):
-            try:
-                rows = await self._change(messages.ALTER_ISRS, codec.write_wishes(some))
-            except KafkaError as error:
-                outcomes.update(dict.fromkeys(some, error))
-                continue
-            outcomes.update(zip(some, map(codec.read_outcome, rows), strict=True))
-        return outcomes
+        return await self._change_in_parts(
+            messages.ALTER_ISRS,
+            requests,
+            lambda some: codec.write_isr_requests({each: requests[each] for each in some}),
+        )
 
     # -- configurations, producer ids --------------------------------------------------
 

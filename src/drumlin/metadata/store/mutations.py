@@ -9,12 +9,12 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from drumlin.metadata.image import ClusterImage, PartitionState, TopicState
+from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState, TopicState
 from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import Assignment, Listener
 from drumlin.turns import Pace
@@ -169,6 +169,23 @@ async def _follow(listener: Listener, change: Change) -> None:
         _log.exception("%s was not followed", type(change).__name__)
 
 
+async def find_partitions(
+    image: ClusterImage,
+    is_wanted: Callable[[PartitionState], bool],
+    topics: Iterable[UUID] | None = None,
+) -> list[PartitionId]:
+    """The partitions that are so, among those of these topics or of all."""
+    found: list[PartitionId] = []
+    pace, known = Pace(), image.topics_by_id
+    for topic_id in list(known) if topics is None else topics:
+        topic = known.get(topic_id)
+        if topic is not None:
+            states = topic.partitions
+            found += [PartitionId(topic_id, each.index) for each in states if is_wanted(each)]
+        await pace.give_way()
+    return found
+
+
 def topic_with_id(image: ClusterImage, topic_id: UUID) -> TopicState:
     """
     Raises:
@@ -207,6 +224,12 @@ def topic_to_widen(image: ClusterImage, name: str, first_index: int) -> TopicSta
         message = f"{name} has {len(topic.partitions)} partitions already"
         raise KafkaError(ErrorCode.invalid_partitions, message)
     return topic
+
+
+def with_changes(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """The configuration after an `Alteration` has decided on these changes."""
+    merged = {**configs, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
 
 
 async def new_partitions(

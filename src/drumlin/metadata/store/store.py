@@ -20,15 +20,15 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.changes import Change
 from drumlin.wire.error_codes import KafkaError
 
 #: Replicas of each partition, the preferred leader first.
 Assignment = Sequence[Sequence[int]]
-#: The replicas that a partition is to have, the preferred leader first.
-Target = Sequence[int]
 #: Current configuration -> what to change: a value sets a key, None removes it.
 Alteration = Callable[[Mapping[str, str]], Mapping[str, str | None]]
 #: Follows changes; it may take its time.
@@ -52,18 +52,6 @@ class ProducerIdBlock(NamedTuple):
 
     first: int
     size: int
-
-
-class IsrWish(NamedTuple):
-    """The ISR that a leader asks for, if nothing has changed that it does not know (KIP-497).
-
-    isr: ids of brokers, and the broker epoch of each as its fetches say, or -1 where the leader
-        does not know it, which is allowed for those that are in the ISR already (KIP-903).
-    """
-
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[tuple[int, int], ...]
 
 
 class Adoption(Protocol):
@@ -214,7 +202,7 @@ class MetadataStore(Protocol):
         """
 
     def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Awaitable[Mapping[PartitionId, PartitionState | KafkaError]]:
         """Change in-sync replicas, as their leader.
 

@@ -26,6 +26,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.rules.election_counts import ElectionCounts
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.changes import ConfigsChanged, PartitionsAdded, TopicCreated
 from drumlin.metadata.store.mutations import (
@@ -35,6 +36,7 @@ from drumlin.metadata.store.mutations import (
     topic_to_widen,
     topic_with_id,
     uncancelled,
+    with_changes,
 )
 from drumlin.metadata.store.store import (
     NOTHING_LACKING,
@@ -42,7 +44,6 @@ from drumlin.metadata.store.store import (
     Adoption,
     Alteration,
     Assignment,
-    IsrWish,
     Listener,
     ProducerIdBlock,
     Target,
@@ -55,7 +56,6 @@ from drumlin.metadata.zookeeper.brokers.removed_brokers import unregister
 from drumlin.metadata.zookeeper.deletion.deleted_topics import Deletions
 from drumlin.metadata.zookeeper.following.following import Follower
 from drumlin.metadata.zookeeper.leadership.own_states import OwnStates
-from drumlin.metadata.zookeeper.leadership.requested_elections import elect_leaders
 from drumlin.metadata.zookeeper.parts import Parts
 from drumlin.metadata.zookeeper.session.commits import ATTEMPTS, Commits
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error, asked, told
@@ -151,9 +151,9 @@ class ZooKeeperMetadata:
 
     @uncancelled
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await self._own.alter_isrs(wishes)
+        return await self._own.alter_isrs(requests)
 
     @uncancelled
     async def reassign(
@@ -166,7 +166,7 @@ class ZooKeeperMetadata:
     async def elect_leaders(
         self, partitions: Collection[PartitionId], *, is_unclean: bool
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
-        return await elect_leaders(self._parts, partitions, is_unclean=is_unclean)
+        return await self._own.elect_leaders(partitions, is_unclean=is_unclean)
 
     @uncancelled
     async def unregister_broker(self, node_id: int) -> None:
@@ -342,8 +342,7 @@ class ZooKeeperMetadata:
                 changes = alteration(current)
                 if not changes:
                     return (), None
-                merged = {**current, **changes}
-                configs = {key: value for key, value in merged.items() if value is not None}
+                configs = with_changes(current, changes)
                 version = None if node is None else node.version
                 return operations.put_configs(resource, configs, version), configs
 

@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from drumlin.config.topic import log_config
+from drumlin.metadata.rules.decisions import TopicRules
 from drumlin.metadata.store.mutations import Listeners, Locks
 from drumlin.metadata.zookeeper.states.partition_states import PartitionStates
-from drumlin.metadata.zookeeper.states.states import Writer
+from drumlin.metadata.zookeeper.states.states import Place, Writer
 from drumlin.turns import Pace
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from drumlin.config.broker import BrokerConfig
-    from drumlin.metadata.image import ClusterImage
+    from drumlin.metadata.image import ClusterImage, PartitionId
     from drumlin.metadata.rules.election_counts import ElectionCounts
     from drumlin.metadata.zookeeper.brokers.controllership import Controllership
     from drumlin.metadata.zookeeper.brokers.registration import Registration
@@ -53,20 +56,24 @@ class Parts:
         """
         return Writer(fence or self.registration.held(), self.controllership.epoch)
 
-    def min_isr(self, topic: str) -> int:
-        """What a topic has as `min.insync.replicas`."""
+    def rules(self, topic: str) -> TopicRules:
         defaults = self.config.topic_defaults()
-        return log_config(self.image.topic_configs(topic), defaults).min_insync_replicas
+        return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
-    async def min_isrs(self, topics: Iterable[str]) -> dict[str, int]:
-        """The same of several, for what is decided in a thread."""
-        found: dict[str, int] = {}
+    async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
+        """The partitions that are known here, for what is decided in a thread."""
+        places: list[Place] = []
+        rules: dict[UUID, TopicRules] = {}
         pace = Pace()
-        for topic in topics:
-            if topic not in found:
-                found[topic] = self.min_isr(topic)
+        for topic_id, index in partitions:
+            topic = self.image.topics_by_id.get(topic_id)
+            state = None if topic is None else topic.partition(index)
+            if topic is not None and state is not None:
+                if topic_id not in rules:
+                    rules[topic_id] = self.rules(topic.name)
+                places.append(Place(topic_id, rules[topic_id], state))
             await pace.give_way()
-        return found
+        return places
 
     def say(self, problem: str) -> None:
         """Tell the operator of something in ZooKeeper that is not as it should be: once."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.rules.decisions import check_can_unregister
 from drumlin.metadata.zookeeper.session.session import Conflict
 from drumlin.metadata.zookeeper.znodes import layout, own_layout
 from drumlin.metadata.zookeeper.znodes.operations import Replace, none_at
-from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.nodes import UnreadableNode
 
 if TYPE_CHECKING:
@@ -32,12 +32,9 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     for attempt in range(_ATTEMPTS):
         broker, epoch = session.read([path, epoch_path])
-        if broker is not None:
-            message = f"broker {node_id} is alive: stop it first"
-            raise KafkaError(ErrorCode.invalid_request, message)
-        if epoch is None or own_layout.is_unregistered(epoch_path, epoch.data):
-            message = f"broker {node_id} is not registered"
-            raise KafkaError(ErrorCode.broker_id_not_registered, message)
+        is_known = epoch is not None and not own_layout.is_unregistered(epoch_path, epoch.data)
+        check_can_unregister(node_id, is_alive=broker is not None, is_registered=is_known)
+        assert epoch is not None
         _forget_folders(session, node_id, fence)
         data = own_layout.encode_broker_epoch(own_layout.NO_SESSION)
         gone = [*none_at(path), Replace(epoch_path, data, epoch.version)]

@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from drumlin.metadata.rules.election_news import BY_CONFIG
 from drumlin.metadata.zookeeper.session.failures import asked
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, rewrite_states
 from drumlin.wire.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from drumlin.metadata.image import ClusterImage, PartitionId, PartitionState
+    from drumlin.metadata.rules.decisions import Decision
     from drumlin.metadata.zookeeper.parts import Parts
-    from drumlin.metadata.zookeeper.states.states import Decision, Writer
+    from drumlin.metadata.zookeeper.states.states import Writer
 
 #: Other requests have their turn in between.
 _TOGETHER: Final = 1000
 
 
-def place_of(image: ClusterImage, partition: PartitionId) -> Place | None:
-    """The partition as it is known here."""
-    topic = image.topics_by_id.get(partition.topic_id)
-    state = None if topic is None else topic.partition(partition.partition)
-    if topic is None or state is None:
-        return None
-    return Place(topic.topic_id, topic.name, state)
-
-
 async def rewrite_in_parts(
     parts: Parts,
-    places: Sequence[Place],
+    places: Iterable[Place],
     decide: Decision,
     writer: Callable[[], Writer],
+    *,
     since: float | None = None,
+    why: str = BY_CONFIG,
 ) -> Rewritten:
     """See `rewrite_states`; `writer` may raise a `KafkaError`.
 
-    since: when it was known that partitions need another leader; None: now.
+    since, why: of elections, see `ElectionCounts.begin`.
     """
-    whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since)
-
-    def noted(place: Place, state: PartitionState, alive: Mapping[int, int]) -> PartitionState:
-        after = decide(place, state, alive)
-        elections.decided(place.partition, state, after)
-        return after
-
+    whole, left, elections = Rewritten(), iter(places), parts.elections.begin(since, why)
+    noted = elections.noting(decide)
     while some := list(islice(left, _TOGETHER)):
         try:
             part = await asked(parts.commits.run(rewrite_states, some, noted, writer()))

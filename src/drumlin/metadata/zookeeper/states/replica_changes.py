@@ -6,12 +6,13 @@ one transaction, by compare-and-set: so whoever has the current state has the cu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import PartitionId, PartitionState
+from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
 from drumlin.metadata.zookeeper.session.session import Conflict
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.session.session import Session
     from drumlin.metadata.zookeeper.znodes.operations import Operation
 
-#: What is to be stored, decided on what is and on who is alive. It may raise a `KafkaError`.
-Move = Callable[[PartitionState, Collection[int]], PartitionState]
-
 _ATTEMPTS: Final = 7
 #: A transaction, with the topic's node in it, is smaller than ZooKeeper's limit of 1 MiB.
 _TRANSACTION_BYTES: Final = 900_000
@@ -46,8 +44,17 @@ class Moves(NamedTuple):
     """Partitions of one topic that get other replicas."""
 
     topic_id: UUID
-    topic: str
-    by_index: Mapping[int, Move]
+    rules: TopicRules
+    indexes: list[int]
+    decide: Decision
+
+    @property
+    def topic(self) -> str:
+        return self.rules.topic
+
+    @property
+    def partitions(self) -> list[PartitionId]:
+        return [PartitionId(self.topic_id, each) for each in self.indexes]
 
 
 def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritten:
@@ -69,7 +76,7 @@ class _Moving:
         self._moves = moves
         self._writer = writer
         self._path = layout.topic_path(moves.topic)
-        self._left = set(moves.by_index)
+        self._left = set(moves.indexes)
 
     def run(self) -> None:
         failure: Exception | None = None
@@ -110,7 +117,8 @@ class _Moving:
                 path = layout.state_path(self._moves.topic, index)
                 assignment, state = stored.assignment(index), layout.decode_state(path, node.data)
                 before = known_state(index, assignment, state, node.version)
-                after = self._moves.by_index[index](before, alive)
+                partition = PartitionId(stored.topic_id, index)
+                after = self._moves.decide(partition, before, self._moves.rules, alive)
             except UnreadableNode as error:
                 self._refuse([index], as_kafka_error(error))
             except KafkaError as error:

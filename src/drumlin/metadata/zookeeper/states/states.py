@@ -10,12 +10,13 @@ transactions) is not what is decided on: what is known counts, in a leader epoch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState, ReplicaAssignment
+from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.zookeeper.brokers.live_brokers import read_brokers
 from drumlin.metadata.zookeeper.session.failures import as_kafka_error
@@ -30,7 +31,7 @@ from drumlin.metadata.zookeeper.znodes.operations import (
     state_data,
 )
 from drumlin.metadata.zookeeper.znodes.own_layout import ChangedState
-from drumlin.wire.error_codes import KafkaError
+from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.zookeeper.connection import ZooKeeperFailure
 from drumlin.zookeeper.nodes import UnreadableNode
 
@@ -45,20 +46,19 @@ _TOGETHER: Final = (100, 100, 10, 1, 1, 1, 1)
 
 
 class Place(NamedTuple):
-    """A partition, and its state as it is known here."""
+    """A partition, what is configured for it, and its state as it is known here."""
 
     topic_id: UUID
-    topic: str
+    rules: TopicRules
     known: PartitionState
+
+    @property
+    def topic(self) -> str:
+        return self.rules.topic
 
     @property
     def partition(self) -> PartitionId:
         return PartitionId(self.topic_id, self.known.index)
-
-
-#: What is to be stored, decided on what is, and on the epochs of the brokers that are alive: it may
-#: be the same. It may raise a `KafkaError`.
-Decision = Callable[[Place, PartitionState, Mapping[int, int]], PartitionState]
 
 
 class Writer(NamedTuple):
@@ -85,6 +85,13 @@ class Rewritten:
     def refused(cls, partitions: Iterable[PartitionId], failure: KafkaError) -> Rewritten:
         """None of them was written."""
         return cls(errors=dict.fromkeys(partitions, failure), failure=failure)
+
+    def outcomes(
+        self, partitions: Iterable[PartitionId]
+    ) -> dict[PartitionId, PartitionState | KafkaError]:
+        """The new state of each of these partitions, or why there is none."""
+        gone = KafkaError(ErrorCode.unknown_topic_id)
+        return {**dict.fromkeys(partitions, gone), **self.stored, **self.errors}
 
 
 def rewrite_states(
@@ -220,7 +227,7 @@ class _Rewriting:
     def _change_of_known(self, place: Place) -> _Change | None:
         before = place.known
         try:
-            after = self._decide(place, before, self._epochs)
+            after = self._decide(place.partition, before, place.rules, self._epochs)
         except KafkaError:
             return None
         if before.partition_epoch == NO_EPOCH and after.leader_epoch != NO_EPOCH:
@@ -235,7 +242,7 @@ class _Rewriting:
         try:
             if node is not None:
                 before, outdated = self._stored(place, node)
-            after = self._decide(place, before, self._epochs)
+            after = self._decide(place.partition, before, place.rules, self._epochs)
         except UnreadableNode as error:
             self._refuse([place], as_kafka_error(error))
             return None
