@@ -33,7 +33,7 @@ from drumlin.metadata.shared.channel import (
     ChannelEnded,
     ChannelSilent,
     encode,
-    encode_tale,
+    encode_notification,
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.waiting import eventually
@@ -116,7 +116,12 @@ def test_whoever_waits_is_told_of_the_end() -> None:
 
 @pytest.mark.parametrize(
     "frame",
-    [b"\x00\x00\x00\x04{{{{", b"\x00\x00\x00\x02[]", encode_tale("unknown", 1), encode([9, 9])],
+    [
+        b"\x00\x00\x00\x04{{{{",
+        b"\x00\x00\x00\x02[]",
+        encode_notification("unknown", 1),
+        encode([9, 9]),
+    ],
 )
 def test_what_is_not_understood_ends_it(frame: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(one: Channel, other: Channel) -> None:

@@ -1,6 +1,6 @@
-"""Which metadata store a broker has, and opening it: the one place that names them all.
+"""Opening the metadata store that a broker's configuration asks for: the one place that knows all.
 
-Never begins a new store over data of which it does not know where the metadata is.
+It never creates a new store for data whose metadata may be elsewhere.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: In a log dir whose metadata is in ZooKeeper: where that is.
+#: A file in each log dir whose metadata is in ZooKeeper: the addresses of ZooKeeper.
 IN_ZOOKEEPER: Final = "drumlin-metadata.zookeeper"
 
 
 async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
-    """The metadata of the cluster that the broker belongs to.
+    """Open the metadata store of the cluster that the broker belongs to.
 
     Raises:
         UnusableMetadata: it cannot be used.
@@ -60,10 +60,10 @@ async def open_metadata(config: BrokerConfig, clock: Clock) -> MetadataStore:
 
 
 def _note_zookeeper(paths: list[Path], hosts: str) -> None:
-    """Let the log dirs say where their metadata is: without it they must not be started."""
+    """Note in the log dirs that their metadata is in ZooKeeper: no start must create it anew."""
     noted = 0
     for path in paths:
-        with contextlib.suppress(OSError):  # one that fails may stay away
+        with contextlib.suppress(OSError):  # a log dir may be offline
             path.mkdir(parents=True, exist_ok=True)
             Files().replace_file(str(path / IN_ZOOKEEPER), f"{hosts}\n".encode())
             noted += 1
@@ -72,7 +72,7 @@ def _note_zookeeper(paths: list[Path], hosts: str) -> None:
 
 
 def _cluster_in_zookeeper(paths: list[Path]) -> str | None:
-    """The cluster that the log dirs belong to, the metadata of which is not in one of them."""
+    """The id of the cluster that the log dirs belong to, if its metadata is not in one of them."""
     for path in paths:
         if (path / FILE_NAME).exists():
             _check_is_not_moving(path)
@@ -92,18 +92,18 @@ def _check_is_not_moving(path: Path) -> None:
 
 
 def configs_in(image: ClusterImage, config: BrokerConfig) -> Callable[[str], LogConfig]:
-    """Topics' configurations, with the broker's defaults, as they are when they are asked for."""
+    """A function from a topic to its current configuration, with the broker's defaults."""
     return lambda topic: log_config(image.topic_configs(topic), config.topic_defaults())
 
 
 def open_embedded(
     config: BrokerConfig, listeners: Listeners | None = None, *, are_locked: bool = False
 ) -> SqliteMetadata:
-    """The embedded store in the first of the log dirs; `listeners` as it takes them. Blocks.
+    """Open the embedded store in the first log dir; `listeners`: see `SqliteMetadata.open`. Blocks.
 
-    A new one begins with the metadata of the Apache Kafka that has used the log dirs.
+    A new store takes over the metadata of an Apache Kafka that has used the log dirs.
 
-    are_locked: the caller has the locks of the log dirs.
+    are_locked: the caller holds the locks of the log dirs.
 
     Raises:
         UnusableMetadata: it cannot be used.
@@ -144,10 +144,10 @@ def open_embedded(
 
 
 def _known_cluster_id(paths: Sequence[Path], *, is_new: bool) -> str | None:
-    """The cluster that the log dirs belong to; None if none of them says.
+    """The id of the cluster that the log dirs belong to; None if none of them names one.
 
-    One that cannot be read may stay away. But a store that is new must not choose an id, nor
-    take over logs, without having seen all there is.
+    A log dir that cannot be read is passed over. But a new store must see all of them before it
+    chooses an id or takes over logs.
     """
     found: dict[str, Path] = {}
     for path in paths:

@@ -1,7 +1,7 @@
-"""The controller of a machine, in the process that owns its store; there may be one broker or more.
+"""The controller of the brokers of one machine, in the process that owns their store.
 
-It makes the changes that brokers ask for, and gives partitions leaders that are alive and in sync.
-It knows no channel: whoever calls it says for which broker.
+It registers brokers, makes the changes of partitions that they ask for, and elects leaders that are
+alive and in sync. It knows no channel: each call names the broker that asks.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Within so long it is known whether one broker is stopped, or all are, by signals to each of them.
+#: How long a broker that stops waits, as all brokers may be stopped by a signal to each of them.
 _TOGETHER_S: Final = 0.3
-#: Of the broker of a machine that has one: the store is as old as its logs, so it needs no epochs.
+#: The broker epoch if there is one broker: its store is as old as its logs, so none are counted.
 _ONLY_EPOCH: Final = 0
 
 
@@ -58,10 +58,10 @@ class Controller:
     ) -> None:
         """
         Args:
-            node_ids: of all brokers. None of them is served before all are registered.
-            configs_of: a topic's configuration.
+            node_ids: the ids of all brokers. None of them is served before all are registered.
+            configs_of: returns a topic's configuration.
             publish: called in the turn in which the image shows a change of brokers or partitions,
-                with a broker that needs not be told. The store reports the other changes.
+                with the id of a broker that knows it already. The store reports other changes.
         """
         self._store = store
         self._image = store.image
@@ -81,21 +81,21 @@ class Controller:
 
     @property
     def queue(self) -> int:
-        """Changes that are asked for or to be decided, and not made yet."""
+        """The number of changes that are not made yet."""
         return self._states.waiting
 
     def now(self) -> float:
-        """The time by which `remove` reckons."""
+        """The current time, for `remove`."""
         return self.elections.clock.monotonic()
 
     def stop(self) -> None:
-        """All brokers are about to stop: nobody is to take over what they lead."""
+        """Make no more elections, as all brokers are about to stop."""
         self._is_stopping = True
 
     # -- brokers -----------------------------------------------------------------------
 
     async def register(self, broker: BrokerState, lacking: Mapping[PartitionId, Returned]) -> int:
-        """The broker's epoch from now on. See `MetadataStore.register_broker`."""
+        """Register a broker; its broker epoch. See `MetadataStore.register_broker`."""
         node_id = broker.node_id
         await self.leave(node_id, lacking)
         epoch = await self._next_epoch(node_id)
@@ -110,7 +110,7 @@ class Controller:
         return await self._store.next_broker_epoch(node_id)
 
     async def _await_others(self, node_id: int) -> None:
-        """At the start, wait for all: new topics are for all of them, leaders as preferred."""
+        """Wait until all brokers have started, so that new topics use all of them."""
         is_start = bool(self._missing)
         self._missing.discard(node_id)
         if self._missing:
@@ -119,10 +119,10 @@ class Controller:
             await self._settle(is_start=is_start)
             self._all_there.set()
         if node_id != min(self._node_ids):
-            await self._is_adopted.wait()  # producer ids may be found in old logs
+            await self._is_adopted.wait()  # old logs may raise the next producer id
 
     async def remove(self, node_id: int, since: float) -> None:
-        """The broker's process is gone, as was known at `since`: others lead what they can."""
+        """Elect other leaders, as the broker's process was found to be gone at `since`."""
         if self._image.brokers.get(node_id) is None:
             return
         self._image.remove_broker(node_id)
@@ -138,19 +138,19 @@ class Controller:
         self._publish(BrokersChanged(), None)
 
     async def leave(self, node_id: int, lacking: Mapping[PartitionId, Returned]) -> None:
-        """Note of which partitions a broker may lack records."""
+        """Note partitions of which a broker may lack records."""
         if lacking:
             await self._rewrite(decisions.replica_returned(lacking, node_id), lacking)
 
     async def hand_over(self, node_id: int) -> int | None:
-        """Have a broker stop; its epoch from now on, None: as it was."""
+        """Controlled shutdown of a broker; its new broker epoch, None if that is unchanged."""
         if len(self._node_ids) == 1:
-            return None  # nobody could take over
+            return None  # there is no other broker
         await asyncio.sleep(_TOGETHER_S)
         broker = self._image.brokers.get(node_id)
         if self._is_stopping or broker is None:
             return None
-        # An epoch of which no other broker knows: none takes it into an ISR any more.
+        # No leader knows the new epoch, so none takes the broker into an ISR again (KIP-903).
         epoch = await self._next_epoch(node_id)
         self._image.put_broker(replace(broker, epoch=epoch))
         decide = decisions.leadership_handed_over(node_id)
@@ -164,7 +164,7 @@ class Controller:
     # -- partitions --------------------------------------------------------------------
 
     async def advance_all(self, node_id: int) -> None:
-        """Begin a new leader epoch wherever this broker leads, without telling it."""
+        """Begin a new leader epoch wherever this broker leads; it is not told."""
         decide = decisions.leader_epoch_begun(node_id)
         await self._rewrite(decide, lambda state: state.leader == node_id, quiet_for=node_id)
 
@@ -202,7 +202,7 @@ class Controller:
         is_start: bool = False,
         since: float | None = None,
     ) -> None:
-        """Have partitions of these topics, or all, be led by who is alive and in sync."""
+        """Elect leaders where they are not alive, and remove dead brokers from ISRs."""
 
         def is_wanted(state: PartitionState) -> bool:
             if is_start and state.leader != state.replicas[0]:
@@ -214,7 +214,7 @@ class Controller:
         await self._rewrite(decisions.reassignment_completed, _is_moving, topics=topics)
 
     async def settle_new(self, topic: TopicState, first_index: int = 0) -> None:
-        """Look at new partitions: a broker may have gone while they were made."""
+        """Settle new partitions: a broker may have died while they were created."""
         new = topic.partitions[first_index:]
         if any(each.leader not in self._image.brokers for each in new):
             await self._settle([topic.topic_id])
@@ -228,7 +228,7 @@ class Controller:
         quiet_for: int | None = None,
         since: float | None = None,
     ) -> None:
-        """Change partitions, whatever is refused.
+        """Change partitions; a refusal is not an error.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -243,7 +243,7 @@ class Controller:
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
         await self._store.alter_configs(resource, alteration)
-        # As many as must be in sync may be fewer now, or a leader may be unclean.
+        # min.insync.replicas or unclean.leader.election.enable may allow a leader now.
         topic = self._image.topics.get(resource.name)
         if resource.type is ResourceType.BROKER:
             await self._settle()

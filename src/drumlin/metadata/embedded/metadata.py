@@ -1,7 +1,4 @@
-"""`EmbeddedMetadata`: the store of a broker that is alone on its machine.
-
-The file and the controller are in the broker's own process, so nothing goes through a channel.
-"""
+"""`EmbeddedMetadata`: the store of a single broker, with the controller in the same process."""
 
 from __future__ import annotations
 
@@ -28,20 +25,20 @@ if TYPE_CHECKING:
 class EmbeddedMetadata:
     """See `store.MetadataStore` for what its methods promise."""
 
-    #: Epochs are not counted: the store lies beside the logs, and is as old as they are.
+    #: Broker epochs are not counted: the store lies beside the logs, and is as old as they are.
     broker_epoch: Final = NO_EPOCH
     last_broker_epoch: Final = None
 
     def __init__(
         self, store: SqliteMetadata, node_id: int, configs_of: Callable[[str], LogConfig]
     ) -> None:
-        """`configs_of`: a topic's configuration."""
+        """`configs_of`: returns a topic's configuration."""
         self._store = store
         self._node_id = node_id
         self._controller = Controller(store, [node_id], configs_of, self._publish)
-        #: Done when listeners have followed the last change of brokers or partitions.
+        #: Done when listeners have handled the last change of brokers or partitions.
         self._followed: asyncio.Future[None] | None = None
-        # What needs no controller.
+        # These do not need the controller.
         self.image = store.image
         self.deleted_topics = store.deleted_topics
         self.on_change = store.on_change
@@ -60,7 +57,7 @@ class EmbeddedMetadata:
             self._followed = self._store.listeners.tell(change)
 
     async def _follow(self) -> None:
-        """Wait until listeners have followed what was changed."""
+        """Wait until listeners have handled the changes so far."""
         if self._followed is not None:
             await asyncio.wait([self._followed])
 
@@ -86,10 +83,10 @@ class EmbeddedMetadata:
         check_can_unregister(node_id, is_alive=node_id == self._node_id, is_registered=False)
 
     def register_no_more(self) -> None:
-        """It registers only once."""
+        """It registers only once anyway."""
 
     async def hand_over(self) -> None:
-        """No broker could take over."""
+        """Nothing to do, as there is no other broker."""
 
     async def leave_isrs(self, partitions: Collection[PartitionId]) -> None:
         await self._controller.leave(self._node_id, dict.fromkeys(partitions, Returned(None)))

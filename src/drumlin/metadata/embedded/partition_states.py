@@ -1,7 +1,7 @@
-"""The states of all partitions of a machine: one change after the other, each made durable.
+"""Changes of partition states on one machine: one after the other, decided on the stored state.
 
-A change is decided on what is stored. The partition epoch is counted in memory: requests that name
-an earlier one end with the process that was told of it.
+The partition epoch is counted in memory, from 0 at each start. That is enough, as no request that
+names an earlier one outlives the process that counted it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from drumlin.metadata.embedded.sqlite import SqliteMetadata
 
 Outcomes = dict[PartitionId, PartitionState | KafkaError]
-#: Is called with a change in the turn in which the image shows it, and with a broker that knows it.
+#: Takes a change, in the turn in which the image shows it, and a broker that need not be told.
 Publish = Callable[[PartitionsChanged, int | None], None]
-#: Which partitions to decide on: those, or all that are so.
+#: Partitions to decide on, or a condition on their states.
 Wanted = Collection[PartitionId] | Callable[[PartitionState], bool]
 
 
@@ -45,7 +45,7 @@ class PartitionStates:
         self._publish = publish
         self._turn = asyncio.Lock()
         self.elections = ElectionCounts()
-        #: Changes that are asked for, and not made yet.
+        #: The number of changes that are not made yet.
         self.waiting = 0
 
     @uncancelled
@@ -61,13 +61,13 @@ class PartitionStates:
     ) -> Outcomes:
         """Change partitions.
 
-        topics: only these are looked through for those that are wanted; None: all.
+        topics: the topics in which a condition is looked for; None: all.
         quiet_for: a broker that is not told of the changes.
-        since, why: of elections, see `ElectionCounts.begin`.
+        since, why: see `ElectionCounts.begin`.
 
         Returns:
-            The new state of each partition, or why it was not changed: UNKNOWN_TOPIC_ID, what
-            `decide` raises; KAFKA_STORAGE_ERROR for all that were to be changed.
+            The new state of each partition, or why it was not changed: UNKNOWN_TOPIC_ID, the error
+            of `decide`, or KAFKA_STORAGE_ERROR for all partitions that were to be changed.
         """
         elections = self.elections.begin(since, why)
         self.waiting += 1
@@ -128,7 +128,9 @@ class PartitionStates:
             by_topic.setdefault(topic_id, {})[index] = state
         pace = Pace()
         for topic_id, states in by_topic.items():
-            topic = self._image.topics_by_id.get(topic_id)  # it may be wider now, or gone
+            topic = self._image.topics_by_id.get(
+                topic_id
+            )  # by now it may have grown, or be deleted
             if topic is not None:
                 topic = topic.with_states(states)
                 self._image.put_topic(topic)

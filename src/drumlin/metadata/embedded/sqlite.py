@@ -1,10 +1,9 @@
-"""Topics, configurations and producer ids of the brokers of one machine, in an SQLite file.
+"""`SqliteMetadata`: topics, configurations and producer ids of one machine, in an SQLite file.
 
-Who leads a partition is decided by `controller.py`, and who is alive is known there.
+Brokers and leaders are the controller's (`controller.py`).
 
-A commit waits for the disk, so it runs in a thread of its own, and the event loop continues.
-While one is under way, further mutations gather, and the next commit takes them all with one
-fsync: a thousand topics asked for at once cost a handful of them.
+A commit waits for the disk, so it runs in a thread of its own. Mutations that arrive meanwhile are
+committed together with one fsync: a thousand topics created at once cost a handful of fsyncs.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ T = TypeVar("T")
 
 
 class SqliteMetadata:
-    """See `store.MetadataStore` for what those of its methods promise that are there."""
+    """The methods of `store.MetadataStore` that need no controller; see there."""
 
     def __init__(
         self, opened: Database, image: ClusterImage, listeners: Listeners | None = None
@@ -94,10 +93,10 @@ class SqliteMetadata:
         listeners: Listeners | None = None,
         first_contents: FirstContents | None = None,
     ) -> SqliteMetadata:
-        """Open the store in `directory`. Blocks: for the start of a broker.
+        """Open the store in `directory`. Blocks; used at the start of a broker.
 
-        A new store belongs to the cluster `cluster_id`, or to a new one, and begins with the
-        `first_contents`. `listeners` take the place of its own.
+        A new store belongs to the cluster `cluster_id`, or to a new one, and begins with
+        `first_contents`. `listeners` replace the store's own.
 
         Raises:
             UnreadableMetadata: the file there cannot be used, or is of another cluster.
@@ -129,7 +128,7 @@ class SqliteMetadata:
                 f"{path}: it belongs to cluster {stored}, the data to cluster {cluster_id}"
             )
         metadata = cls(opened, opened.load(stored), listeners)
-        # Coordinators have as long as this process runs to forget what they know of those topics.
+        # Coordinators remove their state of these topics while this process runs.
         opened.execute_durably([database.forget_deletions()])
         return metadata
 
@@ -186,7 +185,7 @@ class SqliteMetadata:
 
     @property
     def deleted_ids(self) -> Collection[UUID]:
-        """All ids for which `was_deleted` is true."""
+        """All ids of which `was_deleted` is true."""
         return self._deleted
 
     def was_deleted(self, topic_id: UUID) -> bool:
@@ -211,7 +210,7 @@ class SqliteMetadata:
             topic = topic_to_widen(self.image, name, first_index)
             added = await new_partitions(first_index, assignment, self.image.brokers)
             await self.commit(database.put_partitions(topic.topic_id, added))
-            current = self.image.topics[name]  # its leader epochs may have advanced meanwhile
+            current = self.image.topics[name]  # leader epochs may have advanced meanwhile
             topic = replace(current, partitions=current.partitions + added)
             self.image.put_topic(topic)
             await self.listeners.report(PartitionsAdded(topic, added))
@@ -238,12 +237,12 @@ class SqliteMetadata:
             return ProducerIdBlock(first, PRODUCER_ID_BLOCK_SIZE)
 
     def last_broker_epoch_of(self, node_id: int) -> int | None:
-        """The last one that this broker had, for where there are several; None: not known."""
+        """The last broker epoch of this broker, if there are several brokers; None: unknown."""
         return self._last_broker_epochs.get(node_id)
 
     @uncancelled
     async def next_broker_epoch(self, node_id: int) -> int:
-        """An epoch that no broker of this store has had, for where there are several.
+        """A broker epoch that no broker of this store has had, if there are several brokers.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -262,12 +261,12 @@ class SqliteMetadata:
         self._thread.shutdown()
 
     async def commit(self, statements: Iterable[Statement]) -> None:
-        """Make one mutation durable, together with others that wait now.
+        """Make a mutation durable, together with others that wait now.
 
-        The statements may be many: they are gone through in the thread that executes them.
+        The statements may be many: they are iterated in the thread that executes them.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; nothing of it is stored.
+            KafkaError: KAFKA_STORAGE_ERROR; nothing is stored.
         """
         await self._together.commit(statements)
 

@@ -1,7 +1,7 @@
-"""What a partition becomes by each kind of change: one `Decision` for each, for every store. Pure.
+"""The decision about a partition for each kind of change, used by every metadata store. Pure.
 
-A store calls the decision on the state that is stored, and writes what it returns. It may do so
-several times, until nobody else has changed the state meanwhile.
+A store calls the decision with the stored state, and writes the state that it returns. It may have
+to call it again if another broker has changed the state meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elections that this process has made: counted for the metrics, and said where records are lost.
+"""Elections that this process has made: counted for metrics, logged if records may be lost.
 
 Nothing is decided by it.
 """
@@ -16,23 +16,23 @@ from drumlin.metadata.rules.leadership import NO_EPOCH
 
 
 class ElectionCounts:
-    """Since the start of the process."""
+    """Counts of elections since the start of the process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = SystemClock() if clock is None else clock
         self.elections = 0
-        #: Those of a replica that was neither in sync nor eligible.
+        #: Elections of a replica that was neither in sync nor eligible.
         self.unclean = 0
-        #: Those of one that was complete before an unclean stop: not among the unclean ones.
+        #: Elections of a replica that was complete before an unclean stop; not counted as unclean.
         self.recoveries = 0
-        #: What all of them took together.
+        #: The time that partitions have waited for these leaders, in all.
         self.seconds = 0.0
 
     def begin(self, since: float | None = None, why: str = BY_CONFIG) -> Elections:
-        """Elections that are decided together.
+        """Begin elections that are decided together.
 
-        since: when it was known that partitions need another leader; None: now.
-        why: a replica that may lack records may be elected.
+        since: when it became known that partitions need another leader; None: now.
+        why: the reason why a replica that may lack records can be elected, for the log.
         """
         return Elections(self, self.clock.monotonic() if since is None else since, why)
 
@@ -48,7 +48,7 @@ class Elections:
         self._decided: dict[PartitionId, tuple[str, PartitionState, PartitionState]] = {}
 
     def noting(self, decide: Decision) -> Decision:
-        """The same decision, which notes elections; a store may ask it again for each attempt."""
+        """The decision, with its elections noted. A store may call it once for each attempt."""
 
         def noted(
             partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
@@ -62,7 +62,7 @@ class Elections:
         return noted
 
     def written(self, stored: Mapping[PartitionId, PartitionState]) -> None:
-        """Count those that are led now as was decided. The rest may have been changed by others."""
+        """Count the elections that were stored; another broker may have decided otherwise."""
         took = self._counts.clock.monotonic() - self._since
         for partition, state in stored.items():
             topic, before, after = self._decided.get(partition, ("", state, state))

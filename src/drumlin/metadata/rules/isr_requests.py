@@ -1,4 +1,4 @@
-"""Whether a leader gets the ISR that it asks for: the rules of AlterPartition. Pure."""
+"""AlterPartition: the rules by which a leader gets the ISR that it asks for. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 class IsrRequest(NamedTuple):
     """The ISR that a leader asks for, by compare-and-set on what it knows (KIP-497).
 
-    isr: ids of brokers, and the broker epoch of each as its fetches say, or -1 where the leader
-        does not know it, which is allowed for those that are in the ISR already (KIP-903).
+    isr: broker ids, each with the broker epoch that its fetches name (KIP-903). -1: the leader does
+        not know the epoch; that is allowed for brokers that are in the ISR already.
     """
 
     leader_epoch: int
@@ -23,7 +23,7 @@ class IsrRequest(NamedTuple):
 
 
 def is_granted(request: IsrRequest, state: PartitionState, leader: int) -> bool:
-    """Whether the state is what the request asks for: it was granted, and the answer was lost."""
+    """Whether the state is the result of this very request, whose answer was lost."""
     return (
         state.partition_epoch == request.partition_epoch + 1
         and state.leader_epoch == request.leader_epoch
@@ -35,7 +35,7 @@ def is_granted(request: IsrRequest, state: PartitionState, leader: int) -> bool:
 def granted(
     request: IsrRequest, state: PartitionState, leader: int, alive: Mapping[int, int], min_isr: int
 ) -> PartitionState:
-    """The partition as its leader asks for; who leaves stays eligible while too few are in sync.
+    """The partition with the requested ISR. A broker that leaves may stay eligible (KIP-966).
 
     Raises:
         KafkaError: see `check_request`.

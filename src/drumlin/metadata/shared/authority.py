@@ -1,7 +1,8 @@
-"""The owner of the store that several brokers of one machine share, as their channels reach it.
+"""`Authority`: the owner of the store that several brokers of one machine share.
 
-It serves no client. A broker is alive as long as its channel is. What a broker asks for the
-controller does (`embedded/controller.py`); all brokers are told of each change.
+It serves brokers over channels, and no clients. A broker is alive as long as its channel is open.
+The controller (`embedded/controller.py`) does what brokers ask for; all brokers are told of each
+change.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from drumlin.metadata.embedded.controller import Controller
 from drumlin.metadata.image import PartitionId
 from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.shared import codec, messages
-from drumlin.metadata.shared.channel import Channel, Handler, encode_tale
+from drumlin.metadata.shared.channel import Channel, Handler, encode_notification
 from drumlin.metadata.shared.folders import folders_of, with_folders
 from drumlin.metadata.store.changes import (
     BrokersChanged,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A broker that leaves more of what it is told does not follow any more.
+#: A broker that has not read more than this is taken to hang.
 _WAITING_BYTES_MAX: Final = 64 << 20
 
 
@@ -53,9 +54,9 @@ class Authority:
         """The store has `ImmediateListeners`.
 
         Args:
-            log_dirs: of each broker.
-            configs_of: a topic's configuration.
-            drop: ends a broker that does not follow.
+            log_dirs: the log dirs of each broker.
+            configs_of: returns a topic's configuration.
+            drop: ends a broker that does not read what it is told.
         """
         self.store = store
         self.image = store.image
@@ -68,7 +69,7 @@ class Authority:
     # -- brokers that come and go ------------------------------------------------------
 
     def connect(self, node_id: int, channel: Channel) -> None:
-        """Have a broker's process follow the store; its channel is about to start."""
+        """Serve a broker's process over its channel, which is about to start."""
         ask = self.controller
         handlers: dict[str, Handler] = {
             messages.REGISTER: self._register,
@@ -104,11 +105,11 @@ class Authority:
         known_at = self.controller.now()
         channel = self._channels.pop(node_id, None)
         if channel is not None:
-            await channel.close()  # what it was about to do must not come after this
+            await channel.close()  # no request of the broker may be served after its removal
         await self.controller.remove(node_id, known_at)
 
     def stop(self) -> None:
-        """All brokers are about to stop: nobody is to take over what they lead."""
+        """Make no more elections, as all brokers are about to stop."""
         self.controller.stop()
 
     # -- what a broker asks for ----------------------------------------------------------
@@ -159,7 +160,7 @@ class Authority:
         )
 
     async def _alter_configs(self, body: Any) -> bool:
-        """Whether the configuration is still the one on which the change was decided."""
+        """Compare-and-set; whether the configuration was the one that the broker expected."""
         (resource, expected), changes = codec.read_configs(body[0]), body[1]
         is_expected = False
 
@@ -193,7 +194,7 @@ class Authority:
                 self._publish_all(messages.CONFIGS_CHANGED, body)
 
     def _publish_all(self, kind: str, body: Any) -> None:
-        frame = encode_tale(kind, body)
+        frame = encode_notification(kind, body)
         for node_id, channel in list(self._channels.items()):
             if channel.waiting_bytes > _WAITING_BYTES_MAX:
                 _log.error("broker %d does not follow the metadata, and is stopped", node_id)

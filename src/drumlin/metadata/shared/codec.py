@@ -1,6 +1,6 @@
-"""What processes that share a store tell each other, as values that JSON can hold. Pure.
+"""Encoding of the messages between processes that share a store, as values for JSON. Pure.
 
-Both sides are of one version of the program: there is nothing here to be compatible with.
+Both sides are of the same version of the program, so no other version has to be understood.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from drumlin.metadata.rules.leadership import Returned
 from drumlin.metadata.store.store import Target
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
-#: What is left of deleted topics in which log dirs; None: in any.
+#: Deleted topics, and the log dirs in which folders of them may be left; None: in any.
 FoldersLeft = Mapping[UUID, tuple[str, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that one broker's store is to know when it begins."""
+    """The contents of a broker's store at its start."""
 
     image: ClusterImage
     deleted_topics: FoldersLeft
@@ -44,7 +44,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """All brokers that are alive, and which of them is the controller."""
+    """The brokers that are alive, and the controller's id."""
 
     alive: tuple[BrokerState, ...]
     controller_id: int
@@ -52,9 +52,9 @@ class Brokers:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Partitions of a topic: new ones, or new states of theirs.
+    """New partitions of a topic, or new states of its partitions.
 
-    `quiet_for`: a broker that knows of it already.
+    `quiet_for`: a broker that knows of the change already, and does not report it.
     """
 
     topic_id: UUID

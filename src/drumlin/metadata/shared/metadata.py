@@ -1,7 +1,8 @@
-"""`SharedMetadata`: the store of a broker that shares one with the others of its machine.
+"""`SharedMetadata`: the store of one of several brokers of a machine.
 
-Mutations are asked of the process that owns the store (`authority.py`). What it tells of is shown
-in the image, in its order; the answer to a mutation comes after the changes that it has made.
+The process that owns the store (`authority.py`) makes the mutations. It sends each change to all
+brokers, which show it in their images in the same order. The response to a mutation follows after
+the changes that it has made.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-#: Partitions that are asked for at once: other requests have their turn in between.
+#: Partitions in one request: those of other brokers are served in between.
 _TOGETHER: Final = 500
 _NO_EPOCH: Final = -1
 
@@ -74,12 +75,12 @@ class SharedMetadata:
     async def open(
         cls, channel: Channel, node_id: int, on_end: Callable[[], None]
     ) -> SharedMetadata:
-        """Begin to follow the store; the channel is started, and closed with this.
+        """Begin to follow the store; the channel is started, and closed with this store.
 
-        `on_end` is called when the owner of the store is gone.
+        `on_end` is called when the owner of the store has ended.
 
         Raises:
-            ChannelEnded: it is gone already.
+            ChannelEnded: it has ended already.
         """
         begun: asyncio.Future[SharedMetadata] = asyncio.get_running_loop().create_future()
 
@@ -98,9 +99,10 @@ class SharedMetadata:
         return await begun
 
     def watch(self, limit_s: float) -> None:
-        """Notice when the owner of the store hangs for so long.
+        """Notice when the owner of the store hangs for `limit_s`.
 
-        What is led here is led on: before another broker leads it, this process is killed.
+        This broker goes on leading its partitions: before another broker may lead them, the owner
+        kills this process.
         """
         self._channel.watch(limit_s, self._heard)
 
@@ -170,9 +172,10 @@ class SharedMetadata:
     # -- asking ------------------------------------------------------------------------
 
     async def _ask(self, kind: str, body: Any = None) -> Any:
-        """
+        """Send a request to the owner of the store.
+
         Raises:
-            KafkaError: it is refused; KAFKA_STORAGE_ERROR, it may have been done or not.
+            KafkaError: it is refused; KAFKA_STORAGE_ERROR: the outcome is unknown.
         """
         try:
             return await self._channel.ask(kind, body)
@@ -182,9 +185,9 @@ class SharedMetadata:
             raise KafkaError(ErrorCode.kafka_storage_error, message) from None
 
     async def _change(self, kind: str, body: Any = None) -> Any:
-        """Ask for something that is reported, and wait until that was followed.
+        """Ask for a change, and wait until listeners have handled it.
 
-        Never to be called by who follows changes: it would wait for itself.
+        Must not be called by a listener, which would wait for itself.
         """
         answer = await self._ask(kind, body)
         if self._told is not None:
@@ -197,7 +200,7 @@ class SharedMetadata:
         partitions: Iterable[PartitionId],
         body: Callable[[list[PartitionId]], Any],
     ) -> dict[PartitionId, PartitionState | KafkaError]:
-        """The same for many partitions, some at a time; what has become of each."""
+        """The same for many partitions, some at a time; the outcome for each."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         left = iter(partitions)
         while some := list(islice(left, _TOGETHER)):
@@ -258,12 +261,12 @@ class SharedMetadata:
 
     @uncancelled
     async def hand_over(self) -> None:
-        before, self.broker_epoch = self.broker_epoch, _NO_EPOCH  # until there is an answer
+        before, self.broker_epoch = self.broker_epoch, _NO_EPOCH  # unknown until the response
         begun: int | None = await self._change(messages.HAND_OVER)
         self.broker_epoch = before if begun is None else begun
 
     def register_no_more(self) -> None:
-        """It does so only once."""
+        """It registers only once anyway."""
 
     @property
     def elections(self) -> ElectionCounts | None:
@@ -358,7 +361,7 @@ class SharedMetadata:
 
     @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        """By compare-and-set: what the alteration was decided on must still be stored."""
+        """By compare-and-set: the alteration is decided again if the configuration has changed."""
         async with self._locks.of(resource):
             while True:
                 current = self.image.configs(resource)
