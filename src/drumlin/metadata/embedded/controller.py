@@ -27,13 +27,12 @@ from drumlin.metadata.rules import decisions
 from drumlin.metadata.rules.election_news import BY_REQUEST
 from drumlin.metadata.rules.leadership import Returned, is_settled
 from drumlin.metadata.store.changes import BrokersChanged, PartitionsChanged
-from drumlin.metadata.store.mutations import uncancelled
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from drumlin.config.topic import LogConfig
     from drumlin.metadata.embedded.sqlite import SqliteMetadata
-    from drumlin.metadata.rules.decisions import Decision, Target
+    from drumlin.metadata.rules.decisions import Alive, Decision, Target, TopicRules
     from drumlin.metadata.rules.election_counts import ElectionCounts
     from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.metadata.store.store import Alteration
@@ -44,6 +43,8 @@ _log = logging.getLogger(__name__)
 _TOGETHER_S: Final = 0.3
 #: The broker epoch if there is one broker: its store is as old as its logs, so none are counted.
 _ONLY_EPOCH: Final = 0
+#: Keys of topics and brokers that say which replicas may lead.
+_LEADER_KEYS: Final = frozenset({"min.insync.replicas", "unclean.leader.election.enable"})
 
 
 class Controller:
@@ -173,7 +174,6 @@ class Controller:
         decide = decisions.leader_epoch_begun(node_id)
         await self._rewrite(decide, partitions, quiet_for=node_id)
 
-    @uncancelled
     async def alter_isrs(
         self, node_id: int, requests: Mapping[PartitionId, IsrRequest]
     ) -> Outcomes:
@@ -202,16 +202,21 @@ class Controller:
         is_start: bool = False,
         since: float | None = None,
     ) -> None:
-        """Elect leaders where they are not alive, and remove dead brokers from ISRs."""
+        """Elect leaders where they are dead, remove dead ISR members, complete reassignments."""
+        settle = decisions.settled_at_start if is_start else decisions.leader_settled
 
         def is_wanted(state: PartitionState) -> bool:
             if is_start and state.leader != state.replicas[0]:
                 return True
-            return not is_settled(state, self._image.brokers)
+            return state.is_reassigned or not is_settled(state, self._image.brokers)
 
-        decide = decisions.settled_at_start if is_start else decisions.leader_settled
+        def decide(
+            partition: PartitionId, state: PartitionState, rules: TopicRules, alive: Alive
+        ) -> PartitionState:
+            after = settle(partition, state, rules, alive)
+            return decisions.reassignment_completed(partition, after, rules, alive)
+
         await self._rewrite(decide, is_wanted, topics=topics, since=since)
-        await self._rewrite(decisions.reassignment_completed, _is_moving, topics=topics)
 
     async def settle_new(self, topic: TopicState, first_index: int = 0) -> None:
         """Settle new partitions: a broker may have died while they were created."""
@@ -240,15 +245,20 @@ class Controller:
             if isinstance(error, KafkaError) and error.code is ErrorCode.kafka_storage_error:
                 raise error
 
-    @uncancelled
     async def alter_configs(self, resource: Resource, alteration: Alteration) -> None:
-        await self._store.alter_configs(resource, alteration)
-        # min.insync.replicas or unclean.leader.election.enable may allow a leader now.
-        topic = self._image.topics.get(resource.name)
-        if resource.type is ResourceType.BROKER:
-            await self._settle()
-        elif resource.type is ResourceType.TOPIC and topic is not None:
-            await self._settle([topic.topic_id])
+        """See `MetadataStore.alter_configs`; another replica may be allowed to lead by it."""
+        changes: Mapping[str, str | None] = {}
+
+        def noted(current: Mapping[str, str]) -> Mapping[str, str | None]:
+            nonlocal changes
+            changes = alteration(current)
+            return changes
+
+        await self._store.alter_configs(resource, noted)
+        if not _LEADER_KEYS.isdisjoint(changes):
+            is_topic = resource.type is ResourceType.TOPIC
+            topic = self._image.topics.get(resource.name) if is_topic else None
+            await self._settle(None if topic is None else [topic.topic_id])
 
 
 def _is_moving(outcome: PartitionState | KafkaError) -> bool:

@@ -288,4 +288,4 @@ def put_state(topic_id: UUID, state: PartitionState) -> Statement:
 def _brokers(state: PartitionState) -> list[Any]:
     known = [[node_id, *log_end, complete] for node_id, log_end, complete in state.last_known]
     lists = state.replicas, state.isr, state.adding, state.removing, state.elr, known
-    return [*map(json.dumps, lists), state.last_leader]
+    return [*(json.dumps(each) if each else "[]" for each in lists), state.last_leader]

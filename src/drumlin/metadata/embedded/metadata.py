@@ -58,7 +58,7 @@ class EmbeddedMetadata:
 
     async def _follow(self) -> None:
         """Wait until listeners have handled the changes so far."""
-        if self._followed is not None:
+        if self._followed is not None and not self._followed.done():
             await asyncio.wait([self._followed])
 
     @property

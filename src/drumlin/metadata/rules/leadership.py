@@ -41,7 +41,7 @@ def is_settled(state: PartitionState, alive: Collection[int]) -> bool:
         state.leader in state.isr
         and not (state.elr or state.last_known)
         and state.last_leader == NO_LEADER
-        and all(each in alive for each in state.isr)
+        and all(map(alive.__contains__, state.isr))
     )
 
 

@@ -22,9 +22,9 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.decisions import Target
 from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
-from drumlin.metadata.store.store import Target
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: Deleted topics, and the log dirs in which folders of them may be left; None: in any.

@@ -22,7 +22,7 @@ from drumlin.metadata.image import (
     Resource,
     TopicState,
 )
-from drumlin.metadata.rules.decisions import check_can_unregister
+from drumlin.metadata.rules.decisions import Target, check_can_unregister
 from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.rules.leadership import Returned
@@ -45,7 +45,6 @@ from drumlin.metadata.store.store import (
     Assignment,
     Listener,
     ProducerIdBlock,
-    Target,
 )
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
