@@ -24,7 +24,7 @@ from drumlin.metadata.image import (
     TopicState,
 )
 from drumlin.metadata.rules import decisions
-from drumlin.metadata.rules.election_news import BY_REQUEST
+from drumlin.metadata.rules.election_log import BY_REQUEST
 from drumlin.metadata.rules.leadership import Returned, is_settled
 from drumlin.metadata.store.changes import BrokersChanged, PartitionsChanged
 from drumlin.wire.error_codes import ErrorCode, KafkaError

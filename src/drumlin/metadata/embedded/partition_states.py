@@ -16,7 +16,7 @@ from drumlin.metadata.embedded import database
 from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.decisions import Decision, TopicRules
 from drumlin.metadata.rules.election_counts import ElectionCounts
-from drumlin.metadata.rules.election_news import BY_CONFIG
+from drumlin.metadata.rules.election_log import BY_CONFIG
 from drumlin.metadata.store.changes import PartitionsChanged
 from drumlin.metadata.store.mutations import find_partitions, uncancelled
 from drumlin.turns import Pace

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from drumlin.clock import Clock, SystemClock
 from drumlin.metadata.image import NO_LEADER, PartitionId, PartitionState
 from drumlin.metadata.rules.decisions import Alive, Decision, TopicRules
-from drumlin.metadata.rules.election_news import BY_CONFIG, say_how_elected
+from drumlin.metadata.rules.election_log import BY_CONFIG, log_election
 from drumlin.metadata.rules.eligible import Election, election
 from drumlin.metadata.rules.leadership import NO_EPOCH
 
@@ -73,7 +73,7 @@ class Elections:
             self._counts.unclean += kind is Election.UNCLEAN
             self._counts.recoveries += kind is Election.RECOVERY
             self._counts.seconds += took
-            say_how_elected(topic, before, after, self._why)
+            log_election(topic, before, after, self._why)
 
 
 def _leadership(state: PartitionState) -> tuple[int, int]:

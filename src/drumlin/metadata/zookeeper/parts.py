@@ -1,4 +1,4 @@
-"""What the parts of one ZooKeeper store share; owns no rule."""
+"""The objects that the parts of one ZooKeeper store share; it contains no rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Parts:
-    """One of each."""
+    """One object of each kind."""
 
     config: BrokerConfig
     image: ClusterImage
@@ -49,7 +49,7 @@ class Parts:
         self.states = PartitionStates(self.image, self.listeners)
 
     def writer(self, fence: BrokerFence | None = None) -> Writer:
-        """Who writes states for this broker, which is not asked whether it is the controller.
+        """The fence with which this broker writes states, whether it is the controller or not.
 
         Raises:
             KafkaError: NOT_CONTROLLER: it is not registered.
@@ -61,7 +61,7 @@ class Parts:
         return TopicRules.of(topic, log_config(self.image.topic_configs(topic), defaults))
 
     async def places(self, partitions: Iterable[PartitionId]) -> list[Place]:
-        """The partitions that are known here, for what is decided in a thread."""
+        """The known ones of these partitions, with all that a decision in a thread needs."""
         places: list[Place] = []
         rules: dict[UUID, TopicRules] = {}
         pace = Pace()
@@ -75,12 +75,12 @@ class Parts:
             await pace.give_way()
         return places
 
-    def say(self, problem: str) -> None:
-        """Tell the operator of something in ZooKeeper that is not as it should be: once."""
+    def report(self, problem: str) -> None:
+        """Log a problem with the contents of ZooKeeper, once."""
         if problem not in self._problems:
             self._problems.add(problem)
             _log.error("%s", problem)
 
-    def say_again(self) -> None:
-        """What is wrong after an outage is told, though it may have been so before."""
+    def report_again(self) -> None:
+        """Log problems again that are found after an outage."""
         self._problems.clear()

@@ -1,7 +1,7 @@
-"""Forgetting a broker that will not come back. Blocking.
+"""Unregistering a broker that will not come back. Blocking.
 
-Its epoch stays, as epochs must go on if it comes back all the same; but no session has it any more.
-Folders of deleted topics are not waited for on its log dirs.
+The node of its epoch stays, as epochs must still increase if it does come back, but names no
+session. Deletions of topics no longer wait for its log dirs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ _ATTEMPTS: Final = 10
 
 
 def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
-    """
+    """Unregister a broker.
+
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST: it is alive.
-        UnreadableNode: there is no knowing what is left of it.
-        Conflict: we are fenced, or it keeps coming and going.
-        ZooKeeperFailure: ZooKeeper is away, or does not let us.
+        UnreadableNode: a node of the broker is unreadable.
+        Conflict: this broker is fenced, or the other one registers again and again.
+        ZooKeeperFailure: ZooKeeper does not answer, or denies access.
     """
     path, epoch_path = layout.broker_path(node_id), own_layout.broker_epoch_path(node_id)
     for attempt in range(_ATTEMPTS):
@@ -48,9 +49,9 @@ def unregister(session: Session, node_id: int, fence: BrokerFence) -> None:
 
 
 def _forget_folders(session: Session, node_id: int, fence: BrokerFence) -> None:
-    """Deleted topics are forgotten once no broker has folders of them: not on this one's account.
+    """Note that the broker has no folders of deleted topics, so that they can be forgotten.
 
-    One that others change meanwhile is left: at worst it is remembered for longer.
+    A node that another broker changes meanwhile is left as it is: its topic is kept for longer.
     """
     paths = [f"{layout.DELETED}/{name}" for name in session.children(layout.DELETED)]
     changes: list[Transaction] = []

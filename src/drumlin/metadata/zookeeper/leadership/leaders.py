@@ -1,6 +1,6 @@
-"""What the controller does for partitions: gives them leaders that are in sync and alive.
+"""The controller's elections: partitions get leaders that are alive and in sync.
 
-It is done whenever brokers come or go, and whenever a state is seen that is not as it should be.
+They are made whenever brokers come or go, and whenever an unsettled state is seen.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _log = logging.getLogger(__name__)
 
 
 class Leaders:
-    """Of the store of one broker, which is the controller or not."""
+    """The elections of one broker, which may be the controller or not."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._image = parts.image
         self.reassignments = Reassignments(parts)
-        #: Partitions that are found not to be as they should be, and are not written yet.
+        #: The number of unsettled partitions that are not written yet.
         self.unsettled_count = 0
 
     async def settle_all(self, since: float | None = None) -> None:
-        """Settle all partitions that are not as they should be, if we are the controller.
+        """Settle all partitions, if this broker is the controller.
 
-        since: when it was known that some may not be; None: now.
+        since: when it became known that some may be unsettled; None: now.
 
         Raises:
-            KafkaError: it has to be tried again.
+            KafkaError: to be tried again.
         """
         await self.settle(list(self._image.topics_by_id), since)
 
     async def settle(self, topic_ids: Iterable[UUID], since: float | None = None) -> None:
-        """The same, for some topics.
+        """The same for some topics.
 
         Raises:
-            KafkaError: it has to be tried again.
+            KafkaError: to be tried again.
         """
         fence, pace = self._parts.controllership.fence, Pace()
         if fence is None:
@@ -71,10 +71,10 @@ class Leaders:
     async def of_new(
         self, topic_id: UUID, name: str, partitions: tuple[PartitionState, ...]
     ) -> tuple[PartitionState, ...]:
-        """Partitions that are not in the image yet, settled if we are the controller.
+        """Partitions that are not in the image yet, settled if this broker is the controller.
 
         Raises:
-            KafkaError: it has to be tried again.
+            KafkaError: to be tried again.
         """
         fence = self._parts.controllership.fence
         if fence is None:
@@ -87,10 +87,10 @@ class Leaders:
         return tuple(stored.get(each.index, each) for each in partitions)
 
     async def put_right(self, stored: Mapping[PartitionId, PartitionState]) -> None:
-        """Have states that are older than what is known be written over, if that is up to us.
+        """Overwrite stored states that are older than known ones, as the controller or the leader.
 
         Raises:
-            KafkaError: it has to be tried again.
+            KafkaError: to be tried again.
         """
         is_controller = self._parts.controllership.fence is not None
         node_id = self._parts.config.node_id
@@ -108,7 +108,7 @@ class Leaders:
             raise written.failure
 
     async def _unsettled(self, topic: TopicState, pace: Pace) -> list[Place]:
-        """The partitions that are not as they should be."""
+        """The partitions that need another leader or ISR."""
         alive, rules, found = self._image.alive(), None, []
         for each in topic.partitions:
             if not is_settled(each, alive):
@@ -122,7 +122,7 @@ class Leaders:
     async def _write(
         self, unsettled: Sequence[Place], fence: ControllerFence, since: float | None = None
     ) -> Rewritten:
-        """Settle these partitions, as they are by then."""
+        """Settle these partitions, decided again on their stored states."""
         count = len(unsettled)
         self.unsettled_count += count
         try:
@@ -139,5 +139,5 @@ class Leaders:
             _log.info("%d partitions were to be given leaders or in-sync replicas", count)
         for error in written.errors.values():
             if error is not written.failure and error.code is not ErrorCode.not_controller:
-                self._parts.say(str(error))
+                self._parts.report(str(error))
         return written

@@ -1,6 +1,6 @@
-"""Changes of states that any broker makes: as a leader, as a replica, or for an operator.
+"""Changes of partition states that any broker makes: as a leader, a replica, or for an operator.
 
-They are decided on what is stored, and made as long as the broker is registered in its epoch.
+They are decided on the stored states, and fenced by the broker's registration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from drumlin.metadata.rules import decisions
-from drumlin.metadata.rules.election_news import BY_CONFIG, BY_REQUEST
+from drumlin.metadata.rules.election_log import BY_CONFIG, BY_REQUEST
 from drumlin.metadata.rules.leadership import NO_EPOCH
 from drumlin.metadata.store.mutations import find_partitions
 from drumlin.metadata.zookeeper.leadership.rewriting import rewrite_in_parts
@@ -31,7 +31,7 @@ Outcomes = dict["PartitionId", "PartitionState | KafkaError"]
 
 
 class OwnStates:
-    """Of the broker of one store."""
+    """The changes of one store's broker."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -63,16 +63,16 @@ class OwnStates:
         led = {
             partition: state
             for partition, state in written.stored.items()
-            if state.leader == self._node_id  # of others there is news, which is told
+            if state.leader == self._node_id  # others are reported by their notifications
         }
         await self._parts.states.take(led, is_told=False)
         for error in written.errors.values():
             raise error
 
     async def complete(self, topic: TopicState, missing: Collection[str]) -> TopicState:
-        """Write those states of new partitions that have these paths: they were too many at once.
+        """Write the states of new partitions with these paths, which did not fit one transaction.
 
-        Of these the topic that is returned has no states that any other would not be newer than.
+        The returned topic has states of them that are older than any stored one.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -99,7 +99,7 @@ class OwnStates:
         return topic
 
     async def leave(self, lacking: Mapping[PartitionId, Returned], fence: BrokerFence) -> None:
-        """Have it known of these partitions that this broker may lack records.
+        """Note that this broker may lack records of these partitions.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -108,7 +108,7 @@ class OwnStates:
         self._check(await self._rewrite(lacking, decide, fence))
 
     async def hand_over(self, fence: BrokerFence) -> None:
-        """See `store.MetadataStore.hand_over`; in an epoch of which no other broker knows."""
+        """See `store.MetadataStore.hand_over`; `fence` has the new broker epoch."""
         node_id = self._node_id
         replicated = await find_partitions(
             self._image, lambda it: node_id in it.isr and len(it.isr) > 1
@@ -120,7 +120,7 @@ class OwnStates:
         if written.failure is not None:
             raise written.failure
         for error in written.errors.values():
-            self._parts.say(str(error))
+            self._parts.report(str(error))
 
     async def _rewrite(
         self,
@@ -129,7 +129,7 @@ class OwnStates:
         fence: BrokerFence | None = None,
         why: str = BY_CONFIG,
     ) -> Rewritten:
-        """Change states, and wait until listeners have followed."""
+        """Change states, and wait until listeners have handled that."""
         places = await self._parts.places(partitions)
         written = await rewrite_in_parts(
             self._parts, places, decide, lambda: self._parts.writer(fence), why=why

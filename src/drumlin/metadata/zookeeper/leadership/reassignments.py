@@ -1,7 +1,7 @@
-"""Reassignments: begun and taken back by any broker, completed by the controller.
+"""Reassignments: begun and cancelled by any broker, completed by the controller.
 
-What becomes of one partition is decided in `reassignment.py`. The controller looks whenever states
-have changed, and when it comes into office: so a reassignment outlives it.
+The controller checks them whenever states have changed, and a new controller does so at first. So a
+reassignment survives the controller that it began under.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reassignments:
-    """Of the store of one broker."""
+    """The reassignments that one store's broker begins or completes."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -60,10 +60,10 @@ class Reassignments:
         return list(by_topic.values())
 
     async def complete(self, topic_ids: Iterable[UUID]) -> None:
-        """As the controller, complete those of which the target is in sync.
+        """As the controller, complete reassignments whose target replicas are in sync.
 
         Raises:
-            KafkaError: it has to be tried again.
+            KafkaError: to be tried again.
         """
         fence = self._parts.controllership.fence
         if fence is None:
@@ -82,7 +82,7 @@ class Reassignments:
             if written.failure is not None:
                 raise written.failure
             for error in written.errors.values():
-                self._parts.say(f"topic {topic} is not reassigned: {error}")
+                self._parts.report(f"topic {topic} is not reassigned: {error}")
 
     def _is_complete(self, place: Place) -> bool:
         alive = self._image.alive()

@@ -1,4 +1,4 @@
-"""Rewriting states of partitions from the event loop, some at a time."""
+"""Writing partition states from the event loop, some at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from drumlin.metadata.rules.election_news import BY_CONFIG
+from drumlin.metadata.rules.election_log import BY_CONFIG
 from drumlin.metadata.zookeeper.session.failures import asked
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, rewrite_states
 from drumlin.wire.error_codes import KafkaError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.parts import Parts
     from drumlin.metadata.zookeeper.states.states import Writer
 
-#: Other requests have their turn in between.
+#: The number of partitions after which other requests have their turn.
 _TOGETHER: Final = 1000
 
 
@@ -51,7 +51,7 @@ async def rewrite_in_parts(
 def _say_outdated(parts: Parts, written: Rewritten) -> None:
     for partition, outdated in written.outdated.items():
         topic = parts.image.topic_name(partition.topic_id) or partition.topic_id
-        parts.say(
+        parts.report(
             f"ZooKeeper's state of {topic}-{partition.partition} was older than what this broker "
             f"knew (leader epoch {outdated.leader_epoch}, version {outdated.partition_epoch}), as "
             "if it had been put back from a backup: what was known is written over it, in leader "

@@ -1,7 +1,7 @@
-"""Writing which brokers have replicas of partitions, together with their states. Blocking.
+"""Writing the replicas of partitions together with their states. Blocking.
 
-The replicas are in the topic's node, leader and ISR in one for each partition. Both are replaced in
-one transaction, by compare-and-set: so whoever has the current state has the current replicas.
+Replicas are in the topic's node, leader and ISR in a node for each partition. Both are replaced in
+one transaction, by compare-and-set. So a broker with the current state has the current replicas.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.znodes.operations import Operation
 
 _ATTEMPTS: Final = 7
-#: A transaction, with the topic's node in it, is smaller than ZooKeeper's limit of 1 MiB.
+#: A transaction includes the topic's node, and stays below ZooKeeper's limit of 1 MiB.
 _TRANSACTION_BYTES: Final = 900_000
 _PARTITION_BYTES: Final = 600
 _TOGETHER_MAX: Final = 500
 
 
 class Moves(NamedTuple):
-    """Partitions of one topic that get other replicas."""
+    """A decision about the replicas of some partitions of one topic."""
 
     topic_id: UUID
     rules: TopicRules
@@ -58,9 +58,9 @@ class Moves(NamedTuple):
 
 
 def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritten:
-    """Have the replicas and states of partitions be what is decided.
+    """Write the replicas and states that are decided.
 
-    A new leader is alive in the epoch that was decided on.
+    The transaction checks that a new leader is still in the broker epoch that was relied on.
     """
     moving = _Moving(session, moves, writer)
     moving.run()
@@ -68,7 +68,7 @@ def rewrite_replicas(session: Session, moves: Moves, writer: Writer) -> Rewritte
 
 
 class _Moving:
-    """Attempts, until nothing is left to do."""
+    """Attempts, until all partitions are done."""
 
     def __init__(self, session: Session, moves: Moves, writer: Writer) -> None:
         self.done = Rewritten()
@@ -96,8 +96,8 @@ class _Moving:
         self._refuse(list(self._left), told)
 
     def _try(self) -> Exception | None:
-        """Why something is left, or not as it was to be."""
-        # States first: the replicas that go with one must not be older.
+        """One attempt; the failure, if there was one."""
+        # States are read first, so that the replicas are never older.
         indexes = sorted(self._left)
         paths = [layout.state_path(self._moves.topic, each) for each in indexes]
         *states, topic = self._session.read([*paths, self._path])

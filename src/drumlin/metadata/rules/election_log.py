@@ -15,7 +15,7 @@ BY_CONFIG: Final = "unclean.leader.election.enable says so"
 BY_REQUEST: Final = "an operator has asked for it"
 
 
-def say_how_elected(
+def log_election(
     topic: str, before: PartitionState, after: PartitionState, why: str = BY_CONFIG
 ) -> None:
     """Log an election by which records may be lost; nothing is logged for a clean one."""
