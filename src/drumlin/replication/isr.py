@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from drumlin.metadata.image import PartitionState
-from drumlin.metadata.store.store import IsrWish
+from drumlin.metadata.rules.isr_requests import IsrRequest
 
 UNKNOWN: Final = -1
 _LONG_AGO_MS: Final = float("-inf")
@@ -103,7 +103,7 @@ class InSyncReplicas:
         self._is_alive = is_alive
         self.state = state
         self._looked_at_ms, self._end_offset_then = now_ms, end_offset
-        self.pending: IsrWish | None = None
+        self.pending: IsrRequest | None = None
         self._pending_ids: frozenset[int] = frozenset()
         self.followers = {
             each: FollowerProgress(now_ms if each in state.isr else _LONG_AGO_MS)
@@ -221,7 +221,7 @@ class InSyncReplicas:
 
     # -- changes of the ISR ----------------------------------------------------------------
 
-    def growth(self, high_watermark: int) -> IsrWish | None:
+    def growth(self, high_watermark: int) -> IsrRequest | None:
         """The ISR with those that have caught up, unless a change is pending."""
         if self.pending is not None or len(self.state.isr) == len(self.state.replicas):
             return None
@@ -235,7 +235,7 @@ class InSyncReplicas:
         ]
         return self._wish((*self.state.isr, *joining)) if joining else None
 
-    def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrWish | None:
+    def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrRequest | None:
         """The ISR without those that lag, unless a change is pending. The leader stays.
 
         To be called now and then: who had all the last time lags from then on, at most.
@@ -253,7 +253,7 @@ class InSyncReplicas:
         ]
         return self._wish(kept) if len(kept) < len(self.state.isr) else None
 
-    def renewal(self) -> IsrWish | None:
+    def renewal(self) -> IsrRequest | None:
         """The ISR as it is, where others might lead in our stead though they lack what we have.
 
         They came back from an unclean stop (`metadata/rules/eligible.py`); any wish says that we
@@ -270,14 +270,14 @@ class InSyncReplicas:
             and now_ms - follower.caught_up_at_ms > self._lag_max_ms()
         )
 
-    def _wish(self, members: Iterable[int]) -> IsrWish:
+    def _wish(self, members: Iterable[int]) -> IsrRequest:
         isr = tuple(
             (each, self.followers[each].broker_epoch if each in self.followers else UNKNOWN)
             for each in members
         )
-        return IsrWish(self.state.leader_epoch, self.state.partition_epoch, isr)
+        return IsrRequest(self.state.leader_epoch, self.state.partition_epoch, isr)
 
-    def asked(self, wish: IsrWish) -> None:
+    def asked(self, wish: IsrRequest) -> None:
         """A change was asked for: its members count as well until the answer is known."""
         self.pending = wish
         self._pending_ids = frozenset(each for each, _ in wish.isr)

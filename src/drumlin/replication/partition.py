@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.store.store import IsrWish
+    from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.records.validation.validation import AppendRules, PreparedBatch
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.log.partition_log import PartitionLog
@@ -51,7 +51,7 @@ class LeaderContext(NamedTuple):
     is_alive: IsAlive
     rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
-    ask_for: Callable[[Partition, IsrWish], None]
+    ask_for: Callable[[Partition, IsrRequest], None]
     is_certain: Callable[[Partition], bool]
     throttle: Throttle | None = None
     confirm: Callable[[Partition], asyncio.Future[None]] = lambda partition: partition.replicated()
@@ -184,7 +184,7 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._ask_for(isr, isr.renewal())
 
-    def refused(self, wish: IsrWish) -> None:
+    def refused(self, wish: IsrRequest) -> None:
         """The change that was asked for will not be made."""
         if self.is_led and self.isr is not None and self.isr.pending is wish:
             self.isr.refused()
@@ -283,7 +283,7 @@ class Partition(Replica):
             self._move_high_watermark(isr)  # nor does it wait any longer for who was about to join
             self._deletions.reached(self.low_watermark)
 
-    def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
+    def _ask_for(self, isr: InSyncReplicas, wish: IsrRequest | None) -> None:
         if wish is not None:
             isr.asked(wish)
             self._context.ask_for(self, wish)
