@@ -17,6 +17,7 @@ from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
 from drumlin.wire.error_codes import ErrorCode
 from rig.depth import seeds
+from rig.stepped import Stepped
 
 _MISSING = ErrorCode.unknown_topic_or_partition
 
@@ -83,9 +84,9 @@ def test_a_topic_with_very_many_positions_takes_many_turns(name: str) -> None:
     count = 50_000
     topic = RequestedOffsets(name, list(range(count)), [5] * count, [-1] * count, None)
     sorting = sort_out([topic], find)
-    assert sum(1 for _ in sorting) >= 50
+    assert Stepped(sorting).count() >= 50
     sorted_out = SortedOut([], Growing())
     sorted_out.refused[name] = (list(range(count)), [_MISSING] * count)
     asked = TxnCommitRequest("id", 1, 0, CommitRequest("g", "", None, -1, None, [topic]))
     answering = txn_offset_commit._answer(3, asked, sorted_out, [], [])
-    assert sum(1 for _ in answering) >= 200
+    assert Stepped(answering).count() >= 200

@@ -113,12 +113,12 @@ WAYS = {
     "produce": Way("produce", (Files, "write_at"), _producing, 10, 10),
     "commit": Way("offset commit", (Files, "write_at"), _committing, 15, 15),
     **{
-        f"fetch-{level}": Way("fetch", _SEGMENT_READ, partial(_fetching, level), 10, 10)
+        f"fetch-{level}": Way("fetch", _SEGMENT_READ, partial(_fetching, level), 11, 10)
         for level in (_READ_UNCOMMITTED, _READ_COMMITTED)
     },
     **{
         f"session-{level}": Way(
-            "fetch in a session", _SEGMENT_READ, partial(_in_session, level), 10, 10
+            "fetch in a session", _SEGMENT_READ, partial(_in_session, level), 11, 10
         )
         for level in (_READ_UNCOMMITTED, _READ_COMMITTED)
     },

@@ -187,8 +187,8 @@ class _Switch:
             upgraded(of, shard, group, *arguments)
             self._note(shard.groups["g"])
 
-        def take_place_of(of: Any, shard: Any, *arguments: Any) -> Any:
-            yield from downgrading(of, shard, *arguments)
+        async def take_place_of(of: Any, shard: Any, *arguments: Any) -> None:
+            await downgrading(of, shard, *arguments)
             self._note(shard.groups["g"])
 
         monkeypatch.setattr(Upgrades, "_take_place", take_place)

@@ -15,7 +15,7 @@ from drumlin.broker.fetch_sessions.partition_read import has_records, sent_to_fo
 from drumlin.broker.fetch_sessions.sessions import NO_SESSION
 from drumlin.broker.fetching.fetch import STEP, Fetch
 from drumlin.broker.loop.garbage import settled
-from drumlin.turns import Work, let_go, listed, to_end
+from drumlin.turns import give_way
 from drumlin.wire.by_hand.fetch_answer import NOTHING, Joined
 from drumlin.wire.error_codes import KafkaError
 
@@ -58,7 +58,7 @@ class SessionFetch(Fetch):
 
         request_size: how many partitions the request names or forgets.
         """
-        super().__init__(context, request, request_size)
+        super().__init__(context, request)
         self._session: Session | None = created
         self._waits_for: Session | None = None  # it is in the queue of this one
         self._is_incremental = created is None
@@ -159,21 +159,18 @@ class SessionFetch(Fetch):
     def _log_dirs(self) -> list[OSError | None]:
         return [directory.failure for directory in self.broker.logs.directories]
 
-    def prepare(self) -> Work[None]:
+    async def prepare(self) -> None:
         session, log_dirs = self._the_session, self._log_dirs()
         if session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable):
-            yield from session.look_through(log_dirs, for_stable=self.for_stable)
+            await session.look_through(log_dirs, for_stable=self.for_stable)
         if self._request_size:
-            yield from session.follow(self.request.topics, self.request.forgotten)
+            await session.follow(self.request.topics, self.request.forgotten)
             self._request_size = 0
             self.broker.fetch_sessions.recount(session)
             if self._is_incremental and not len(session):
                 self.broker.fetch_sessions.close(session.id)
         self._items = settled(list(session.dirty))
         self._gained = 0
-
-    def prepare_now(self) -> None:
-        to_end(self.prepare())
 
     def amount(self) -> int:
         return len(self._items)
@@ -246,11 +243,10 @@ class SessionFetch(Fetch):
 
     # -- waiting ------------------------------------------------------------------------
 
-    def enter(self, needed: int) -> Work[None]:
+    async def enter(self, needed: int) -> None:
         self._needed = needed
         if self._gained >= needed:
             self.wake()
-        yield from ()
 
     def leave(self) -> None:
         self._needed = 0
@@ -266,19 +262,16 @@ class SessionFetch(Fetch):
 
     # -- answering ----------------------------------------------------------------------
 
-    def write_now(self) -> Parts:
-        return to_end(self.write())
-
-    def write(self) -> Work[Parts]:
+    async def write(self) -> Parts:
         writer, joined, session = self.writer, Joined(), self._the_session
-        news = yield from listed(self._news.items())
+        news = list(self._news.items())
         topics = at = 0
         while at < len(news):
             topic, end = news[at][0].topic, at
             while end < len(news) and news[end][0].topic == topic:
                 end += 1
                 if end % STEP == 0:
-                    yield
+                    await give_way()
             topics += 1
             pieces: list[Any] = [writer.topic(topic, end - at)]
             for first in range(at, end, STEP):
@@ -292,10 +285,9 @@ class SessionFetch(Fetch):
                 writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
                 joined.add(pieces)
                 pieces = []
-                yield
+                await give_way()
             joined.add([writer.topic_end])
             at = end
-        yield from let_go(news)
         session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
         return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())

@@ -66,7 +66,7 @@ from drumlin.metadata.store.store import (
 )
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.directory.meta_properties import new_cluster_id
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -188,11 +188,10 @@ class SqliteMetadata:
 
     async def advance_leader_epochs(self) -> None:
         await self.commit([database.advance_leader_epochs(self._node_id)])
-        pace = Pace()
         for topic in list(self.image.topics.values()):  # before any client can change them
             led = {each.index for each in topic.partitions if each.leader == self._node_id}
             self.image.put_topic(topic.in_next_epochs(led))
-            await pace.give_way()
+            await give_way()
 
     async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
         """It waits for no other change of their topics, so a listener of changes may call it."""

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -194,10 +194,9 @@ class Channel:
                 future.exception()  # whoever asked may have been cancelled
 
     async def _read(self) -> None:
-        pace = Pace()
         try:
             while True:
-                await pace.give_way()  # reading does not, as long as there is something to read
+                await give_way()  # reading does not, as long as there is something to read
                 (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
                 self._hear()
                 frame = await self._reader.readexactly(length)

@@ -16,7 +16,7 @@ from drumlin.metadata.embedded import database
 from drumlin.metadata.image import PartitionId, PartitionState, TopicState
 from drumlin.metadata.rules.election_counts import ElectionCounts
 from drumlin.metadata.store.mutations import uncancelled
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -87,7 +87,6 @@ class PartitionStates:
         elections: Elections,
     ) -> dict[PartitionId, PartitionState | KafkaError]:
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        pace = Pace()
 
         def look(topic: TopicState, state: PartitionState) -> None:
             partition = PartitionId(topic.topic_id, state.index)
@@ -107,7 +106,7 @@ class PartitionStates:
             for topic in list(self._image.topics.values()):
                 for state in topic.partitions:
                     look(topic, state)
-                await pace.give_way()
+                await give_way()
             return outcomes
         for partition in wanted:
             known = self._image.topics_by_id.get(partition.topic_id)
@@ -116,7 +115,7 @@ class PartitionStates:
                 outcomes[partition] = KafkaError(ErrorCode.unknown_topic_id)
             else:
                 look(known, found)
-            await pace.give_way()
+            await give_way()
         return outcomes
 
     async def _show(
@@ -125,10 +124,9 @@ class PartitionStates:
         by_topic: dict[UUID, dict[int, PartitionState]] = {}
         for (topic_id, index), state in changed.items():
             by_topic.setdefault(topic_id, {})[index] = state
-        pace = Pace()
         for topic_id, states in by_topic.items():
             topic = self._image.topics_by_id.get(topic_id)  # it may be wider now, or gone
             if topic is not None:
                 self._image.put_topic(topic.with_states(states))
                 self._publish(topic_id, tuple(states.values()), quiet_for)
-            await pace.give_way()
+            await give_way()

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from drumlin.metadata.image import ClusterImage, PartitionState, TopicState
 from drumlin.metadata.store.changes import Change
 from drumlin.metadata.store.store import Assignment, Listener
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -216,11 +216,10 @@ async def new_partitions(
     leader_epoch: int = 0,
 ) -> tuple[PartitionState, ...]:
     """Partitions, each led by the first of its replicas that is alive; those are in sync."""
-    pace = Pace()
     partitions = []
     for index, each in enumerate(assignment, first_index):
         replicas = tuple(each)
         isr = tuple(replica for replica in replicas if replica in alive) or replicas
         partitions.append(PartitionState(index, isr[0], leader_epoch, replicas, isr))
-        await pace.give_way()
+        await give_way()
     return tuple(partitions)

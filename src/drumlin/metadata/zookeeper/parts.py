@@ -11,7 +11,7 @@ from drumlin.config.topic import log_config
 from drumlin.metadata.store.mutations import Listeners, Locks
 from drumlin.metadata.zookeeper.states.partition_states import PartitionStates
 from drumlin.metadata.zookeeper.states.states import Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 
 if TYPE_CHECKING:
     from drumlin.config.broker import BrokerConfig
@@ -61,11 +61,10 @@ class Parts:
     async def min_isrs(self, topics: Iterable[str]) -> dict[str, int]:
         """The same of several, for what is decided in a thread."""
         found: dict[str, int] = {}
-        pace = Pace()
         for topic in topics:
             if topic not in found:
                 found[topic] = self.min_isr(topic)
-            await pace.give_way()
+            await give_way()
         return found
 
     def say(self, problem: str) -> None:

@@ -42,7 +42,7 @@ from drumlin.coordination.groups.every_kind.group_context import Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.messages import Protocols
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work, to_end
+from drumlin.turns import give_way, to_end
 from drumlin.wire.embedded_protocol import (
     NamedPartitions,
     read_assignment,
@@ -206,23 +206,23 @@ def to_classic(
     return Outcome(records, then=then)
 
 
-def downgrading(
+async def downgrading(
     group: ConsumerGroup, staying: Sequence[Member], targets: Mapping[str, Partitions]
-) -> Work[Downgraded | None]:
+) -> Downgraded | None:
     """The members that stay as a classic group, made step by step; None if that is impossible."""
     protocols: dict[str, Protocols] = {}
     supporters: Counter[str] = Counter()
     for each in staying:
         protocols[each.member_id] = supported = _protocols(each).protocols
         supporters.update({name for name, _ in supported})
-        yield
+        await give_way()
     common = {name for name, count in supporters.items() if count == len(staying)}
     if not common:
         return None
     votes: Counter[str] = Counter()
     for supported in protocols.values():
         votes[next(name for name, _ in supported if name in common)] += 1
-        yield
+        await give_way()
     chosen = max(common, key=lambda name: votes[name])
     topics = group.context.topics
     members = list[MemberMetadata]()
@@ -232,7 +232,7 @@ def downgrading(
         except ValueError as error:
             _log.warning("group %r cannot become a classic group: %s", group.group_id, error)
             return None
-        yield
+        await give_way()
     now_ms = group.context.clock.wall_ms()
     metadata = GroupMetadata(
         CONSUMER_PROTOCOL_TYPE, group.epoch, chosen, None, now_ms, tuple(members)

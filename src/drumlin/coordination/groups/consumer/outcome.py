@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from drumlin.coordination.groups.consumer.assignment import NextTarget
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Effect
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
-from drumlin.turns import Work
 
 
 class Outcome(NamedTuple):
@@ -25,5 +24,5 @@ class Outcome(NamedTuple):
     answer: Any = None
     regexes: frozenset[str] = frozenset()
     then: Callable[[AnyGroup], Sequence[Effect]] | None = None
-    assigning: Work[NextTarget] | None = None
+    assigning: Awaitable[NextTarget] | None = None
     follow: Callable[[ConsumerGroup, Any], Outcome] | None = None

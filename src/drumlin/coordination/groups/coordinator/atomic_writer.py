@@ -29,7 +29,7 @@ from drumlin.coordination.shards.state_batches import (
 from drumlin.coordination.shards.state_topic import Confirmation
 from drumlin.storage.producers.control_records import encode_marker
 from drumlin.storage.producers.producer_state import TransactionMarker
-from drumlin.turns import Work
+from drumlin.turns import in_turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -80,13 +80,13 @@ class AtomicWriter:
             encode_record, now_ms, self._codec(), bytes_max=bytes_max, if_several=producer
         )
 
-    def append_all(
+    async def append_all(
         self,
         shard: GroupShard,
         batches: list[bytearray],
         producer: Producer,
         check: Callable[[], None],
-    ) -> Work[Confirmation | None]:
+    ) -> Confirmation | None:
         """Append the batches of such a packer, one a turn; `check` raises if they must not be.
 
         All of them count as soon as this returns, in the turn of the last batch. If it raises,
@@ -104,8 +104,10 @@ class AtomicWriter:
             is_begun = are_several
 
         try:
-            confirmation = yield from self._writer.write_batches(
-                shard, [(batch, None) for batch in batches], lambda _: check(), begun
+            confirmation = await in_turns(
+                self._writer.write_batches(
+                    shard, [(batch, None) for batch in batches], lambda _: check(), begun
+                )
             )
             if is_begun:
                 confirmation = self._writer.append(shard, self._marker(producer, is_commit=True))

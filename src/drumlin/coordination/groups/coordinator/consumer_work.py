@@ -30,13 +30,10 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Turns, Work
+from drumlin.turns import Turns, give_way, in_turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
-
-#: Of what an assignment has been made of.
-_FREED_AT_ONCE: Final = 200
 
 
 class ConsumerWork:
@@ -143,7 +140,7 @@ class ConsumerWork:
     ) -> Any:
         pending = first
         try:
-            pending = await self._turns.run(self._assign(shard, group, outcome))
+            pending = await self._assign(shard, group, outcome)
         except KafkaError as refusal:
             _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
         finally:
@@ -151,16 +148,16 @@ class ConsumerWork:
         self._alarm.set()
         return await pending
 
-    def _assign(
+    async def _assign(
         self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome
-    ) -> Work[Written[Any]]:
+    ) -> Written[Any]:
         """
         Raises:
             KafkaError: it was not written, or it is for a group that is no more.
         """
         assert outcome.assigning is not None
         assert outcome.follow is not None
-        target: NextTarget = yield from outcome.assigning
+        target: NextTarget = await outcome.assigning
         epoch_record = target.epoch_record(group.group_id)
 
         def check_group() -> None:
@@ -172,19 +169,13 @@ class ConsumerWork:
             targets, corrections = as_it_is_now(group, target)
             return [*corrections, epoch_record], targets
 
-        past: list[Any] = []
-
         def take_over(targets: dict[str, Partitions]) -> None:
-            past.extend(group.targets.values())
             group.follow(target.epoch, targets)
 
-        confirmation = yield from self._writer.write_in_turns(
-            shard, target.records, last, take_over
+        confirmation = await in_turns(
+            self._writer.write_in_turns(shard, target.records, last, take_over)
         )
-        for done_with in (target.records, past):  # all at once, that would take a turn to free
-            while done_with:
-                del done_with[-_FREED_AT_ONCE:]
-                yield
+        await give_way()
         # Of thousands of partitions, what the member has comes in a turn of its own.
         self._writer.check_leads(shard)
         check_group()

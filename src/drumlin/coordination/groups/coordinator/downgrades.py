@@ -34,7 +34,7 @@ from drumlin.coordination.groups.shard.by_kind import new_group
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import Producer, RecordPacker
-from drumlin.turns import T, Turns, Work, let_go
+from drumlin.turns import Turns, checked, give_way
 from drumlin.wire.error_codes import KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -50,8 +50,6 @@ class _Made(NamedTuple):
     metadata: GroupMetadata
     packer: RecordPacker[GroupRecord]
     """Takes all records but the metadata, which comes last."""
-    records: list[GroupRecord]
-    """The same ones, kept to be let go of in turns."""
 
     def batches(self) -> _Batches:
         self.packer.add((GroupKey(self.group.group_id), self.metadata))
@@ -117,15 +115,17 @@ class Downgrades:
         """
         check = same(self._writer, shard, group)
         packer = self._atomic_writer.packer(shard, producer)
-        made = await self._turns.run(self._made_classic(group, packer, check))
+        made = await self._made_classic(group, packer, check)
         if made is None:
             return
         batches = await asyncio.to_thread(made.batches)
-        await self._turns.run(self._take_place_of(shard, group, made, batches, producer, check))
+        await self._take_place_of(shard, group, made, batches, producer, check)
         _log.info("group %r becomes a classic group", group.group_id)
-        await self._turns.run(self._clean_up(shard, group, made, batches))
+        if shard.groups.get(group.group_id) is made.group:
+            await made.group.extend_sessions()
+        await group.forget_rebalances(list(group.members))
 
-    def _take_place_of(
+    async def _take_place_of(
         self,
         shard: GroupShard,
         group: ConsumerGroup,
@@ -133,9 +133,9 @@ class Downgrades:
         batches: _Batches,
         producer: Producer,
         check: Callable[[], None],
-    ) -> Work[None]:
+    ) -> None:
         """Append all records, and put the classic group in place as soon as they count."""
-        yield from self._atomic_writer.append_all(
+        await self._atomic_writer.append_all(
             shard, [batch for batch, _ in batches], producer, check
         )
         shard.conversions.let_go(group.group_id)
@@ -143,49 +143,24 @@ class Downgrades:
         spare = made.group.take_place(self._context.deadlines, _REASON)
         self._effects.carry_out(shard, made.group, spare)
 
-    def _made_classic(
+    async def _made_classic(
         self, group: ConsumerGroup, packer: RecordPacker[GroupRecord], check: Callable[[], None]
-    ) -> Work[_Made | None]:
+    ) -> _Made | None:
         staying = list(group.members.values())
-        downgraded: Downgraded | None = yield from _checked(
+        downgraded: Downgraded | None = await checked(
             downgrading(group, staying, group.targets), check
         )
         if downgraded is None:
             return None
-        records = list[GroupRecord]()
         for key in group.keys():  # noqa: SIM118  they are no dictionary's
-            records.append((key, None))
-            packer.add(records[-1])
-            yield
+            packer.add((key, None))
+            await give_way()
             check()
         classic = new_group(GroupKind.CLASSIC, group.group_id, beside(self._context))
         assert isinstance(classic, Group)
-        yield from _checked(classic.restore_metadata(downgraded.metadata), check)
+        await checked(classic.restore_metadata(downgraded.metadata), check)
         membership = classic.membership
         for member_id, protocols in downgraded.protocols.items():
             membership.set_protocols(membership.members[member_id], protocols)
-            yield
-        return _Made(classic, downgraded.metadata, packer, records)
-
-    def _clean_up(
-        self, shard: GroupShard, group: ConsumerGroup, made: _Made, batches: _Batches
-    ) -> Work[None]:
-        """Clean up after the former group; in one go, it would take more than a turn."""
-        if shard.groups.get(group.group_id) is made.group:
-            yield from made.group.extend_sessions()
-        yield from group.forget_rebalances(list(group.members))
-        for _, contained in batches:
-            yield from let_go(contained)
-        yield from let_go(made.records, group.members, group.targets)
-
-
-def _checked(work: Work[T], check: Callable[[], None]) -> Work[T]:
-    """Run `work` as long as `check` does not raise."""
-    try:
-        while True:
-            next(work)
-            yield
-            check()
-    except StopIteration as done:
-        result: T = done.value
-        return result
+            await give_way()
+        return _Made(classic, downgraded.metadata, packer)

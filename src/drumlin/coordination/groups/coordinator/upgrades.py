@@ -41,7 +41,7 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import Producer
-from drumlin.turns import Turns, Work, let_go
+from drumlin.turns import Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What becomes a consumer group at once: a few milliseconds' worth of many or of large members.
@@ -131,7 +131,7 @@ class Upgrades:
     ) -> Any:
         try:
             producer = await self._atomic_writer.new_producer()
-            pending = await self._turns.run(self._upgrade(shard, group, request, producer))
+            pending = await self._upgrade(shard, group, request, producer)
         finally:
             shard.conversions.end(group.group_id)
         self._alarm.set()
@@ -144,9 +144,9 @@ class Upgrades:
         if isinstance(group, ConsumerGroup) and may_become_classic(group, ()):
             self._downgrade(shard, group)
 
-    def _upgrade(
+    async def _upgrade(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
-    ) -> Work[Pending[Any]]:
+    ) -> Pending[Any]:
         """
         Raises:
             KafkaError: what the member is to be told.
@@ -154,15 +154,15 @@ class Upgrades:
         while shard.groups.get(group.group_id) is group and _is_large(group):
             shard.conversions.begin_try(group.group_id)
             try:
-                return (yield from self._try_to_upgrade(shard, group, request, producer))
+                return await self._try_to_upgrade(shard, group, request, producer)
             except Changed:
-                yield
+                await give_way()
         self._writer.check_leads(shard)
         return self.heartbeat(shard, group.group_id, request)
 
-    def _try_to_upgrade(
+    async def _try_to_upgrade(
         self, shard: GroupShard, group: Group, request: HeartbeatRequest, producer: Producer
-    ) -> Work[Pending[Any]]:
+    ) -> Pending[Any]:
         """
         Raises:
             Changed: nothing has happened.
@@ -178,18 +178,17 @@ class Upgrades:
             made.append(record)
             _replay(modern, record)
             packer.add(record)
-            yield
+            await give_way()
             check()
         outcome = heartbeats.heartbeat(modern, request)
         for record in outcome.records:
             packer.add(record)
         batches = [batch for batch, _ in packer.batches()]
-        confirmation = yield from self._atomic_writer.append_all(shard, batches, producer, check)
+        confirmation = await self._atomic_writer.append_all(shard, batches, producer, check)
         self._take_place(shard, group, modern, outcome)
         answer = self._consumers.follow_up(shard, group_id, outcome, confirmation)
-        yield from self._extend_sessions(shard, modern)
-        del packer, batches
-        yield from let_go(made, group.membership.members)  # else to free it all takes a turn
+        await self._extend_sessions(shard, modern)
+        del packer, batches  # else to free it all takes a turn
         del deadlines
         return answer
 
@@ -205,13 +204,13 @@ class Upgrades:
         shard.conversions.let_go(group.group_id)
         self._effects.answer(group.unload(ErrorCode.rebalance_in_progress))
 
-    def _extend_sessions(self, shard: GroupShard, group: ConsumerGroup) -> Work[None]:
-        yield
+    async def _extend_sessions(self, shard: GroupShard, group: ConsumerGroup) -> None:
+        await give_way()
         for member_id in list(group.members):
             member = group.members.get(member_id)
             if member is not None and shard.groups.get(group.group_id) is group:
                 group.extend_session(member)
-            yield
+            await give_way()
 
 
 def _is_large(group: Group) -> bool:

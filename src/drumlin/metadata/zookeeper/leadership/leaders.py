@@ -20,7 +20,7 @@ from drumlin.metadata.zookeeper.leadership.reassignments import Reassignments
 from drumlin.metadata.zookeeper.leadership.rewriting import place_of, rewrite_in_parts
 from drumlin.metadata.zookeeper.states.partition_states import is_newer
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten, Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Leaders:
         Raises:
             KafkaError: it has to be tried again.
         """
-        fence, pace = self._parts.controllership.fence, Pace()
+        fence = self._parts.controllership.fence
         if fence is None:
             return
         unsettled = _Unsettled()
@@ -76,7 +76,7 @@ class Leaders:
         for topic_id in topic_ids:
             topic = self._image.topics_by_id.get(topic_id)
             if topic is not None:
-                await self._add(unsettled, topic, pace)
+                await self._add(unsettled, topic)
         written = await self._write(unsettled, fence, since)
         await self._parts.states.take(written.stored)
         if written.failure is not None:
@@ -95,7 +95,7 @@ class Leaders:
         unsettled = _Unsettled()
         if fence is None:
             return partitions
-        await self._add(unsettled, TopicState(name, topic_id, partitions), Pace())
+        await self._add(unsettled, TopicState(name, topic_id, partitions))
         written = await self._write(unsettled, fence)
         if written.failure is not None:
             raise written.failure
@@ -129,7 +129,7 @@ class Leaders:
         if written.failure is not None:
             raise written.failure
 
-    async def _add(self, unsettled: _Unsettled, topic: TopicState, pace: Pace) -> None:
+    async def _add(self, unsettled: _Unsettled, topic: TopicState) -> None:
         configs = self._configs(topic.name)
         may_be_unclean = configs.unclean_leader_election_enable
         alive, min_isr = self._image.brokers, configs.min_insync_replicas
@@ -139,7 +139,7 @@ class Leaders:
         for each in topic.partitions:
             if settled(each, alive, min_isr, may_be_unclean=may_be_unclean) is not each:
                 unsettled.places.append(Place(topic.topic_id, topic.name, each))
-            await pace.give_way()
+            await give_way()
 
     def _configs(self, topic: str) -> LogConfig:
         return log_config(self._image.topic_configs(topic), self._parts.config.topic_defaults())

@@ -22,7 +22,7 @@ from drumlin.metadata.zookeeper.leadership.rewriting import place_of, rewrite_in
 from drumlin.metadata.zookeeper.states.partition_states import unwritten
 from drumlin.metadata.zookeeper.states.states import Place, Rewritten
 from drumlin.metadata.zookeeper.znodes import layout
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class OwnStates:
     ) -> dict[PartitionId, PartitionState | KafkaError]:
         """See `store.MetadataStore.alter_isrs`."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
-        places, pace = [], Pace()
+        places = []
         for partition in wishes:
             place = place_of(self._image, partition)
             if place is None:
                 outcomes[partition] = KafkaError(ErrorCode.unknown_topic_id)
             else:
                 places.append(place)
-            await pace.give_way()
+            await give_way()
 
         min_isrs = await self._parts.min_isrs(each.topic for each in places)
 
@@ -69,7 +69,7 @@ class OwnStates:
             partition = place.partition
             error, state = written.errors.get(partition), written.stored.get(partition)
             outcomes[partition] = error or state or KafkaError(ErrorCode.unknown_topic_id)
-            await pace.give_way()
+            await give_way()
         return outcomes
 
     async def advance_all(self) -> None:
@@ -163,10 +163,10 @@ class OwnStates:
     # -- partitions --------------------------------------------------------------------------
 
     async def _places(self, is_wanted: Callable[[PartitionState], bool]) -> list[Place]:
-        places, pace = [], Pace()
+        places = []
         for topic in list(self._image.topics.values()):
             places += list(_places_of(topic, is_wanted))
-            await pace.give_way()
+            await give_way()
         return places
 
     async def _rewrite(

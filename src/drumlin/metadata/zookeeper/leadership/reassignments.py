@@ -18,7 +18,7 @@ from drumlin.metadata.rules.reassignment import completed, moved
 from drumlin.metadata.zookeeper.session.failures import asked
 from drumlin.metadata.zookeeper.states.replica_changes import Move, Moves, rewrite_replicas
 from drumlin.metadata.zookeeper.states.states import Rewritten, Writer
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Reassignments:
         """See `store.MetadataStore.reassign`."""
         outcomes: dict[PartitionId, PartitionState | KafkaError] = {}
         by_topic: dict[UUID, dict[int, Move]] = {}
-        pace = Pace()
         for (topic_id, index), target in targets.items():
             configs = self._configs(self._image.topic_name(topic_id) or "")
             move = partial(
@@ -53,7 +52,7 @@ class Reassignments:
                 may_be_unclean=configs.unclean_leader_election_enable,
             )
             by_topic.setdefault(topic_id, {})[index] = move
-            await pace.give_way()
+            await give_way()
         for topic_id, moves in by_topic.items():
             outcomes |= await self._rewrite(topic_id, moves)
         return outcomes
@@ -81,7 +80,7 @@ class Reassignments:
         Raises:
             KafkaError: it has to be tried again.
         """
-        fence, pace = self._parts.controllership.fence, Pace()
+        fence = self._parts.controllership.fence
         if fence is None:
             return
         for topic_id in topic_ids:
@@ -93,7 +92,7 @@ class Reassignments:
             for each in topic.partitions:
                 if each.is_reassigned and completed(each, self._image.brokers, min_isr) is not each:
                     moves[each.index] = partial(completed, min_isr=min_isr)
-                await pace.give_way()
+                await give_way()
             if not moves:
                 continue
             written = await self._write(

@@ -9,7 +9,7 @@ from drumlin.metadata.image import PartitionId, PartitionState
 from drumlin.metadata.rules.election_news import say_how_elected
 from drumlin.metadata.rules.elections import elected
 from drumlin.metadata.zookeeper.leadership.rewriting import place_of, rewrite_in_parts
-from drumlin.turns import Pace
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ async def elect_leaders(
 ) -> _Outcomes:
     """See `store.MetadataStore.elect_leaders`."""
     outcomes: _Outcomes = dict.fromkeys(partitions, KafkaError(ErrorCode.unknown_topic_id))
-    places, pace = [], Pace()
+    places = []
     for partition in partitions:
         place = place_of(parts.image, partition)
         if place is not None:
             places.append(place)
-        await pace.give_way()
+        await give_way()
 
     min_isrs = await parts.min_isrs(each.topic for each in places)
 
