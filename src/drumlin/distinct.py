@@ -9,11 +9,11 @@ dictionary takes what the last one has no room for.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeVar
 
-from drumlin.turns import Work, let_go
+from drumlin.turns import Work, give_way, let_go
 
 Item = TypeVar("Item", bound=Hashable)
 Value = TypeVar("Value")
@@ -90,17 +90,6 @@ def distinct(items: Iterable[Item]) -> Work[Distinct[Item]]:
     return found
 
 
-def each_once(items: Iterable[Item], do: Callable[[Item], Work[T]]) -> Work[list[T]]:
-    """What `do` comes to for each of the items, however often it is named."""
-    wanted = yield from distinct(items)
-    results = []
-    for item in wanted:
-        results.append((yield from do(item)))
-        yield
-    yield from wanted.let_go()
-    return results
-
-
 class Growing(Generic[Item, Value]):
     """A value for each item, in the order in which the items were first added."""
 
@@ -145,3 +134,23 @@ class Growing(Generic[Item, Value]):
     def let_go(self) -> Work[None]:
         """Empty it; all at once, that would take longer than a turn."""
         yield from let_go(*self._parts)
+
+
+async def counted(items: Iterable[Item]) -> dict[Item, int]:
+    """How often each of the items comes, in the order in which they come first."""
+    found: dict[Item, int] = {}
+    left = iter(items)
+    while some := tuple(islice(left, _LOOKED_AT_TOGETHER)):
+        for item in some:
+            found[item] = found.get(item, 0) + 1
+        await give_way()
+    return found
+
+
+async def each_once(items: Iterable[Item], do: Callable[[Item], Awaitable[T]]) -> list[T]:
+    """What `do` comes to for each of the items, however often it is named."""
+    results = []
+    for item in await counted(items):
+        results.append(await do(item))
+        await give_way()
+    return results

@@ -79,6 +79,11 @@ def _end_of_turn() -> float:
     return time.monotonic() + TURN_S / 2
 
 
+def end_of_new_turn() -> float:
+    """When work that begins now, whatever else has, must leave the rest to another turn."""
+    return time.monotonic() + TURN_S
+
+
 def to_end(work: Work[T] | Coroutine[Any, Any, T]) -> T:
     """Do all of it at once: for a thread, where nothing waits for its turn, or if it is short.
 
@@ -154,15 +159,24 @@ async def give_way() -> bool:
     """Let others have their turn if this one is over; returns whether they had it."""
     if time.monotonic() < _turn.ends_at:
         return False
-    loop = asyncio.get_running_loop()
-    if _is_young_turn(loop):  # this work was resumed by what it had waited for
-        return False
-    line = _turn.line
-    if line is None or line.loop is not loop:
-        line = _turn.line = _Line(loop)
+    line = _line()
+    if line is None or _is_young_turn(line.loop):
+        return False  # it is in a thread, or was resumed just now by what it had waited for
     await line.wait()
     _turn.ends_at = _end_of_turn()
     return True
+
+
+def _line() -> _Line | None:
+    """That of this thread's loop, if one is running."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+    line = _turn.line
+    if line is None or line.loop is not loop:
+        line = _turn.line = _Line(loop)
+    return line
 
 
 def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
@@ -172,42 +186,89 @@ def _is_young_turn(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 class Rest(Generic[T]):
-    """What is left of some work after `advance`; await it for its result."""
+    """Some work that has been begun, as far as it has come; await it for its result."""
 
-    __slots__ = ("_awaited", "_error", "_result", "_work", "is_over")
+    __slots__ = ("_awaited", "_error", "_is_begun", "_result", "_work", "is_over")
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
         self._awaited: Any = None
         self._result: list[T] = []
         self._error: Exception | None = None
-        self.is_over = False
+        self._is_begun = self.is_over = False
+
+    def begin(self) -> bool:
+        """Do it for a turn, or until it waits for something; whether that is all of it."""
+        former, _turn.ends_at = _turn.ends_at, time.monotonic() + TURN_S
+        try:
+            self._resume()
+        finally:
+            _turn.ends_at = former
+        return self.is_over
 
     @types.coroutine
     def advance(self) -> Generator[Any, Any, None]:
-        """Do the work as long as it only gives way: to its end, or until it waits."""
-        try:
-            while isinstance(awaited := self._work.send(None), _Place):
-                yield awaited
-            self._awaited = awaited
-        except StopIteration as done:
-            self._result.append(done.value)
-            self.is_over = True
-        except Exception as error:  # noqa: BLE001  whoever awaits the result gets it
-            self._error = error
-            self.is_over = True
+        """Do it as long as it only gives way: to its end, or until it waits for something."""
+        if not self._is_begun:
+            self._resume()
+        while not self.is_over and isinstance(self._awaited, _Place):
+            yield self._awaited
+            self._resume()
 
-    def __await__(self) -> Generator[Any, Any, T]:
+    def result(self) -> T:
+        """
+        Raises:
+            Exception: what the work has raised; it is over.
+        """
         if self._error is not None:
             error, self._error = self._error, None
             try:
                 raise error
             finally:
                 del error  # it knows this frame
-        if self._result:
-            return self._result.pop()
-        yield self._awaited
+        (result,) = self._result
+        return result
+
+    def _resume(self) -> None:
+        self._is_begun = True
+        try:
+            self._awaited = self._work.send(None)
+        except StopIteration as done:
+            self._result.append(done.value)
+            self.is_over = True
+        except Exception as error:  # noqa: BLE001  whoever asks for the result gets it
+            self._error = error
+            self.is_over = True
+
+    def __del__(self) -> None:
+        self._work.close()  # it may not have been wanted
+
+    async def end(self) -> T:
+        """The same as to await it, for a task."""
+        return await self
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self.is_over:
+            result = self.result()
+            self._result.clear()
+            return result
+        if self._is_begun:
+            yield self._awaited
         return (yield from self._work.__await__())
+
+
+@types.coroutine
+def checked(work: Coroutine[Any, Any, T], check: Callable[[], object]) -> Generator[Any, Any, T]:
+    """Do `work`; whenever others have had their turn, it goes on only if `check` does not raise."""
+    try:
+        while True:
+            yield work.send(None)
+            check()
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    finally:
+        work.close()
 
 
 async def in_turns(work: Work[T]) -> T:
@@ -273,14 +334,25 @@ class Turns:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+        self._unawaited: set[asyncio.Task[Any]] = set()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._unawaited.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("work that nobody waited for has failed", exc_info=error)
 
     async def run(self, work: Work[T]) -> T:
         """Do `work` to its end, others in between. Cancelled, it is closed at its next turn."""
         return await self.start(work)
 
-    def start(self, work: Work[T]) -> asyncio.Future[T]:
+    def start(self, work: Work[T] | Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Like `run`, but the caller need not wait for it."""
         loop = asyncio.get_running_loop()
+        if isinstance(work, Coroutine):
+            task = loop.create_task(work)
+            self._unawaited.add(task)
+            task.add_done_callback(self._ended)
+            return task
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.append((work, done))
         if len(self._waiting) == 1:

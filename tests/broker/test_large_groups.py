@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,9 @@ from drumlin.coordination.groups.every_kind.messages import (
     LeavingMember,
     SyncRequest,
 )
-from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, request_shape, response_shape
+from rig.stepped import Stepped
 from rig.ways_given import WaysGiven
 
 _MEMBERS = 600
@@ -75,15 +76,19 @@ def test_the_leader_is_told_of_all_members_in_steps(monkeypatch: pytest.MonkeyPa
     with_client(run)
 
 
+def _describing(client: Client) -> Stepped[Any]:
+    context, request = _context(client, _DESCRIBE_GROUPS, 5), SimpleNamespace(groups=("g",))
+    asked: Any = request
+    return Stepped(describe_groups.handle(context, asked, response_shape("describe_groups", 5)))
+
+
 def test_a_group_is_described_in_steps() -> None:
     async def run(client: Client) -> None:
         await _stable(client.broker.groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         for _ in range(_MEMBERS):
             next(work)
-        (described,) = to_end(work).groups
+        (described,) = work.to_end().groups
         assert described.group_state == "Stable"
         assert len(described.members) == _MEMBERS
         assert {each.member_assignment for each in described.members} == {b"mine"}
@@ -96,13 +101,11 @@ def test_a_group_that_changes_is_described_as_it_is_then() -> None:
     async def run(client: Client) -> None:
         groups = client.broker.groups
         members = await _stable(groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         for _ in range(_MEMBERS // 2):
             next(work)
         await groups.leave("g", [LeavingMember(each.member_id) for each in members[5:]])
-        (described,) = to_end(work).groups
+        (described,) = work.to_end().groups
         assert described.group_state == "PreparingRebalance"
         assert len(described.members) == 5
         assert {each.member_metadata for each in described.members} == {b""}
@@ -114,9 +117,7 @@ def test_a_group_that_changes_all_the_time_is_described_nevertheless() -> None:
     async def run(client: Client) -> None:
         groups = client.broker.groups
         members = await _stable(groups)
-        shape = response_shape("describe_groups", 5)
-        request = SimpleNamespace(groups=("g",))
-        work = describe_groups.handle(_context(client, _DESCRIBE_GROUPS, 5), request, shape)
+        work = _describing(client)
         described = None
         for steps in range(10 * _MEMBERS):
             try:

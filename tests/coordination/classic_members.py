@@ -12,7 +12,6 @@ import pytest
 from coordination.memory_log import MemoryLog, lead_all, new_coordinator, wake
 from coordination.scenario import subscription
 from coordination.test_group_coordinator import loaded
-from drumlin import turns
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
@@ -26,6 +25,7 @@ from drumlin.coordination.groups.every_kind.messages import (
 )
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.wire.error_codes import ErrorCode
+from rig.turn_lengths import single_steps
 
 MEMBERS = 8
 REBALANCE_MS = 3_000
@@ -35,7 +35,7 @@ Members = list[JoinAnswer]
 
 def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step is a turn from now on."""
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    single_steps(monkeypatch)
     monkeypatch.setattr(answer_queue, "TURN_S", 0)
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
 

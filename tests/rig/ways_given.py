@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -17,9 +17,13 @@ class WaysGiven:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
+        self.loop = None
         monkeypatch.setattr(turns, "time", self)
         monkeypatch.setattr(turns._turn, "ends_at", -math.inf)
-        monkeypatch.setattr(turns._Line, "wait", lambda _: self)
+        monkeypatch.setattr(turns, "_line", lambda: self)
+
+    def wait(self) -> Self:
+        return self
 
     def monotonic(self) -> float:
         return math.inf

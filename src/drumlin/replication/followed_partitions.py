@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from drumlin.replication.leaders_offsets import LeadersOffsets
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.replacement.log_copy import LogChange
-    from drumlin.turns import Pace, Work
     from drumlin.wire.by_hand.fetch_response import PartitionFetch
 
 T = TypeVar("T")
@@ -154,15 +153,13 @@ class FollowedPartitions:
 
     # -- answers -----------------------------------------------------------------------
 
-    async def take(
-        self, followed: Followed, asked: Position, answer: PartitionFetch, pace: Pace
-    ) -> None:
+    async def take(self, followed: Followed, asked: Position, answer: PartitionFetch) -> None:
         """Take over what the leader says of one partition."""
         try:
             if answer.error_code is not ErrorCode.none:
                 raise KafkaError(answer.error_code, _refusal(answer))
-            work = followed.partition.take(asked, answer, self._around.clock.wall_ms())
-            truncation = await _in_turns(work, pace)
+            now_ms = self._around.clock.wall_ms()
+            truncation = await followed.partition.take(asked, answer, now_ms)
         except Exception as error:  # noqa: BLE001  the others are to be followed on
             self._pause(followed, error)
         else:
@@ -294,14 +291,3 @@ def _refusal(answer: PartitionFetch) -> str:
     if leader is None:
         return "the leader refuses"
     return f"the leader refuses; it says that broker {leader.node_id} leads in epoch {leader.epoch}"
-
-
-async def _in_turns(work: Work[T], pace: Pace) -> T:
-    """Do all of it, others in between."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        await pace.give_way()

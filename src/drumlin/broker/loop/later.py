@@ -236,7 +236,10 @@ class _Rest(Coroutine[Any, Any, None]):
             awaited = self._begin()
             if awaited is not None:
                 awaited.cancel()
-        return self._go_on(self._answer.throw, error)
+        try:
+            return self._go_on(self._answer.throw, error)
+        finally:
+            del error  # it is going to know this frame
 
     def close(self) -> None:
         self._answer.close()
@@ -261,6 +264,8 @@ class _Rest(Coroutine[Any, Any, None]):
         except BaseException:
             later.task = None  # which refers to this, and this to it
             raise
+        finally:
+            del value  # as above
         if isinstance(found, Later):
             found.when_settled(later.settled_by)
         else:

@@ -33,7 +33,7 @@ from drumlin.records.validation.validation import (
 )
 from drumlin.replication.partition import ACKS_ALL, Partition
 from drumlin.storage.producers.append_result import AppendResult
-from drumlin.turns import TURN_S, Work, give_way, to_end
+from drumlin.turns import TURN_S, give_way, to_end
 from drumlin.wire.by_hand.leader_hints import CurrentLeader, NodeEndpoint
 from drumlin.wire.by_hand.produce_answer import (
     LEADERS_FROM,
@@ -125,14 +125,14 @@ class ProduceAppends:
 
     async def append_in_turns(self) -> Parts | LaterParts | None:
         """Like `start`, for a request whose partitions take more than a turn."""
-        refusal = await self._broker.turns.run(self._refusal())
+        refusal = await self._refusal()
         if refusal is not None:
             return await self._broker.threads.making(self._refuse_all, refusal)
         if self._verified is not None and self._verified.asked:
             return await self._verify_and_append()
         return await self._append_rest()
 
-    def _refusal(self) -> Work[Refused | None]:
+    async def _refusal(self) -> Refused | None:
         """Why nothing of the request is appended; looks at what is transactional in it."""
         request, transactional = self._request, self._transactional
         if request.acks not in _ACKS:
@@ -143,7 +143,7 @@ class ProduceAppends:
             return Refused(ErrorCode.transactional_id_authorization_failed)
         producers = set()
         for topic, index, records in self._parts:
-            yield
+            await give_way()
             header = header_of(records) if records else None
             if header is None:
                 continue
@@ -156,7 +156,7 @@ class ProduceAppends:
         if len(producers) > 1:
             code = ErrorCode.invalid_producer_id_mapping
             return Refused(code, message="batches of several producers")
-        self._verified = yield from begin(self._broker, self._context.version, transactional)
+        self._verified = await begin(self._broker, self._context.version, transactional)
         return None
 
     async def _verify_and_append(self) -> Parts | LaterParts | None:

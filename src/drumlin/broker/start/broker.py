@@ -307,7 +307,7 @@ class Broker:
         await self.endpoints.stop()
         await self.cleaning.stop()
         # Work that needs no connection has nowhere to write any more.
-        await self.turns.run(self.partitions.clear())
+        await self.partitions.clear()
         self.metadata.register_no_more()
         await self.threads.administering(self.logs.close, self.metadata.broker_epoch)
         await self.metadata.close()

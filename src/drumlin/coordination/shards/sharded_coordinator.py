@@ -35,7 +35,7 @@ from drumlin.coordination.shards.state_partitions import (
 )
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.records.batch.batch import Buffer
-from drumlin.turns import Pace, Turns
+from drumlin.turns import Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What records are for, and the records.
@@ -95,7 +95,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             self.resign(partition)
         await self._background.end()
         await self._partitions.close()
-        await self._turns.run(self._unloading.go_on())
+        await self._unloading.go_on()
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition: its state is loaded in the background."""
@@ -143,7 +143,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         self,
         partition: int,
         find: Callable[[Shard], Iterable[Found[StateRecord]]],
-        pace: Pace,
     ) -> None:
         """Write what is found in a shard, of which there may be very much, piece by piece.
 
@@ -167,7 +166,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
                             )
                             is_refused = True
                     if (
-                        await pace.give_way()
+                        await give_way()
                         and await self._partitions.when_ready(partition) is not shard
                     ):
                         return

@@ -37,7 +37,7 @@ from drumlin.coordination.transactions.transaction import (
     Transaction,
     new_transaction,
 )
-from drumlin.turns import Pace, Turns
+from drumlin.turns import Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -277,12 +277,12 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
 
     async def abort_timed_out(self) -> None:
         """Abort transactions that have timed out, and fence their producers."""
-        now_ms, pace = self._clock.wall_ms(), Pace()
+        now_ms = self._clock.wall_ms()
         for shard in self._shards():
             for timed_out in shard.chosen(lambda each: each.has_timed_out(now_ms)):
                 for transaction in timed_out:
                     await self._abort(shard, transaction)
-                await pace.give_way()
+                await give_way()
 
     async def _abort(self, shard: TransactionShard, transaction: Transaction) -> None:
         def decide() -> bool:
@@ -308,12 +308,11 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         """Forget transactional ids that have not been used for long."""
         now_ms = self._clock.expiry.now_ms()
         age_ms = self._config.transactional_id_expiration_ms
-        pace = Pace()
         for shard in self._shards():
             for expired in shard.chosen(lambda each: each.has_expired(now_ms, age_ms)):
                 for together in _in_batches(expired):
                     await self._remove(shard, together)
-                await pace.give_way()
+                await give_way()
 
     async def _remove(self, shard: TransactionShard, expired: list[Transaction]) -> None:
         now_ms = self._clock.expiry.now_ms()

@@ -44,7 +44,7 @@ from drumlin.storage.recovery.moved_folders import complete_move_of, complete_mo
 from drumlin.storage.recovery.recovery import reload_log
 from drumlin.storage.recovery.segment_recovery import UnsupportedFormat
 from drumlin.storage.replacement.segment_swap import SegmentSwap
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 __all__ = ["LogDirectories", "UnusableLogDirectory"]
@@ -316,21 +316,21 @@ class LogDirectories:
 
     # -- now and then: on the loop -----------------------------------------------------
 
-    def delete_old_segments(self, tell: Tell = tell_nobody) -> Work[None]:
+    async def delete_old_segments(self, tell: Tell = tell_nobody) -> None:
         """Retention, for all logs, as far as `prepare_retention` has looked.
 
         `tell(log)`: called for each log whose start offset has moved.
         """
         now_ms = self._clock.expiry.now_ms()
-        return retention_round.delete_from_all(self, now_ms, self._doomed, tell)
+        await retention_round.delete_from_all(self, now_ms, self._doomed, tell)
 
-    def delete_held_segments(self, tell: Tell = tell_nobody) -> Work[None]:
+    async def delete_held_segments(self, tell: Tell = tell_nobody) -> None:
         """Retention for logs in which a swap of segments has kept it waiting."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
-            yield
+            await give_way()
             if log.swaps.retention_waits:
-                yield from retention_round.delete_from_all((log,), now_ms, self._doomed, tell)
+                await retention_round.delete_from_all((log,), now_ms, self._doomed, tell)
 
     def swap_segments(self, swap: SegmentSwap) -> None:
         """Have a log put cleaned segments where old ones were.
@@ -343,33 +343,33 @@ class LogDirectories:
         # Without a delay: readers hold descriptors, and a reader that comes too late looks again.
         swap.apply(lambda paths: self._doomed.add(paths, 0))
 
-    def roll_overdue(self) -> Work[None]:
+    async def roll_overdue(self) -> None:
         """Roll active segments with records that have waited for `max.compaction.lag.ms`."""
         now_ms = self._clock.wall_ms()
         for log in self:
-            yield
+            await give_way()
             if not log.is_deleted:
                 with contextlib.suppress(KafkaError):  # said where the dir failed
                     log.roll_if_overdue(now_ms)
 
-    def release_idle(self) -> Work[None]:
+    async def release_idle(self) -> None:
         """Give back what logs hold that were not appended to since the last call.
 
         Those of a failed dir are left alone: a thread may be loading them again.
         """
         for log in self:
-            yield
+            await give_way()
             if log.log_directory.is_readable and not log.is_deleted:
                 with contextlib.suppress(KafkaError):  # as above
                     log.release_if_idle()
 
-    def expire_producers(self, expiration_ms: int) -> Work[None]:
+    async def expire_producers(self, expiration_ms: int) -> None:
         """Forget producers that have been silent for so long, in all logs."""
         now_ms = self._clock.expiry.now_ms()
         for log in self:
-            yield from log.producer_state.expire(now_ms, expiration_ms)
+            await log.producer_state.expire(now_ms, expiration_ms)
 
-    def logs_to_flush(self) -> Work[list[PartitionLog]]:
+    async def logs_to_flush(self) -> list[PartitionLog]:
         """Logs that the background owes a `flush`, each to be called in a thread.
 
         Those with sealed segments, and those with records as old as `flush.ms`.
@@ -377,7 +377,7 @@ class LogDirectories:
         now_s = self._clock.monotonic()
         due = []
         for log in self:
-            yield
+            await give_way()
             is_due = log.awaits_flush or log.is_flush_overdue(now_s)
             if is_due and log.log_directory.is_online:
                 due.append(log)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from drumlin.storage.files.doomed_files import DoomedFiles
 from drumlin.storage.log.partition_log import PartitionLog
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import KafkaError
 
 #: Called with a log.
@@ -18,9 +18,9 @@ def tell_nobody(_: PartitionLog) -> None:
     """Ignore the log."""
 
 
-def delete_from_all(
+async def delete_from_all(
     logs: Iterable[PartitionLog], now_ms: int, doomed: DoomedFiles, tell: Tell
-) -> Work[None]:
+) -> None:
     """Delete old segments of all `logs`; call `tell` for each whose log start offset advances.
 
     What is appended meanwhile is left for the next round: it may be as old, and without this limit
@@ -36,8 +36,8 @@ def delete_from_all(
                 if not paths:
                     break
                 doomed.add(paths, log.config.file_delete_delay_ms)
-                yield
-        yield
+                await give_way()
+        await give_way()
 
 
 def _delete_some(log: PartitionLog, now_ms: int, tell: Tell) -> list[str]:

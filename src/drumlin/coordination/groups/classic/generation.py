@@ -7,6 +7,7 @@ deadline.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from drumlin.clock import Clock
@@ -22,7 +23,7 @@ from drumlin.coordination.groups.every_kind.states import (
     GroupState,
     IllegalTransition,
 )
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Generation:
 
     # -- what becomes of it ------------------------------------------------------------------
 
-    def restore(self, metadata: GroupMetadata) -> Work[None]:
+    async def restore(self, metadata: GroupMetadata) -> None:
         """Become what the record says, of members that are there already."""
         self.id = metadata.generation_id
         self.protocol_type = metadata.protocol_type
@@ -64,7 +65,8 @@ class Generation:
         if metadata.members:
             self.protocol_name = metadata.protocol_name or ""
             self.state = GroupState.STABLE
-            yield from self.read_subscriptions(self.id)
+            for _ in self.read_subscriptions(self.id):
+                await give_way()
         else:
             self.state = GroupState.EMPTY
             self._read_nothing()
@@ -129,7 +131,7 @@ class Generation:
     def _are_consumers(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def read_subscriptions(self, generation_id: int) -> Work[None]:
+    def read_subscriptions(self, generation_id: int) -> Iterator[None]:
         """Find out the topics that a generation reads, unless it is over before."""
         topics, read = set[str](), set[bytes]()
         if not self._are_consumers:

@@ -20,7 +20,7 @@ that do not know it: `membership.py` (its members), `generation.py` (what they h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -62,7 +62,7 @@ from drumlin.coordination.groups.every_kind.states import (
     GroupRules,
     GroupState,
 )
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
@@ -101,12 +101,12 @@ class Group:
 
     # -- life ------------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Restore the group from its only record, which holds all of it."""
         for _, metadata in records:
-            yield from self.restore_metadata(metadata)
+            await self.restore_metadata(metadata)
 
-    def restore_metadata(self, metadata: GroupMetadata) -> Work[None]:
+    async def restore_metadata(self, metadata: GroupMetadata) -> None:
         """Restore an empty or a stable group from its record; yields after each member.
 
         The sessions of its members restart.
@@ -114,10 +114,10 @@ class Group:
         for member in members_of(metadata):
             self.membership.add(member)
             self._timers.extend_session(member)
-            yield
+            await give_way()
         if metadata.leader_id in self.membership.members:
             self.membership.leader_id = metadata.leader_id
-        yield from self._generation.restore(metadata)
+        await self._generation.restore(metadata)
         if len(self.membership.members) > self._rules.group_max_size:
             self._rebalance.prepare("it was loaded with more members than are allowed now")
 
@@ -145,8 +145,8 @@ class Group:
         self._die(error)
         return self._effects.take()
 
-    def dissolve(self) -> Work[list[Any]]:
-        yield  # deadlines are left to come: see `_die`
+    async def dissolve(self) -> list[Any]:
+        await give_way()  # deadlines are left to come: see `_die`
         return self.membership.take_all()  # the waiting members are answered later
 
     def _die(self, error: ErrorCode) -> None:
@@ -348,7 +348,7 @@ class Group:
         """Whether the record is still to be written; if not, no request waits for it any more."""
         return self._stored_group.awaits(purpose)
 
-    def to_store(self, purpose: Purpose) -> Work[GroupMetadata | None]:
+    def to_store(self, purpose: Purpose) -> Coroutine[Any, Any, GroupMetadata | None]:
         """The group's record; None if the group does not await it any more."""
         return self._stored_group.metadata(purpose)
 

@@ -20,7 +20,7 @@ from drumlin.coordination.groups.consumer.records import Target, TargetEpochKey,
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work
+from drumlin.turns import give_way
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Assigning:
         if former_id != joining.member_id:
             self._current = {**self._known, joining.member_id: self._known.get(former_id, {})}
 
-    def work(self) -> Work[NextTarget]:
+    async def work(self) -> NextTarget:
         """Must begin in the turn in which this object was made."""
         group, members = self._group, self._members
         topics = _Topics(group)
@@ -72,9 +72,9 @@ class Assigning:
                 votes[said.assignor] += 1
             if said.group_instance_id is not None:
                 instance_ids[member_id] = said.group_instance_id
-            yield
+            await give_way()
         name = preferred_assignor(group, votes)
-        partitions = yield from ASSIGNORS[name](assignees, topics.counts)
+        partitions = await ASSIGNORS[name](assignees, topics.counts)
         # The assignment of a single member tells nothing that its own requests do not.
         _log.log(
             logging.INFO if len(members) > 1 else logging.DEBUG,
@@ -89,7 +89,7 @@ class Assigning:
             known = self._known.get(member_id)
             if known is None or known != assigned:
                 records.append((TargetKey(group.group_id, member_id), Target(assigned)))
-            yield
+            await give_way()
         return NextTarget(self._epoch, partitions, instance_ids, records)
 
 

@@ -44,7 +44,7 @@ from drumlin.coordination.groups.every_kind.group_record import GroupRecord, Rec
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.states import Deadline, DeadlineKind
 from drumlin.coordination.groups.every_kind.target_epoch import TargetEpoch
-from drumlin.turns import Work
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _FIRST_EPOCH: Final = 1
@@ -186,8 +186,8 @@ class ConsumerGroup:
         """No request waits in a group of this kind."""
         return ()
 
-    def dissolve(self) -> Work[list[Any]]:
-        yield from self.forget_rebalances(list(self.members))
+    async def dissolve(self) -> list[Any]:
+        await self.forget_rebalances(list(self.members))
         return [*self.members.values(), *self.targets.values()]
 
     # -- questions -----------------------------------------------------------------------------
@@ -230,10 +230,10 @@ class ConsumerGroup:
 
     # -- replay --------------------------------------------------------------------------------
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         for key, value in records:
             self.replay(key, value)
-            yield
+            await give_way()
         self.regexes_resolved_ms = min(
             (each.timestamp_ms for each in self.regexes.values()), default=0
         )
@@ -383,14 +383,14 @@ class ConsumerGroup:
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
         self.context.deadlines.cancel(Deadline(self.group_id, kind, member_id))
 
-    def forget_rebalances(self, member_ids: Iterable[str]) -> Work[None]:
+    async def forget_rebalances(self, member_ids: Iterable[str]) -> None:
         """The group is gone. Its members' sessions continue in the group that replaces it, or are
         left to expire.
         """
         for member_id in member_ids:
             for kind in (DeadlineKind.JOIN, DeadlineKind.SYNC, DeadlineKind.REVOCATION):
                 self.cancel(kind, member_id)
-            yield
+            await give_way()
 
     def _cancel_all(self, member_id: str) -> None:
         for kind in DeadlineKind:

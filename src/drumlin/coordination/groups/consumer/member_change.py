@@ -9,7 +9,7 @@ group's epoch, the target assignment, the member's own progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
@@ -39,7 +39,7 @@ from drumlin.coordination.groups.every_kind.any_group import (
     Resolve,
 )
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
-from drumlin.turns import Work, one_turn
+from drumlin.turns import Rest
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The least time between two resolutions of regular expressions that are known already.
@@ -64,7 +64,7 @@ class MemberChange:
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
-        self.assigning: Work[NextTarget] | None = None
+        self.assigning: Awaitable[NextTarget] | None = None
         """To be continued."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
@@ -182,12 +182,11 @@ class MemberChange:
         former_id = _former_id(group, member)
         if not is_assignment_due(group, self.epoch):
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        assigning = Assigning(group, self.epoch, former_id, member).work()
-        finished = one_turn(assigning)
-        if finished is None or len(finished.result.records) > _WRITTEN_AT_ONCE:
-            self.assigning = assigning if finished is None else _done(finished.result)
+        assigning = Rest(Assigning(group, self.epoch, former_id, member).work())
+        if not assigning.begin() or len(assigning.result().records) > _WRITTEN_AT_ONCE:
+            self.assigning = assigning
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        target: NextTarget = finished.result
+        target = assigning.result()
         self.records += target.records
         self.records.append(target.epoch_record(group.group_id))
         return self.epoch, target.partitions[member.member_id]
@@ -288,11 +287,6 @@ def resolved(group: ConsumerGroup, found: Mapping[str, frozenset[str]]) -> list[
     names = set(group.subscribers).union(*(each.topics for each in after.values()))
     change.bump(names, has_changed=has_changed)
     return change.records
-
-
-def _done(target: NextTarget) -> Work[NextTarget]:
-    yield
-    return target
 
 
 def _former_id(group: ConsumerGroup, member: Member) -> str:

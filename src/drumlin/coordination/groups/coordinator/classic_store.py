@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from drumlin.background import Background
@@ -27,7 +27,7 @@ from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import record_bytes_max
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Pace, Turns, Work, one_turn
+from drumlin.turns import Rest, Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -67,13 +67,12 @@ class ClassicStore:
         if is_replacement and group.replacements:
             group.replacements.append(store)  # one record says it of all of them
             return
-        making, metadata = group.to_store(store.purpose), None
+        making, metadata = Rest(group.to_store(store.purpose)), None
         stores = [store]
         # Records of one group come in their order; but without members there is nothing to mix up.
         if not group.stores_under_way or not group.membership.members:
-            finished = one_turn(making)
-            if finished is not None:
-                metadata = finished.result
+            if making.begin():
+                metadata = making.result()
                 if metadata is None:
                     return
                 if not _is_large(metadata):
@@ -103,7 +102,7 @@ class ClassicStore:
         shard: GroupShard,
         group: Group,
         stores: list[Store],
-        making: Work[GroupMetadata | None],
+        making: Awaitable[GroupMetadata | None],
         metadata: GroupMetadata | None,
     ) -> None:
         """Write one record for all of `stores`. `metadata`: what `making` gave, if it is done."""
@@ -135,13 +134,13 @@ class ClassicStore:
         shard: GroupShard,
         group: Group,
         stores: Sequence[Store],
-        making: Work[GroupMetadata | None],
+        making: Awaitable[GroupMetadata | None],
         metadata: GroupMetadata | None,
     ) -> tuple[bytearray, GroupMetadata] | None:
         """The record in a batch, while the group awaits any of `stores`; else None."""
         while True:
             if metadata is None:
-                metadata = await self._turns.run(making)
+                metadata = await making
             if metadata is not None:
                 batch = await self._encoded(shard, group, metadata)
                 # A member that waits now has waited all the time: a rebalance answers it.
@@ -174,10 +173,9 @@ class ClassicStore:
     async def _tell_stored(
         self, shard: GroupShard, group: Group, stores: Sequence[Store], error: ErrorCode | None
     ) -> None:
-        pace = Pace()
         for each in stores:
             self._stored(shard, group, each, error)
-            await pace.give_way()
+            await give_way()
 
     def _stored(
         self, shard: GroupShard, group: Group, store: Store, error: ErrorCode | None

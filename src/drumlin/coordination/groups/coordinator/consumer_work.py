@@ -26,20 +26,17 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
-from drumlin.turns import Turns, Work
+from drumlin.turns import give_way, in_turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
-
-#: Of what an assignment has been made of.
-_FREED_AT_ONCE: Final = 200
 
 
 class ConsumerWork:
     """What consumer groups of the partitions that are led here have begun.
 
     Handed in:
-        writer, log, alarm, background, turns: the coordinator's.
+        writer, log, alarm, background: the coordinator's.
         topics: what can be subscribed to.
     """
 
@@ -49,11 +46,10 @@ class ConsumerWork:
         log: StateLog,
         alarm: DeadlineAlarm,
         background: Background,
-        turns: Turns,
         topics: Topics,
     ) -> None:
         self._writer, self._log, self._alarm = writer, log, alarm
-        self._background, self._turns, self._topics = background, turns, topics
+        self._background, self._topics = background, topics
 
     # -- regular expressions -------------------------------------------------------------------
 
@@ -108,7 +104,7 @@ class ConsumerWork:
     ) -> Any:
         pending = first
         try:
-            pending = await self._turns.run(self._assign(shard, group, assign, answer))
+            pending = await self._assign(shard, group, assign, answer)
         except KafkaError as refusal:
             _log.warning("group %r keeps its target assignment: %s", group.group_id, refusal)
         finally:
@@ -116,14 +112,14 @@ class ConsumerWork:
         self._alarm.set()
         return await pending
 
-    def _assign(
+    async def _assign(
         self, shard: GroupShard, group: ConsumerGroup, assign: Assign, answer: Any
-    ) -> Work[Written[Any]]:
+    ) -> Written[Any]:
         """
         Raises:
             KafkaError: it was not written, or it is for a group that is no more.
         """
-        target: NextTarget = yield from assign.make
+        target: NextTarget = await assign.make
         epoch_record = target.epoch_record(group.group_id)
 
         def check_group() -> None:
@@ -135,19 +131,13 @@ class ConsumerWork:
             targets, corrections = as_it_is_now(group, target)
             return [*corrections, epoch_record], targets
 
-        past: list[Any] = []
-
         def take_over(targets: dict[str, Partitions]) -> None:
-            past.extend(group.targets.values())
             group.follow(target.epoch, targets)
 
-        confirmation = yield from self._writer.write_in_turns(
-            shard, target.records, last, take_over
+        confirmation = await in_turns(
+            self._writer.write_in_turns(shard, target.records, last, take_over)
         )
-        for done_with in (target.records, past):  # all at once, that would take a turn to free
-            while done_with:
-                del done_with[-_FREED_AT_ONCE:]
-                yield
+        await give_way()
         # Of thousands of partitions, what the member has comes in a turn of its own.
         self._writer.check_leads(shard)
         check_group()

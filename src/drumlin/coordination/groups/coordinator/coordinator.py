@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,7 +55,7 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Turns, Work
+from drumlin.turns import T, Turns, Work, in_turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -114,7 +114,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
-        consumers = ConsumerWork(writer, log, alarm, background, turns, topics)
+        consumers = ConsumerWork(writer, log, alarm, background, topics)
         effects = self._effects = Effects(
             writer,
             log,
@@ -143,16 +143,16 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         await super().close()
         await self._answers.finish()
 
-    def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> Work[None]:
-        yield from self._unloading.go_on()
-        yield from shard.take_over(loaded)
+    async def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> None:
+        await self._unloading.go_on()
+        await shard.take_over(loaded)
 
     def _on_loaded(self, partition: int) -> None:
         self._alarm.set()
         if self._context.topics.was_any_deleted():  # else there is no need to look at every group
             self._background.spawn(self._removals.remove_orphans(partition))
 
-    def _unload(self, shard: GroupShard) -> Work[None]:
+    def _unload(self, shard: GroupShard) -> Coroutine[Any, Any, None]:
         return unloading(
             shard, lambda shard, group: self._effects.carry_out(shard, group, group.unload())
         )
@@ -345,9 +345,9 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """A marker is in the partition: what the producer committed counts now, or is dropped."""
         self._partitions.shard(partition).end_transaction(producer_id, is_commit=is_commit)
 
-    def delete_offsets(
+    async def delete_offsets(
         self, group_id: str, asked: Sequence[tuple[str, int]]
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Written[list[ErrorCode]]:
         """OffsetDelete: a code for each partition.
 
         What the topic takes as one batch is deleted as a whole or not at all.
@@ -356,7 +356,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: none of them was deleted, or not all of what makes several batches.
         """
         shard = self._shard_with_members(group_id)
-        return (yield from self._offsets.delete(shard, group_id, asked))
+        return await in_turns(self._offsets.delete(shard, group_id, asked))
 
     @property
     def has_unconfirmed(self) -> bool:
@@ -402,7 +402,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         message = f"{group_id} is no classic group"
         raise KafkaError(ErrorCode.group_id_not_found, message)
 
-    def delete(self, group_id: str) -> Work[Written[ErrorCode]]:
+    async def delete(self, group_id: str) -> Written[ErrorCode]:
         """DeleteGroups, one of them.
 
         Of a group that holds very many offsets those go first, and then the group with what was
@@ -418,8 +418,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
                 records = shard.delete_group(group_id)
                 return self._writer.when_written(shard, records, ErrorCode.none)
-            yield from self._offsets.remove(
-                shard, group_id, held, lambda: shard.group(group_id).check_delete()
+            await in_turns(
+                self._offsets.remove(
+                    shard, group_id, held, lambda: shard.group(group_id).check_delete()
+                )
             )
 
     # -- what another kind of groups, with a coordinator of its own, builds on -----------------
@@ -444,15 +446,15 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         return self._effects.bring_about(shard, group_id, decision)
 
-    def write_in_turns(
+    async def write_in_turns(
         self,
         shard: GroupShard,
         records: Iterable[GroupRecord],
         last: Callable[[], tuple[Sequence[GroupRecord], T]],
         take_over: Callable[[T], None],
-    ) -> Work[Written[None]]:
+    ) -> Written[None]:
         """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = yield from self._writer.write_in_turns(shard, records, last, take_over)
+        confirmation = await in_turns(self._writer.write_in_turns(shard, records, last, take_over))
         return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:

@@ -38,14 +38,13 @@ from drumlin.coordination.groups.share.messages import (
 )
 from drumlin.coordination.groups.share.outcomes import Found, Starts, divided, for_each, told
 from drumlin.coordination.groups.share.records import (
-    Assignment,
     StatePartitionMetadata,
     TopicPartitions,
 )
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
-from drumlin.turns import Turns, Work, let_go, one_turn
+from drumlin.turns import Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -172,7 +171,7 @@ class ShareGroupMembership:
             group = self._found_or_new(shard, group_id) if joins else self._found(shard, group_id)
             known = shard.groups.get(group_id)
             work = group.consider(request, limits, at_once=at_once, tries=tries_left)
-            considered = await self._in_turns(work)
+            considered = await work
             is_same = shard is self._groups.shard_of(group_id)
             is_same = is_same and shard.groups.get(group_id) is known
             if not (is_same and considered.is_current()):
@@ -182,18 +181,13 @@ class ShareGroupMembership:
                 break
             writing = self._write_in_turns(shard, group, request.member_id, considered)
             try:
-                confirmed = await self._turns.run(writing)
+                confirmed = await writing
                 break
             except _HasChanged:
                 continue
         self._groups.look_at_deadlines()
         await confirmed
         return considered
-
-    async def _in_turns(self, work: Work[Considered]) -> Considered:
-        """Mostly the work is done at once, and no other task runs before the caller continues."""
-        finished = one_turn(work)
-        return await self._turns.run(work) if finished is None else finished.result
 
     def _write_at_once(
         self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
@@ -206,9 +200,9 @@ class ShareGroupMembership:
             self._turns.start(assign_late(self._groups, shard, group))
         return confirmed
 
-    def _write_in_turns(
+    async def _write_in_turns(
         self, shard: GroupShard, group: ShareGroup, member_id: str, considered: Considered
-    ) -> Work[Written[None]]:
+    ) -> Written[None]:
         """Write a target assignment of very many members. It takes effect all at once, at the end.
 
         Raises:
@@ -216,7 +210,6 @@ class ShareGroupMembership:
             KafkaError: it cannot be written.
         """
         target = considered.next_target
-        former: list[Assignment] = []
 
         def last() -> tuple[Sequence[GroupRecord], None]:
             if shard.groups.get(group.group_id) is not group or not considered.is_current():
@@ -224,13 +217,11 @@ class ShareGroupMembership:
             return considered.records, None
 
         def take_over(_: None) -> None:
-            former.extend(group.follow(target).values())
+            group.follow(target)
             shard.apply(considered.records)
             group.keep_alive(member_id)
 
-        written = yield from self._groups.write_in_turns(shard, target.records, last, take_over)
-        yield from let_go(former, target.records)
-        return written
+        return await self._groups.write_in_turns(shard, target.records, last, take_over)
 
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
@@ -279,7 +270,7 @@ class ShareGroupMembership:
             )
 
         outcomes = await for_each({each: topics[each].partitions for each in topics}, begin)
-        good, bad = await self._turns.run(divided(topics, outcomes))
+        good, bad = await divided(topics, outcomes)
         await self._note_partitions(
             group_id,
             lambda known: initialization.failed(initialization.initialized(known, good), bad),
@@ -295,7 +286,7 @@ class ShareGroupMembership:
             KafkaError: NON_EMPTY_GROUP, or the group cannot be asked.
         """
         self._groups.shard_of(group_id)  # it is refused before anything is looked at
-        found, starts = await self._turns.run(self._sorted(wanted))
+        found, starts = await self._sorted(wanted)
         topics = {
             topic.topic_id: TopicPartitions(topic.name, frozenset(starts[topic.topic_id]))
             for _, topic, _ in found
@@ -310,28 +301,28 @@ class ShareGroupMembership:
             decision = Decision([group.partitions_record(value)])
             await self._groups.bring_about(shard, group_id, decision)
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
-        return await self._turns.run(told(found, starts, outcomes))
+        return await told(found, starts, outcomes)
 
-    def _sorted(
+    async def _sorted(
         self, wanted: Iterable[tuple[str, Mapping[int, int]]]
-    ) -> Work[tuple[Found, Starts]]:
+    ) -> tuple[Found, Starts]:
         """The request by topic, and its part for partitions that exist."""
         offsets_of: dict[str, dict[int, int]] = {}
         for name, offsets in wanted:  # a topic may be named twice
             offsets_of.setdefault(name, {}).update(offsets)
-            yield
+            await give_way()
         found: Found = []
         starts: Starts = {}
         for name, offsets in offsets_of.items():
             topic = self._topics.by_name(name)
             found.append((name, topic, offsets))
-            yield
+            await give_way()
             if topic is not None:
                 of_topic = starts[topic.topic_id] = {}
                 for each, at in offsets.items():
                     if _has(topic, each):
                         of_topic[each] = at
-                    yield
+                    await give_way()
         return found, starts
 
     async def delete_offsets(self, group_id: str, names: Iterable[str]) -> Deleted:
@@ -342,7 +333,7 @@ class ShareGroupMembership:
         """
         group = self._found(self._groups.shard_of(group_id), group_id)
         group.check_delete()
-        results, chosen = await self._turns.run(self._sorted_out(group, names))
+        results, chosen = await self._sorted_out(group, names)
         self._found(self._groups.shard_of(group_id), group_id).check_delete()
         by_id = {id_: known.name for id_, known in chosen.items()}
         partitions = {id_: known.partitions for id_, known in chosen.items()}
@@ -351,9 +342,9 @@ class ShareGroupMembership:
             results[by_id[topic_id]] = topic_id, error
         return results
 
-    def _sorted_out(
+    async def _sorted_out(
         self, group: ShareGroup, names: Iterable[str]
-    ) -> Work[tuple[Deleted, dict[UUID, TopicPartitions]]]:
+    ) -> tuple[Deleted, dict[UUID, TopicPartitions]]:
         """The outcome for each name that is decided already, and the partitions to delete."""
         unknown = KafkaError(ErrorCode.unknown_topic_or_partition)
         strange = KafkaError(unknown.code, "the group has no offsets in this topic")
@@ -367,7 +358,7 @@ class ShareGroupMembership:
             else:
                 results[name] = topic.topic_id, None
                 chosen[topic.topic_id] = TopicPartitions(name, partitions)
-            yield
+            await give_way()
         return results, chosen
 
     @staticmethod

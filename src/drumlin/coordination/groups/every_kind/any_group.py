@@ -6,14 +6,13 @@ values, carried out in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
 from drumlin.coordination.groups.every_kind.kind import GroupKind
 from drumlin.coordination.groups.every_kind.messages import Answer, Answers, Store
-from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode
 
 
@@ -77,7 +76,7 @@ class AnyGroup(Protocol):
     def tombstones(self) -> list[GroupRecord]:
         """The records that delete the group; its offsets are not among them."""
 
-    def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> Work[None]:
+    async def restore(self, records: Iterable[tuple[RecordKey, Any]]) -> None:
         """Become what the log says: the group's own records, in the order of their writing.
 
         Others may have their turn wherever this yields; no request comes before the end.
@@ -90,7 +89,7 @@ class AnyGroup(Protocol):
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:
         """The group has moved to another broker, or was deleted: answer all waiting requests."""
 
-    def dissolve(self) -> Work[list[Any]]:
+    async def dissolve(self) -> list[Any]:
         """After `unload`: forget deadlines that would mean another group of that name.
 
         Returns what is large in it, part by part. No request reaches the group any more.
@@ -124,7 +123,7 @@ class Assign(NamedTuple):
         first answer.
     """
 
-    make: Work[Any]
+    make: Awaitable[Any]
     follow: Callable[[Any, Any], Decision]
 
 

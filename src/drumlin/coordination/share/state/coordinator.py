@@ -23,7 +23,7 @@ from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
-from drumlin.turns import Pace, Turns
+from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         self._has_partition = has_partition
         self._was_deleted = was_deleted
         self._renewed: list[Callable[[SharePartitionKey], None]] = []
-        self._pace = Pace()
 
     def when_renewed(self, tell: Callable[[SharePartitionKey], None]) -> None:
         """Call `tell` for each state that is initialized again, or deleted, from now on."""
@@ -152,7 +151,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         await self._write_found(
             partition,
             lambda shard: ((what, records) for records in shard.orphans(self._was_deleted)),
-            self._pace,
         )
 
     # -- finding -----------------------------------------------------------------------------
@@ -285,7 +283,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             state = shard.check_write(key, change)
             if len(state.batches) + len(change.batches) <= _MERGED_AT_ONCE_MAX:
                 return shard, None
-            merged = await self._turns.run(shard.merging(key, change))
+            merged = await shard.merging(key, change)
             shard = await self._shard_if_any(key)
             if shard.check_write(key, change) is merged.before:
                 return shard, merged  # it has not changed meanwhile
@@ -351,5 +349,4 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
                     ("new snapshots", records)
                     for records in shard.cold_snapshots(interval_ms, now_ms)
                 ),
-                self._pace,
             )
