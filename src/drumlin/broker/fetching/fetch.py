@@ -46,6 +46,8 @@ _FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
+#: Records that are read where others are only looked for in memory, as they are about to be sent.
+_KEPT_BYTES_MAX: Final = 8 * 1024
 
 
 class Fetch:
@@ -53,6 +55,7 @@ class Fetch:
 
     __slots__ = (
         "_going_on",
+        "_is_large",
         "_is_last",
         "_is_over",
         "_is_waiting",
@@ -166,12 +169,12 @@ class Fetch:
         """
         return True
 
-    def is_large(self) -> bool:
+    def is_next_large(self) -> bool:
         """Whether the next pass may take longer than a turn."""
         raise NotImplementedError
 
     async def prepare(self) -> None:
-        """Prepare a pass over the partitions; gives no way if it `is_large` not."""
+        """Prepare a pass over the partitions."""
         raise NotImplementedError
 
     def amount(self) -> int:
@@ -265,8 +268,9 @@ class Fetch:
 
     async def _answer_or_wait(self) -> Parts | None:
         """The answer; None if it is not enough, and more is waited for."""
+        self._is_large = self.is_next_large()
         await self.prepare()
-        if self.is_large():
+        if self._is_large:
             await self._read_all()
         else:
             try:
@@ -300,11 +304,12 @@ class Fetch:
 
     async def _warm(self) -> None:
         """Read into memory all that is to be sent."""
+        are_few = self.reading.read_bytes <= _KEPT_BYTES_MAX
         for number, answer in enumerate(self.answers):
             if number % STEP == STEP - 1:
                 await give_way()
             records = answer[5]
-            if not has_records(answer) or records.is_resident():
+            if not has_records(answer) or (records.keep if are_few else records.is_resident)():
                 continue
             try:
                 await self.broker.threads.reading(records.prefetch)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from drumlin.background import Background
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import (
@@ -20,7 +21,6 @@ from drumlin.broker.share_partitions.sessions import (
     ShareSession,
     ShareSessions,
 )
-from drumlin.coordination.background import Background
 from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.store.changes import Change, PartitionsChanged, TopicDeleted
 from drumlin.replication.partition import Partition

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.consumer import classic_members
 from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
@@ -30,7 +30,7 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Turns, give_way, in_turns
+from drumlin.turns import Turns, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -172,9 +172,7 @@ class ConsumerWork:
         def take_over(targets: dict[str, Partitions]) -> None:
             group.follow(target.epoch, targets)
 
-        confirmation = await in_turns(
-            self._writer.write_in_turns(shard, target.records, last, take_over)
-        )
+        confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
         # Of thousands of partitions, what the member has comes in a turn of its own.
         self._writer.check_leads(shard)
