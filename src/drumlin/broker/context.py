@@ -26,8 +26,7 @@ takes long before or after that is a coroutine that gives way, or one that is aw
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from drumlin.broker.parts.parts import Coordinators
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from drumlin.broker.remote.log_ends import LogEnds
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
-    from drumlin.turns import Work
     from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
 
 
@@ -85,23 +83,9 @@ class RequestContext(NamedTuple):
 context_of: Final = from_tuple(RequestContext)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The older form of a `Later`, for a handler that is no coroutine.
-
-    The connection may start its next request meanwhile, and may cancel the waiting when the
-    peer is gone. A handler that returns a plain awaitable holds the next request back.
-    """
-
-    awaitable: Awaitable[Awaited]
-
-
 #: A message of the schemas, or one that is encoded already.
 Response: TypeAlias = "Entity | EncodedBody"
-#: What a handler returns: a coroutine that ends with a response or a `Later`. The others are older
-#: forms: work done in turns, or waiting.
-Answer: TypeAlias = "Response | Waiting | Work[Answer] | Awaitable[Awaited]"
-#: What it may have waited for.
-Awaited: TypeAlias = "Response | Later[Any] | Work[Answer]"
-#: The function `handle` of an API's module. Its request is of the version that the client chose.
-Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Answer]"
+#: What becomes of a request; None where its connection has ended.
+Handled: TypeAlias = "Response | Later[Any] | None"
+#: The function `handle` of an API's module.
+Handle: TypeAlias = "Callable[[RequestContext, Any, Shape], Coroutine[Any, Any, Handled]]"

@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drumlin.broker.apis.first_use import FirstUse, handler_module
 from drumlin.broker.apis.served import SERVED
-from drumlin.broker.context import (
-    Answer,
-    Handle,
-    RequestContext,
-    Response,
-    Waiting,
-    context_of,
-)
+from drumlin.broker.context import Handle, Handled, RequestContext, Response, context_of
 from drumlin.broker.handlers.api_versions import unsupported_version
-from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun, waiting
-from drumlin.turns import Rest, Rounds, in_turns
+from drumlin.broker.loop.later import GivingUp, Later, LaterParts, Parts, begun
+from drumlin.turns import Rest, Rounds
 from drumlin.wire.error_codes import ErrorCode, KafkaError, MalformedMessage
 from drumlin.wire.messages import (
     API_KEYS,
@@ -127,39 +120,47 @@ class Router:
             except Exception as error:  # noqa: BLE001  whatever it is, the client is answered
                 return self._failed(api, header, error)
         parse = handler.parse
-        if parse is None and len(frame) > _PARSED_APART_BYTES:
-            return begun(self._parse_and_answer(api, handler, context, frame))
-        if parse is None:
-            request = parse_request(api, header.api_version, frame, header.size)
-        else:
-            request = parse(header.api_version, frame, header.size)
-        return begun(self._answered(api, header, _handled(handler, context, api, request)))
-
-    async def _answered(
-        self, api: str, header: RequestHeader, handling: Awaitable[Response | Later[Response]]
-    ) -> Parts | LaterParts | None:
-        """The frame for what a handler returns, or raises."""
         try:
-            response = await handling
-            if isinstance(response, Later):
-                return response.encoded_by(partial(self._encoded, api, header))
-            if is_long(response):
-                holder = [response]
-                del response
-                return await self._broker.threads.making(_encode_last, api, header, holder)
-            return _encode(api, header, response)
+            if parse is None and len(frame) > _PARSED_APART_BYTES:
+                handled = begun(self._parse_and_handle(api, handler, context, frame))
+            else:
+                request = (parse or partial(parse_request, api))(
+                    header.api_version, frame, header.size
+                )
+                handled = begun(_handle(handler, context, api, request))
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+        return self._encoded(api, header, handled)
+
+    def _encoded(
+        self, api: str, header: RequestHeader, handled: Handled
+    ) -> Parts | LaterParts | None:
+        """The frame for what a handler has returned."""
+        if isinstance(handled, Later):
+            return handled.encoded_by(partial(self._settled, api, header))
+        if handled is None:
+            return None
+        try:
+            if is_long(handled):
+                holder = [handled]
+                return begun(self._broker.threads.making(_encode_last, api, header, holder))
+            return _encode(api, header, handled)
         except Exception as error:  # noqa: BLE001  as above
             return self._failed(api, header, error)
 
-    def _encoded(
-        self, api: str, header: RequestHeader, later: Later[Response]
+    def _settled(
+        self, api: str, header: RequestHeader, later: Later[Handled]
     ) -> Parts | LaterParts | None:
-        """Likewise for what an answer has been settled with."""
-        return begun(self._answered(api, header, _result_of(later)))
+        """The frame for what an answer has been settled with."""
+        try:
+            response = later.result()
+        except Exception as error:  # noqa: BLE001  as above
+            return self._failed(api, header, error)
+        return self._encoded(api, header, response)
 
-    async def _parse_and_answer(
+    async def _parse_and_handle(
         self, api: str, handler: Handler, context: RequestContext, frame: memoryview
-    ) -> Parts | LaterParts | None:
+    ) -> Handled:
         """A large request is read in a thread, so that the loop serves others meanwhile.
 
         Read, it takes many times the memory of its frame: so of very large ones few are read and
@@ -176,11 +177,9 @@ class Router:
                         parse_request, api, header.api_version, frame, header.size
                     )
                 )
-                handling = Rest(_handled(handler, context, api, holder[0]))
+                handling = Rest(_handle(handler, context, api, holder[0]))
                 await handling.advance()
-                if handling.is_over:
-                    return await self._answered(api, header, handling)
-            return await self._answered(api, header, handling)
+            return await handling
         finally:  # by then there is no other reference to the request
             if holder and is_very_large:
                 self._broker.threads.make_later(let_go, holder)
@@ -218,30 +217,11 @@ class Router:
         return _encode(_API_VERSIONS, header._replace(api_version=0), response)
 
 
-async def _handled(
+def _handle(
     handler: Handler, context: RequestContext, api: str, request: object
-) -> Response | Later[Response]:
-    """What a handler returns, or one of an older form ends with."""
+) -> Coroutine[Any, Any, Handled]:
     assert handler.handle is not None
-    shape = response_shape(api, context.header.api_version)
-    returned = handler.handle(context, request, shape)
-    return await _finished(returned)
-
-
-async def _finished(returned: Answer | Later[Any]) -> Response | Later[Response]:
-    while True:
-        if isinstance(returned, Generator):
-            returned = await in_turns(returned)
-        elif isinstance(returned, Waiting):
-            return waiting(_finished(returned.awaitable))
-        elif isinstance(returned, Awaitable):
-            returned = await returned
-        else:
-            return returned
-
-
-async def _result_of(later: Later[Response]) -> Response:
-    return later.result()
+    return handler.handle(context, request, response_shape(api, context.header.api_version))
 
 
 def _encode_last(api: str, header: RequestHeader, holder: list[Response]) -> Parts:

@@ -12,7 +12,7 @@ A partition named twice in one request is INVALID_REQUEST, as in Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drumlin.broker.context import RequestContext
@@ -64,7 +64,7 @@ _NOTHING: Final = _Found()
 
 async def handle(
     context: RequestContext, request: ListOffsetsRequest, shape: Shape
-) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+) -> ListOffsetsResponse:
     # Each topic and partition is answered once, however often it is named.
     asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
     is_known = True
@@ -82,7 +82,7 @@ async def handle(
     if is_known:
         return await work
     # Searching by time reads the log, and changes nothing, so a thread may do it.
-    return context.broker.threads.reading(to_end, work)
+    return await context.broker.threads.reading(to_end, work)
 
 
 def _settle(context: RequestContext, topic: str, index: int) -> None:

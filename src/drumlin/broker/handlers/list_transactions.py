@@ -7,7 +7,7 @@ RE2's syntax that the whole id must match). Unknown states are listed in the ans
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Container
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.context import RequestContext
@@ -31,7 +31,7 @@ _LONG_MATCHES_S: Final = 10.0
 
 async def handle(
     context: RequestContext, request: ListTransactionsRequest, shape: Shape
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+) -> ListTransactionsResponse:
     unknown, states = list[str](), set[TransactionState]()
     for each in request.state_filters:
         if each in BY_LABEL:
@@ -60,7 +60,7 @@ async def handle(
         if code is ErrorCode.coordinator_load_in_progress:
             unknown = []  # Apache Kafka does not examine the filters in this case
     if left:
-        return _match_and_respond(context, shape, unknown, found, compiled, left)
+        return await _match_and_respond(context, shape, unknown, found, compiled, left)
     return _respond(shape, code, unknown, found)
 
 

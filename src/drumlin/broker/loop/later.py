@@ -86,11 +86,9 @@ class Later(Generic[T]):
         self._is_settled = True
         if self._is_unwanted:
             release(self._answer)
+            self._answer = self._error = None
         elif take is not None:
             take(self)
-        else:
-            return  # somebody is going to ask for it
-        self._answer = self._error = None
 
     def give_up_by(self, give_up: Callable[[], object]) -> None:
         """What to call if the peer disconnects before this is settled."""
@@ -122,13 +120,24 @@ class Later(Generic[T]):
             self._take = take
 
     def result(self) -> T:
-        """
+        """The answer, once.
+
         Raises:
             Exception: what it was settled with.
         """
-        if self._error is not None:
-            raise self._error
-        return cast("T", self._answer)
+        answer, error, self._answer, self._error = self._answer, self._error, None, None
+        if error is None:
+            return cast("T", answer)
+        try:
+            raise error
+        finally:
+            del error  # it knows this frame
+
+    async def until_settled(self) -> None:
+        """Wait; it stays settled for whoever takes it then."""
+        settled = asyncio.get_running_loop().create_future()
+        self.when_settled(settled.set_result)
+        await settled
 
     def cancel(self) -> None:
         """The answer is not wanted any more."""

@@ -30,7 +30,7 @@ from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_partitions import StatePartitions
 from drumlin.coordination.shards.state_topic import Confirmation, LedPartition, StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Work, to_end
+from drumlin.turns import T, give_way, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 
@@ -121,7 +121,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
 
     # -- in turns --------------------------------------------------------------------------
 
-    def write_batches(
+    async def write_batches(
         self,
         shard: Shard,
         batches: Iterable[tuple[bytearray, T]],
@@ -131,7 +131,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         counts_without: Callable[[KafkaError], bool] = lambda _: False,
         reserve_bytes: int = 0,
         led: LedPartition | None = None,
-    ) -> Work[Confirmation | None]:
+    ) -> Confirmation | None:
         """Append batches, each with what it says, and take each over in the turn of its append.
 
         Before each, others have their turn; then `check` raises if it may not be written any
@@ -152,7 +152,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         for batch, said in batches:
             try:
                 if check is not None:
-                    yield
+                    await give_way()
                     check(said)
                 if led is None or check is not None:
                     led = self.led(shard)
@@ -168,13 +168,13 @@ class ShardWriter(Generic[Shard, StateRecord]):
             take_over(said, base_offset_of(batch))
         return confirmation
 
-    def write_in_turns(
+    async def write_in_turns(
         self,
         shard: Shard,
         records: Iterable[StateRecord],
         last: Callable[[], tuple[Sequence[StateRecord], T]],
         take_over: Callable[[T], None],
-    ) -> Work[Confirmation | None]:
+    ) -> Confirmation | None:
         """Like `write`, for very many records that take effect together.
 
         `last` says with which records they end, when they are appended, and gives what
@@ -186,7 +186,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         packer = self._packer(self.led(shard))
         for record in records:
             packer.add(record)
-            yield
+            await give_way()
         self.check_leads(shard)
         ends, result = last()
         for record in ends:
@@ -194,7 +194,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         led, batches, written = self.led(shard), packer.batches(), list[StateRecord]()
         check_sizes([batch for batch, _ in batches], led.batch_bytes_max)
         try:
-            confirmation = yield from self.write_batches(
+            confirmation = await self.write_batches(
                 shard, batches, None, lambda contained, _: written.extend(contained), led=led
             )
         except KafkaError:

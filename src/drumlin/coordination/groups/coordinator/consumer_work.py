@@ -26,7 +26,7 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
-from drumlin.turns import give_way, in_turns
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -134,9 +134,7 @@ class ConsumerWork:
         def take_over(targets: dict[str, Partitions]) -> None:
             group.follow(target.epoch, targets)
 
-        confirmation = await in_turns(
-            self._writer.write_in_turns(shard, target.records, last, take_over)
-        )
+        confirmation = await self._writer.write_in_turns(shard, target.records, last, take_over)
         await give_way()
         # Of thousands of partitions, what the member has comes in a turn of its own.
         self._writer.check_leads(shard)

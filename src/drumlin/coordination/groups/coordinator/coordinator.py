@@ -55,7 +55,7 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Turns, Work, in_turns
+from drumlin.turns import T, Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -278,7 +278,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def commit(self, commit: Commit) -> Work[Written[list[ErrorCode]]]:
+    def commit(self, commit: Commit) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """OffsetCommit: a code for each offset. The answer comes when all are in the log.
 
         What the topic takes as one batch is committed as a whole or not at all. Of several, the
@@ -314,7 +314,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
 
     def commit_in_transaction(
         self, commit: Commit, verification: Verification | None
-    ) -> Work[Written[list[ErrorCode]]]:
+    ) -> Coroutine[Any, Any, Written[list[ErrorCode]]]:
         """TxnOffsetCommit: as `commit`, to count when the producer's transaction is committed.
 
         `verification`: what its coordinator was asked with, about the group's partition.
@@ -356,7 +356,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             KafkaError: none of them was deleted, or not all of what makes several batches.
         """
         shard = self._shard_with_members(group_id)
-        return await in_turns(self._offsets.delete(shard, group_id, asked))
+        return await self._offsets.delete(shard, group_id, asked)
 
     @property
     def has_unconfirmed(self) -> bool:
@@ -418,10 +418,8 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             if sum(map(len, held.values())) <= _DELETED_WITH_GROUP:
                 records = shard.delete_group(group_id)
                 return self._writer.when_written(shard, records, ErrorCode.none)
-            await in_turns(
-                self._offsets.remove(
-                    shard, group_id, held, lambda: shard.group(group_id).check_delete()
-                )
+            await self._offsets.remove(
+                shard, group_id, held, lambda: shard.group(group_id).check_delete()
             )
 
     # -- what another kind of groups, with a coordinator of its own, builds on -----------------
@@ -454,7 +452,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         take_over: Callable[[T], None],
     ) -> Written[None]:
         """Like `ShardWriter.write_in_turns`, for groups that have a coordinator of their own."""
-        confirmation = await in_turns(self._writer.write_in_turns(shard, records, last, take_over))
+        confirmation = await self._writer.write_in_turns(shard, records, last, take_over)
         return self._log.written(None, confirmation)
 
     def look_at_deadlines(self) -> None:
