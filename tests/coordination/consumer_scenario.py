@@ -45,7 +45,6 @@ from drumlin.coordination.groups.every_kind.messages import JoinRequest, Leaving
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.turns import Turns
 from drumlin.wire.embedded_protocol import (
     read_assignment,
     write_assignment,
@@ -84,7 +83,6 @@ class ConsumerScenario:
             ),
             self.topics,
             self._setting,
-            Turns(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

@@ -19,7 +19,6 @@ from drumlin.metadata.names import GROUP_METADATA as OFFSETS_TOPIC
 from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import Record, decode_records
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
@@ -191,7 +190,6 @@ def new_coordinator(
         ),
         topics,
         default_setting,
-        Turns(),
     )
     return coordinator
 

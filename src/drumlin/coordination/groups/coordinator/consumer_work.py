@@ -119,7 +119,7 @@ class ConsumerWork:
         Raises:
             KafkaError: it was not written, or it is for a group that is no more.
         """
-        target: NextTarget = await assign.make
+        target: NextTarget = await assign.make()
         epoch_record = target.epoch_record(group.group_id)
 
         def check_group() -> None:

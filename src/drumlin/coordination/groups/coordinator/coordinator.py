@@ -55,7 +55,7 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Turns
+from drumlin.turns import T
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -74,7 +74,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: `__consumer_offsets`.
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
-        turns: for decisions that take longer than a turn of the loop.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -89,7 +88,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: StateTopic,
         topics: Topics,
         group_setting: GroupSetting,
-        turns: Turns,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         limits = StateLimits(
@@ -105,7 +103,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             encode_record,
             self._apply,
         )
-        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        super().__init__(topic, form, limits, clock, self._on_loaded)
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
@@ -123,7 +121,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
         )
-        stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
+        stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
         self._upgrades = Upgrades(self._context, writer, effects)
         self._classic = ClassicProtocol(config, writer, effects, alarm)
         self._offsets = OffsetWriter(writer, log, clock, config)
@@ -144,7 +142,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         await self._answers.finish()
 
     async def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> None:
-        await self._unloading.go_on()
+        await self._unloading.settle()
         await shard.take_over(loaded)
 
     def _on_loaded(self, partition: int) -> None:

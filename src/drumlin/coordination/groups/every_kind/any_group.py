@@ -6,7 +6,7 @@ values, carried out in their order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
@@ -123,7 +123,7 @@ class Assign(NamedTuple):
         first answer.
     """
 
-    make: Awaitable[Any]
+    make: Callable[[], Coroutine[Any, Any, Any]]
     follow: Callable[[Any, Any], Decision]
 
 
