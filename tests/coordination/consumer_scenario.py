@@ -46,7 +46,6 @@ from drumlin.coordination.groups.every_kind.messages import JoinRequest, Leaving
 from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.metadata.names import GROUP_METADATA
-from drumlin.turns import Turns
 from drumlin.wire.embedded_protocol import (
     read_assignment,
     write_assignment,
@@ -85,7 +84,6 @@ class ConsumerScenario:
             ),
             self.topics,
             self._setting,
-            Turns(),
             new_producer_ids(),
             lambda: str(next(self._numbers)),
         )

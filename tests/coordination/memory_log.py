@@ -22,7 +22,6 @@ from drumlin.metadata.store.store import ProducerIdBlock
 from drumlin.records.batch.batch import parse_header
 from drumlin.records.plain.record import Record, decode_records
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The default of max.message.bytes.
@@ -204,7 +203,6 @@ def new_coordinator(
         ),
         topics,
         default_setting,
-        Turns(),
         new_producer_ids(),
     )
     return coordinator

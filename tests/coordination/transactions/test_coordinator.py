@@ -24,7 +24,6 @@ from drumlin.coordination.transactions.states import TransactionState
 from drumlin.coordination.transactions.transaction import Producer
 from drumlin.metadata.names import TRANSACTION_STATE
 from drumlin.metadata.store.store import ProducerIdBlock
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.turn_lengths import single_steps
 from rig.waiting import eventually
@@ -87,7 +86,6 @@ class Cluster:
             self.write_markers,
             lambda topic, index: True,
             nothing_is_gone,
-            Turns(),
         )
         return made
 

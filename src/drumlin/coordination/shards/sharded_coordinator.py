@@ -35,7 +35,7 @@ from drumlin.coordination.shards.state_partitions import (
 )
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.records.batch.batch import Buffer
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What records are for, and the records.
@@ -52,7 +52,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         form: of the shards.
         limits: the part of the configuration that all coordinators have.
         clock: wall time, for records.
-        turns: of the loop.
         on_loaded(partition): its shard can be asked from now on, or has failed.
     """
 
@@ -62,7 +61,6 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         form: StateForm[Shard, Loaded, StateRecord],
         limits: StateLimits,
         clock: Clock,
-        turns: Turns,
         on_loaded: Callable[[int], None],
     ) -> None:
         def read(partition: int, is_cancelled: IsCancelled) -> Loaded:
@@ -78,7 +76,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._turns, self._unloading = turns, DroppedState()
+        self._unloading = DroppedState()
         self._tidying = asyncio.Lock()
         self._is_active = False
 
@@ -106,7 +104,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         shard = self._partitions.end(partition)
         if shard is not None:
             self._unloading.begin(self._form.unload(shard))
-            self._turns.start(self._unloading.go_on())
+            self._background.spawn(self._unloading.go_on())
 
     # -- finding ---------------------------------------------------------------------------
 

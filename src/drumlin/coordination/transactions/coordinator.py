@@ -37,7 +37,7 @@ from drumlin.coordination.transactions.transaction import (
     Transaction,
     new_transaction,
 )
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         producer_ids: ids for new producers.
         write_markers: tells partitions how a transaction has ended.
         has_partition, partition_count: see `Completion`.
-        turns: of the loop.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
         write_markers: MarkerWriter,
         has_partition: Callable[[str, int], bool],
         partition_count: Callable[[str], Awaitable[int]],
-        turns: Turns,
     ) -> None:
         form = StateForm(
             TransactionShard,
@@ -103,7 +101,7 @@ class TransactionCoordinator(ShardedCoordinator[TransactionShard, LoadedPartitio
             lambda: _CONFIRMATION_TIMEOUT_MS,
             lambda: _NOT_COMPRESSED,
         )
-        super().__init__(topic, form, limits, clock, turns, on_loaded=lambda _: self._resume())
+        super().__init__(topic, form, limits, clock, on_loaded=lambda _: self._resume())
         #: Held while ids are matched that are so long that a thread does it.
         self.long_matches: Final = asyncio.Semaphore(1)
         self._config = config

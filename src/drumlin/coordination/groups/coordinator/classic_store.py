@@ -27,7 +27,7 @@ from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import record_bytes_max
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Rest, Turns, give_way
+from drumlin.turns import Rest, give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class ClassicStore:
     """The records of classic groups in the partitions that are led here.
 
     Handed in:
-        writer, log, effects, background, turns: the coordinator's.
+        writer, log, effects, background: the coordinator's.
         clock: wall time, for records.
         codec(): how batches are compressed, a number of `CODECS`.
     """
@@ -52,12 +52,11 @@ class ClassicStore:
         log: StateLog,
         effects: Effects,
         background: Background,
-        turns: Turns,
         clock: Clock,
         codec: Callable[[], int],
     ) -> None:
         self._writer, self._log, self._effects = writer, log, effects
-        self._background, self._turns = background, turns
+        self._background = background
         self._clock, self._codec = clock, codec
         self._storing = asyncio.Lock()
 

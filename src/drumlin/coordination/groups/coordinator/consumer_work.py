@@ -30,7 +30,7 @@ from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_topic import Confirmation
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class ConsumerWork:
     """The outcomes of requests to the consumer groups of the partitions that are led here.
 
     Handed in:
-        writer, log, effects, alarm, background, turns: the coordinator's.
+        writer, log, effects, alarm, background: the coordinator's.
         topics: what can be subscribed to.
     """
 
@@ -51,11 +51,10 @@ class ConsumerWork:
         effects: Effects,
         alarm: DeadlineAlarm,
         background: Background,
-        turns: Turns,
         topics: Topics,
     ) -> None:
         self._writer, self._log, self._effects, self._alarm = writer, log, effects, alarm
-        self._background, self._turns, self._topics = background, turns, topics
+        self._background, self._topics = background, topics
 
     def bring_about(self, shard: GroupShard, group_id: str, outcome: Outcome) -> Pending[Any]:
         """Write the records of a consumer group's request now; the awaitable gives the answer.

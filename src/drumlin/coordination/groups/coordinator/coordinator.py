@@ -58,7 +58,7 @@ from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
 from drumlin.coordination.shards.state_topic import StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
-from drumlin.turns import T, Turns
+from drumlin.turns import T
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _LARGE_AT_A_TIME: Final = 2
@@ -77,7 +77,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: `__consumer_offsets`.
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
-        turns: for decisions that take longer than a turn of the loop.
         producer_ids: for what is written as a transaction.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
@@ -93,7 +92,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: StateTopic,
         topics: Topics,
         group_setting: GroupSetting,
-        turns: Turns,
         producer_ids: ProducerIds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -110,7 +108,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             encode_record,
             self._apply,
         )
-        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        super().__init__(topic, form, limits, clock, self._on_loaded)
         self._config = config
         self._deadlines: DeadlineQueue[Deadline] = DeadlineQueue()
         self._context = GroupContext(config, group_setting, clock, self._deadlines, new_id, topics)
@@ -128,10 +126,10 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
             lambda shard, group, store: stores.store(shard, group, store),
             lambda shard, group: downgrades.begin(shard, group),
         )
-        stores = ClassicStore(writer, log, effects, background, turns, clock, limits.codec)
-        self._consumers = ConsumerWork(writer, log, effects, alarm, background, turns, topics)
+        stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
+        self._consumers = ConsumerWork(writer, log, effects, alarm, background, topics)
         self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
-        shared = self._context, writer, self._atomic_writer, effects, alarm, background, turns
+        shared = self._context, writer, self._atomic_writer, effects, alarm, background
         downgrades = Downgrades(*shared)
         self._upgrades = Upgrades(*shared, self._consumers, downgrades.begin)
         self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)

@@ -34,7 +34,7 @@ from drumlin.coordination.groups.shard.by_kind import new_group
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import Producer, RecordPacker
-from drumlin.turns import Turns, checked, give_way
+from drumlin.turns import checked, give_way
 from drumlin.wire.error_codes import KafkaError
 
 _log: Final = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Downgrades:
 
     Handed in:
         context: of all groups.
-        writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
+        writer, atomic_writer, effects, alarm, background: the coordinator's.
     """
 
     def __init__(
@@ -72,11 +72,10 @@ class Downgrades:
         effects: Effects,
         alarm: DeadlineAlarm,
         background: Background,
-        turns: Turns,
     ) -> None:
         self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
         self._effects, self._alarm = effects, alarm
-        self._background, self._turns = background, turns
+        self._background = background
 
     def begin(self, shard: GroupShard, group: AnyGroup) -> None:
         """Make a classic group of it in later turns, unless a conversion is under way."""

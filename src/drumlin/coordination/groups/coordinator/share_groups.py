@@ -43,7 +43,7 @@ from drumlin.coordination.groups.share.records import (
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -80,13 +80,11 @@ class ShareGroupMembership:
         groups: GroupCoordinator,
         share_states: ShareStates,
         topics: KnownTopics,
-        turns: Turns,
     ) -> None:
         self._config = config
         self._groups = groups
         self._share_states = share_states
         self._topics = topics
-        self._turns = turns
         self._background = Background()
 
     async def close(self) -> None:
@@ -199,7 +197,7 @@ class ShareGroupMembership:
         group = self._found(shard, group_id)
         group.keep_alive(member_id)
         if considered.is_late:
-            self._turns.start(assign_late(self._groups, shard, group))
+            self._background.spawn(assign_late(self._groups, shard, group))
         return confirmed
 
     async def _write_in_turns(

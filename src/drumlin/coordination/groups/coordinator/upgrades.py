@@ -41,7 +41,7 @@ from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.pending_answer import Pending
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_batches import Producer
-from drumlin.turns import Turns, give_way
+from drumlin.turns import give_way
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: What becomes a consumer group at once: a few milliseconds' worth of many or of large members.
@@ -54,7 +54,7 @@ class Upgrades:
 
     Handed in:
         context: of all groups.
-        writer, atomic_writer, effects, alarm, background, turns: the coordinator's.
+        writer, atomic_writer, effects, alarm, background: the coordinator's.
         consumers: carries out what the consumer group decides.
         downgrade(shard, group): begins to make a classic group of it again.
     """
@@ -67,13 +67,12 @@ class Upgrades:
         effects: Effects,
         alarm: DeadlineAlarm,
         background: Background,
-        turns: Turns,
         consumers: ConsumerWork,
         downgrade: Callable[[GroupShard, AnyGroup], None],
     ) -> None:
         self._context, self._writer, self._atomic_writer = context, writer, atomic_writer
         self._effects, self._alarm = effects, alarm
-        self._background, self._turns = background, turns
+        self._background = background
         self._consumers, self._downgrade = consumers, downgrade
 
     def heartbeat(

@@ -23,7 +23,6 @@ from drumlin.coordination.share.state.log import load
 from drumlin.coordination.share.state.records import Merged, ShareRecord, encode_record
 from drumlin.coordination.share.state.shard import LoadedStates, ShareShard
 from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
-from drumlin.turns import Turns
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -79,7 +78,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         ends: of that topic's logs.
         has_partition(topic_id, partition): whether there is such a partition now.
         was_deleted(topic_id): whether the topic is known to be gone for good.
-        turns: of the loop.
 
     A component that keeps states in memory registers with `when_renewed` a function to call
     when one of them is initialized again or deleted.
@@ -95,7 +93,6 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
         ends: StateLogEnds,
         has_partition: Callable[[UUID, int], bool],
         was_deleted: Callable[[UUID], bool],
-        turns: Turns,
     ) -> None:
         form = StateForm(
             ShareShard,
@@ -110,7 +107,7 @@ class ShareCoordinator(ShardedCoordinator[ShareShard, LoadedStates, ShareRecord]
             lambda: config.share_coordinator_write_timeout_ms,
             lambda: config.share_coordinator_state_topic_compression_codec,
         )
-        super().__init__(topic, form, limits, clock, turns, self._on_loaded)
+        super().__init__(topic, form, limits, clock, self._on_loaded)
         self._config = config
         self._ends = ends
         self._has_partition = has_partition
