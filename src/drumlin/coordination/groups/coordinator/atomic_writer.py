@@ -107,7 +107,7 @@ class AtomicWriter:
             )
             if is_begun:
                 confirmation = self._writer.append(shard, self._marker(producer, is_commit=True))
-        except BaseException as failure:  # also if the generator is closed midway
+        except BaseException as failure:  # also if it is cancelled midway
             is_over = not is_begun or self._abort(shard, producer)
             if not is_over and isinstance(failure, Exception):
                 # No retry: further batches of this producer would belong to the open transaction.
