@@ -200,7 +200,7 @@ def test_a_log_goes_on_when_there_is_room(disk: Path, caplog: pytest.LogCaptureF
         ] == ["no room to clean t-0"]
         reason = pool.status(world.log).waits_because
         assert reason is not None
-        assert "are left to those who append" in reason
+        assert "are left to appends" in reason
         assert world.log.log_directory.is_online
         (disk / "ballast").unlink()
         assert pool.run(world.log, 60)

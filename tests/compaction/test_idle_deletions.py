@@ -208,7 +208,7 @@ def test_they_wait_for_a_follower(folder: Path) -> None:
     assert clean(world) is not None
     assert deleted_keys(world) == {b"gone"}
     assert horizon_of(world) == NOW_MS + RETENTION_MS
-    world.log.awaits_nobody()
+    world.log.forget_followers()
     assert clean(world) is not None
     assert not deleted_keys(world)
     world.logs.abandon()

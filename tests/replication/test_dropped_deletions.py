@@ -163,7 +163,7 @@ def test_a_cleaning_that_began_before_the_follower_came_waits_for_nobody(
     replicas: Replicas,
 ) -> None:
     """It is looked again what the thread may have read."""
-    replicas.log(1).awaits_nobody()
+    replicas.log(1).forget_followers()
     test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
 
 
@@ -227,7 +227,7 @@ def test_a_mistake_in_this_brings_a_key_back(
     instead: Callable[..., object],
 ) -> None:
     monkeypatch.setattr(target, rule, instead)
-    replicas.log(1).awaits_nobody()  # else they would stay, and nothing could go wrong
+    replicas.log(1).forget_followers()  # else they would stay, and nothing could go wrong
     with pytest.raises(AssertionError):
         test_deletions_go_while_a_thread_reads_for_a_follower(replicas)
 

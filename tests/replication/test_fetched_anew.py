@@ -240,7 +240,7 @@ def _any_process_has_followed(
 def _fetch_anew_once(self: FollowedPartition, *arguments: Any) -> Any:
     """Forget why, as soon as it has begun: what ends the copy has it go back to the old log."""
     change = _anew(self, *arguments)
-    self.log.anew = None
+    self.log.refetch = None
     return change
 
 

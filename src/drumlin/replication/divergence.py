@@ -43,9 +43,9 @@ class Extent(NamedTuple):
 class Cut(NamedTuple):
     """A truncation of a follower's log."""
 
-    #: The new log end offset; with `is_anew`, where the emptied log starts.
+    #: The new log end offset; with `is_full`, where the emptied log starts.
     offset: int
-    is_anew: bool = False
+    is_full: bool = False
 
 
 def cut_after(own: Epochs, extent: Extent, leaders: EpochEnd, leaders_start: int) -> Cut:
@@ -69,11 +69,11 @@ def cut_out_of_range(extent: Extent, leaders: Extent) -> Cut | None:
     if leaders.end < extent.end:
         return _cut_at(leaders.end, extent, leaders.start)
     if leaders.start > extent.end:
-        return Cut(leaders.start, is_anew=True)
+        return Cut(leaders.start, is_full=True)
     return None  # the leader has got that offset in the meantime
 
 
 def _cut_at(shared_end: int, extent: Extent, leaders_start: int) -> Cut:
     if shared_end < extent.start or shared_end <= leaders_start:
-        return Cut(leaders_start, is_anew=True)
+        return Cut(leaders_start, is_full=True)
     return Cut(shared_end)

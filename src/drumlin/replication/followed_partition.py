@@ -27,7 +27,7 @@ from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.replication.divergence import EpochEnd, Extent, cut_after, cut_out_of_range
 from drumlin.replication.replica import NO_LEADER_EPOCH, Replica
 from drumlin.storage.directory.log_directory import storage_error
-from drumlin.storage.log.log_state import Anew
+from drumlin.storage.log.log_state import Refetch
 from drumlin.storage.log.truncation import Truncation
 from drumlin.storage.replacement.log_copy import ChangeOver, LogCopy
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ class FollowedPartition(Replica):
     def __init__(self, log: PartitionLog, leader_id: int, leader_epoch: int) -> None:
         super().__init__(log)
         log.expect_replicas()
-        log.awaits_nobody()
+        log.forget_followers()
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
         #: By the metadata. Consumers may be sent to this replica (KIP-392).
@@ -74,21 +74,21 @@ class FollowedPartition(Replica):
     @property
     def position(self) -> Position:
         """The position to fetch from."""
-        log, anew = self._target, self._anew
-        if anew is not None and log is self.log:
-            start = anew.begins_at
+        log, refetch = self._target, self._refetch
+        if refetch is not None and log is self.log:
+            start = refetch.begins_at
             return Position(self.leader_epoch, start, NO_LEADER_EPOCH, start)
         epoch = log.leader_epochs.latest_epoch
         return Position(self.leader_epoch, log.log_end_offset, epoch, log.log_start_offset)
 
     @property
-    def _anew(self) -> Anew | None:
+    def _refetch(self) -> Refetch | None:
         """The reason to fetch the whole log anew, if there is one in this leader epoch.
 
         It is kept by the log, because this object may be replaced within a leader epoch.
         """
-        anew = self.log.anew
-        return None if anew is None or anew.leader != self._leader else anew
+        refetch = self.log.refetch
+        return None if refetch is None or refetch.leader != self._leader else refetch
 
     @property
     def _leader(self) -> tuple[int, int]:
@@ -177,9 +177,9 @@ class FollowedPartition(Replica):
             return self._agree(answer.diverging, answer)
         if self._copy is not None:
             return (yield from self._take_beside(self._copy, answer, now_ms))
-        anew = self._anew
-        if anew is not None:
-            return self._fetch_anew(anew, answer.high_watermark)
+        refetch = self._refetch
+        if refetch is not None:
+            return self._fetch_anew(refetch, answer.high_watermark)
         stable_before, interruptions = self.last_stable_offset, self._interruptions
         try:
             yield from self._append(self.log, answer, asked.leader_epoch, now_ms)
@@ -291,9 +291,9 @@ class FollowedPartition(Replica):
 
     @property
     def _extent(self) -> Extent:
-        log, anew = self._target, self._anew
-        if anew is not None and log is self.log:
-            return Extent(anew.begins_at, anew.begins_at)
+        log, refetch = self._target, self._refetch
+        if refetch is not None and log is self.log:
+            return Extent(refetch.begins_at, refetch.begins_at)
         return Extent(log.log_start_offset, log.log_end_offset)
 
     def _agree(self, leaders: EpochEnd, answer: PartitionFetch) -> LogChange | None:
@@ -310,13 +310,13 @@ class FollowedPartition(Replica):
                 f"broker {self.leader_id}, whose log starts at {leaders_start}, has dropped "
                 "tombstones or markers that may be missing here, or shares no records with this log"
             )
-            anew = Anew(self._leader, leaders_start, leaders.end_offset, why)
-            return self._fetch_anew(anew, answer.high_watermark)
+            refetch = Refetch(self._leader, leaders_start, leaders.end_offset, why)
+            return self._fetch_anew(refetch, answer.high_watermark)
         cut = cut_after(log.leader_epochs, self._extent, leaders, leaders_start)
         has = f"{has}, and its log starts at {leaders_start}"
-        if cut.is_anew or cut.offset < log.log_end_offset:
-            self._check_removal(cut.offset, is_anew=cut.is_anew)
-            return self._truncation_to(cut.offset, has, is_anew=cut.is_anew)
+        if cut.is_full or cut.offset < log.log_end_offset:
+            self._check_removal(cut.offset, is_full=cut.is_full)
+            return self._truncation_to(cut.offset, has, is_full=cut.is_full)
         log.truncate_to(cut.offset)  # only drops an epoch without records
         if self.position == before:
             raise KafkaError(
@@ -346,26 +346,26 @@ class FollowedPartition(Replica):
         has = f"broker {self.leader_id} has {leaders_start} to {leaders_end}"
         if cut is None:
             raise KafkaError(ErrorCode.offset_out_of_range, has)
-        if cut.is_anew:
-            known = self._anew
+        if cut.is_full:
+            known = self._refetch
             goal = leaders_start if known is None else known.goal
-            anew = Anew(self._leader, leaders_start, goal, has, leaders_start > mine.end)
-            return self._fetch_anew(anew, leaders_end if committed < 0 else committed)
-        self._check_removal(cut.offset, is_anew=False)
+            refetch = Refetch(self._leader, leaders_start, goal, has, leaders_start > mine.end)
+            return self._fetch_anew(refetch, leaders_end if committed < 0 else committed)
+        self._check_removal(cut.offset, is_full=False)
         return self._truncation_to(cut.offset, has)
 
-    def _truncation_to(self, offset: int, why: str, *, is_anew: bool = False) -> LogChange:
+    def _truncation_to(self, offset: int, why: str, *, is_full: bool = False) -> LogChange:
         if self._copy is not None:  # all of it came from this leader, in this epoch
             self._drop_copy()
             raise KafkaError(
                 ErrorCode.unknown_server_error, f"the leader contradicts itself: {why}"
             )
-        what = f"starts anew at {offset}" if is_anew else f"is truncated to {offset}"
-        self._say_removal(self.log.log_start_offset if is_anew else offset, what, why)
-        self._truncation = Truncation(self.log, offset, is_anew=is_anew)
+        what = f"starts anew at {offset}" if is_full else f"is truncated to {offset}"
+        self._say_removal(self.log.log_start_offset if is_full else offset, what, why)
+        self._truncation = Truncation(self.log, offset, is_full=is_full)
         return self._truncation
 
-    def _check_removal(self, offset: int, *, is_anew: bool) -> None:
+    def _check_removal(self, offset: int, *, is_full: bool) -> None:
         """Refuse to remove records while this replica may be elected in place of the leader.
 
         Raises:
@@ -373,30 +373,30 @@ class FollowedPartition(Replica):
         """
         log = self.log
         has_records = log.log_start_offset < log.log_end_offset
-        if self.may_lead_instead and (offset < log.log_end_offset or (is_anew and has_records)):
+        if self.may_lead_instead and (offset < log.log_end_offset or (is_full and has_records)):
             raise KafkaError(
                 ErrorCode.eligible_leaders_not_available,
                 f"this replica of {self.name} may still be elected in place of broker "
                 f"{self.leader_id}, which has not reported that it is alive: nothing is removed",
             )
 
-    def _fetch_anew(self, anew: Anew, committed: int) -> LogChange:
+    def _fetch_anew(self, refetch: Refetch, committed: int) -> LogChange:
         """Fetch the leader's whole log: into a copy, unless one of the logs is empty.
 
         Without disk space for two logs, the old one stays, out of sync, until there is enough.
         """
-        log, start = self.log, anew.begins_at
-        self._check_removal(start, is_anew=True)
-        log.anew = anew
+        log, start = self.log, refetch.begins_at
+        self._check_removal(start, is_full=True)
+        log.refetch = refetch
         self._drop_copy()
-        if log.log_end_offset == log.log_start_offset or start >= max(anew.goal, committed):
-            return self._truncation_to(start, anew.why, is_anew=True)
-        copy = LogCopy(log, start, anew.goal)
+        if log.log_end_offset == log.log_start_offset or start >= max(refetch.goal, committed):
+            return self._truncation_to(start, refetch.why, is_full=True)
+        copy = LogCopy(log, start, refetch.goal)
         if not copy.has_room_for(self._room_needed):
             no_room = f"{log.log_directory.path} has no room for two logs of {self.name}"
-            if anew.is_deleted:
-                return self._truncation_to(start, f"{anew.why}; {no_room}", is_anew=True)
-            raise storage_error(f"{no_room}; the old one stays, out of sync: {anew.why}")
+            if refetch.is_deleted:
+                return self._truncation_to(start, f"{refetch.why}; {no_room}", is_full=True)
+            raise storage_error(f"{no_room}; the old one stays, out of sync: {refetch.why}")
         _logger.info(
             "%s, which has offsets %d to %d and a high watermark of %d, is fetched anew from %d, "
             "beside the old log: %s",
@@ -405,7 +405,7 @@ class FollowedPartition(Replica):
             log.log_end_offset,
             log.high_watermark,
             start,
-            anew.why,
+            refetch.why,
         )
         self._truncation = self._next_copy = copy
         return copy

@@ -151,7 +151,7 @@ class InSyncReplicas:
         follower.fetched(offset, log_start_offset, leader_end_offset, now_ms)
         return True
 
-    def begins_anew(self, replica_id: int) -> None:
+    def refetches(self, replica_id: int) -> None:
         """Reset a follower outside the ISR, which fetches its log anew."""
         follower = self.followers.get(replica_id)
         if follower is not None and not self.counts(replica_id):
@@ -172,7 +172,7 @@ class InSyncReplicas:
 
         A follower whose offset has decreased since has lost records, perhaps deletions that this
         log no longer has. A new process may have returned to its old log, beside which it was
-        fetching a copy; the same process never does (`LogState.anew`).
+        fetching a copy; the same process never does (`LogState.refetch`).
         """
         follower = self.followers.get(replica_id)
         return (

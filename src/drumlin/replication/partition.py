@@ -240,9 +240,9 @@ class Partition(Replica):
             raise KafkaError(ErrorCode.not_leader_or_follower)
         return True
 
-    def follower_begins_anew(self, replica_id: int) -> None:
+    def follower_refetches(self, replica_id: int) -> None:
         if self.isr is not None:
-            self.isr.begins_anew(replica_id)
+            self.isr.refetches(replica_id)
             self._move_high_watermark(self.isr)  # which no longer waits for this follower
 
     def has_in_sync(self, replica_id: int) -> bool:

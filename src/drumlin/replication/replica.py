@@ -181,7 +181,7 @@ class Replica:
         del replica_id, broker_epoch, offset
         return False
 
-    def follower_begins_anew(self, replica_id: int) -> None:
+    def follower_refetches(self, replica_id: int) -> None:
         """Reset the progress of a follower that is told to fetch its log anew."""
 
     def is_throttled(self, replica_id: int) -> bool:

@@ -121,7 +121,7 @@ class PartitionRead:
             partition.check_leader_epoch(leader_epoch)
             parting = self._parting(partition, wanted)
             if parting is not None and parting[0] == _NO_EPOCH:
-                partition.follower_begins_anew(self._replica_id)
+                partition.follower_refetches(self._replica_id)
             elif parting is None:
                 partition.follower_fetched(
                     self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
