@@ -114,7 +114,7 @@ class LogCopy:
 
     @property
     def is_current(self) -> bool:
-        """Whether the copy is valid: no records lost, and beside the unchanged log it was begun for."""
+        """Whether it has lost no record, and its log is unchanged since it was begun."""
         has_lost = self._log is not None and self._log.has_lost
         is_same = self._old.truncations == self._truncations
         return is_same and not self._is_dropped and not has_lost
