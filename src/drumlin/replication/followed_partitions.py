@@ -259,7 +259,7 @@ class FollowedPartitions:
             _logger.error("%s cannot be replicated", partition.name, exc_info=error)
         elif not followed.failures:
             text = f"replication from broker {partition.leader_id} pauses: {error}"
-            self._lines.log(_level(partition, code), partition.name, text)
+            self._lines.write(_level(partition, code), partition.name, text)
         if not self._is_ours(followed):
             return
         followed.failures += 1

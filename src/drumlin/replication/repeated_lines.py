@@ -51,7 +51,7 @@ class RepeatedLines:
         self._logger = logger
         self._held: dict[_Line, _Held] = {}
 
-    def log(self, level: int, name: str, text: str) -> None:
+    def write(self, level: int, name: str, text: str) -> None:
         """Write `name: text`, now or together with later repetitions."""
         line = _Line(level, text)
         held = self._held.get(line)

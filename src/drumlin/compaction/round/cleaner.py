@@ -76,14 +76,12 @@ class Cleaner:
 
         Args:
             swap_segments: makes a swap; it is called in the loop.
-            begun: the progress of an earlier cleaning, to continue. Afterwards `progress` has that
-                of this one.
+            begun: the progress of an earlier cleaning, to continue; `progress` has this one's.
             is_requested: see `Round`.
 
         Raises:
             CleaningFailed: the log contains something that is not a record batch.
-            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest has to be cleaned another
-                time.
+            CleaningStopped, CleaningPostponed, SegmentsChanged: the rest is cleaned another time.
             OSError: the disk is full, or fails.
             KafkaError: the log dir is offline, or the log is deleted.
         """

@@ -85,8 +85,7 @@ class LogDirectories:
         self._open_files = OpenFiles(Files()) if open_files is None else open_files
         self._files = self._open_files.files
         self._logs: dict[tuple[str, int], PartitionLog] = {}
-        # Second logs of a partition: its topic was deleted while the log dir of one was offline,
-        # and created again.
+        # Second logs of a partition, whose topic was created again while a log dir was offline.
         self._second_logs: dict[tuple[str, int], list[PartitionLog]] = {}
         self._doomed = DoomedFiles(self._files, clock)
         #: The log dirs for logs that do not exist yet (KIP-113).
@@ -198,8 +197,7 @@ class LogDirectories:
     ) -> PartitionLog:
         """Create an empty log, in the log dir with the fewest logs that is not cordoned.
 
-        Unless `is_new`, the log may exist in a log dir that is offline: then it is refused, as
-        there must not be a second one.
+        Unless `is_new`, it is refused if the log may exist in a log dir that is offline.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR, the log can't be created, or not at the moment.
