@@ -114,7 +114,7 @@ class LeaderFetcher:
                 if not self._in_flight:
                     await self._until_wanted()
                     self._send(connection)
-                self._tell()
+                self._update()
                 request, answer = self._in_flight[0]
                 response = await answer
                 self._in_flight.popleft()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from drumlin.metadata.image import PartitionState
-    from drumlin.metadata.store.store import IsrWish
+    from drumlin.metadata.rules.isr_requests import IsrRequest
     from drumlin.records.validation.validation import AppendRules, PreparedBatch
     from drumlin.replication.throttle import Throttle
     from drumlin.storage.log.partition_log import PartitionLog
@@ -44,15 +44,17 @@ class LeaderContext(NamedTuple):
     ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know by now if another one led the partition.
     throttle: applies to followers that lack records (KIP-73).
+    confirm: see `Partition.confirm`; on disk as well, where the topic asks for that.
     """
 
     node_id: int
     is_alive: IsAlive
     rack_of: Callable[[int], str | None]
     lag_max_ms: Callable[[], float]
-    ask_for: Callable[[Partition, IsrWish], None]
+    ask_for: Callable[[Partition, IsrRequest], None]
     is_certain: Callable[[Partition], bool]
     throttle: Throttle | None = None
+    confirm: Callable[[Partition], asyncio.Future[None]] = lambda partition: partition.replicated()
 
 
 class Partition(Replica):
@@ -185,9 +187,9 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._ask_for(isr, isr.renewal())
 
-    def refused(self, wish: IsrWish) -> None:
+    def refused(self, request: IsrRequest) -> None:
         """Drop the change of the ISR that was asked for: it will not be made."""
-        if self.is_led and self.isr is not None and self.isr.pending is wish:
+        if self.is_led and self.isr is not None and self.isr.pending is request:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
@@ -285,10 +287,10 @@ class Partition(Replica):
             self._move_high_watermark(isr)  # which may have waited for a replica about to join
             self._deletions.reached(self.low_watermark)
 
-    def _ask_for(self, isr: InSyncReplicas, wish: IsrWish | None) -> None:
-        if wish is not None:
-            isr.asked(wish)
-            self._context.ask_for(self, wish)
+    def _ask_for(self, isr: InSyncReplicas, request: IsrRequest | None) -> None:
+        if request is not None:
+            isr.asked(request)
+            self._context.ask_for(self, request)
 
     def _now_ms(self) -> float:
         return self.log.log_directory.clock.monotonic() * 1000
@@ -340,6 +342,10 @@ class Partition(Replica):
         It fails with KafkaError NOT_ENOUGH_REPLICAS_AFTER_APPEND or NOT_LEADER_OR_FOLLOWER.
         """
         return self._confirmations.up_to(self.log.log_end_offset)
+
+    def confirm(self) -> asyncio.Future[None]:
+        """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
+        return self._context.confirm(self)
 
     def append_as_leader(
         self,
@@ -407,7 +413,8 @@ class Partition(Replica):
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; the errors of the log.
         """
-        self._check_enough_replicas()
+        if self.isr is not None:
+            self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
         if len(batch) + reserve_bytes > limit:
             raise KafkaError(

@@ -25,12 +25,12 @@ from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 
 class _Filled(NamedTuple):
-    """A run whose first `count` batches are decompressed; `passed_over` has no keys for the map."""
+    """A run, the first `filled_count` of its batches decompressed; `passed_over` has no new keys."""
 
     batches: Sequence[CheckedBatch]
     passed_over: Sequence[BatchHeader]
     uncompressed: UncompressedRun
-    count: int
+    filled_count: int
 
 
 class MapBuilder:
