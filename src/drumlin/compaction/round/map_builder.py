@@ -25,7 +25,10 @@ from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 
 class _Filled(NamedTuple):
-    """A run, the first `filled_count` of its batches decompressed; `passed_over` has no new keys."""
+    """A run with its first `filled_count` batches decompressed.
+
+    passed_over: batches without keys for the map.
+    """
 
     batches: Sequence[CheckedBatch]
     passed_over: Sequence[BatchHeader]
