@@ -184,7 +184,7 @@ def test_where_the_leader_has_deleted_it_all_the_old_log_gives_way(
     replicas.fetch(3, 300)
     assert replicas.log(3).log_end_offset == MANY + 1
     assert "no room for two logs" in caplog.text
-    (said,) = [each for each in caplog.records if "begins anew" in each.message]
+    (said,) = [each for each in caplog.records if "starts anew" in each.message]
     assert said.levelname == "WARNING"
     replicas.catch_up()
 

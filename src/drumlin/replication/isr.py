@@ -238,7 +238,7 @@ class InSyncReplicas:
             and follower.log_end_offset >= needed
             and self._is_alive(replica_id, follower.broker_epoch)
         ]
-        return self._wish((*self.state.isr, *joining)) if joining else None
+        return self._request((*self.state.isr, *joining)) if joining else None
 
     def shrinkage(self, leader_end_offset: int, now_ms: float) -> IsrRequest | None:
         """The ISR without replicas that lag; None if nothing changes or a change is pending.
@@ -256,7 +256,7 @@ class InSyncReplicas:
             for each in self.state.isr
             if each == self._node_id or not self._lags(each, leader_end_offset, now_ms)
         ]
-        return self._wish(kept) if len(kept) < len(self.state.isr) else None
+        return self._request(kept) if len(kept) < len(self.state.isr) else None
 
     def renewal(self) -> IsrRequest | None:
         """The unchanged ISR, if other replicas might be elected that lack records of this leader.
@@ -266,7 +266,7 @@ class InSyncReplicas:
         """
         if self.pending is not None or not any(each.was_complete for each in self.state.last_known):
             return None
-        return self._wish(self.state.isr)
+        return self._request(self.state.isr)
 
     def _lags(self, replica_id: int, leader_end_offset: int, now_ms: float) -> bool:
         follower = self.followers.get(replica_id)
@@ -275,17 +275,17 @@ class InSyncReplicas:
             and now_ms - follower.caught_up_at_ms > self._lag_max_ms()
         )
 
-    def _wish(self, members: Iterable[int]) -> IsrRequest:
+    def _request(self, members: Iterable[int]) -> IsrRequest:
         isr = tuple(
             (each, self.followers[each].broker_epoch if each in self.followers else UNKNOWN)
             for each in members
         )
         return IsrRequest(self.state.leader_epoch, self.state.partition_epoch, isr)
 
-    def asked(self, wish: IsrRequest) -> None:
+    def asked(self, request: IsrRequest) -> None:
         """Note a change that was asked for: its members count as well until it is answered."""
-        self.pending = wish
-        self._pending_ids = frozenset(each for each, _ in wish.isr)
+        self.pending = request
+        self._pending_ids = frozenset(each for each, _ in request.isr)
 
     def refused(self) -> None:
         """Drop the pending change: it was not made, and will not be."""

@@ -44,7 +44,7 @@ class LeaderContext(NamedTuple):
     ask_for: asks the controller to change the ISR; the answer is passed to `agreed` or `refused`.
     is_certain: whether this broker would know by now if another one led the partition.
     throttle: applies to followers that lack records (KIP-73).
-    confirm: see `Partition.confirm`; on disk, too, where the topic asks for that.
+    confirm: see `Partition.confirm`; on disk as well, where the topic asks for that.
     """
 
     node_id: int
@@ -187,9 +187,9 @@ class Partition(Replica):
         self._move_high_watermark(isr)
         self._ask_for(isr, isr.renewal())
 
-    def refused(self, wish: IsrRequest) -> None:
+    def refused(self, request: IsrRequest) -> None:
         """Drop the change of the ISR that was asked for: it will not be made."""
-        if self.is_led and self.isr is not None and self.isr.pending is wish:
+        if self.is_led and self.isr is not None and self.isr.pending is request:
             self.isr.refused()
             self._move_high_watermark(self.isr)
 
@@ -287,10 +287,10 @@ class Partition(Replica):
             self._move_high_watermark(isr)  # which may have waited for a replica about to join
             self._deletions.reached(self.low_watermark)
 
-    def _ask_for(self, isr: InSyncReplicas, wish: IsrRequest | None) -> None:
-        if wish is not None:
-            isr.asked(wish)
-            self._context.ask_for(self, wish)
+    def _ask_for(self, isr: InSyncReplicas, request: IsrRequest | None) -> None:
+        if request is not None:
+            isr.asked(request)
+            self._context.ask_for(self, request)
 
     def _now_ms(self) -> float:
         return self.log.log_directory.clock.monotonic() * 1000

@@ -25,12 +25,15 @@ from drumlin.storage.segment.transaction_index import AbortedTransaction
 
 
 class _Filled(NamedTuple):
-    """A run whose first `batch_count` batches are decompressed; `passed_over` has no keys for the map."""
+    """A run with its first `filled_count` batches decompressed.
+
+    passed_over: batches without keys for the map.
+    """
 
     batches: Sequence[CheckedBatch]
     passed_over: Sequence[BatchHeader]
     uncompressed: UncompressedRun
-    batch_count: int
+    filled_count: int
 
 
 class MapBuilder:
