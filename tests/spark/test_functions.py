@@ -1,7 +1,9 @@
-"""Earlier names of functions and arguments: understood, and told to be old."""
+"""The functions of `drumlin.spark`: one form for all, and earlier names that are understood."""
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,29 @@ from drumlin.spark.options.option_values import OptionError
 
 ADDRESS = "127.0.0.1:9"
 SESSION: Any = None
+OLD = {"map_stream", "read_changes"}
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "spark.md"
+
+
+@pytest.mark.parametrize("function", [snapshot, changes, restore, map_batches, read_values])
+def test_what_reads_a_topic_takes_it_in_one_form(function: Any) -> None:
+    parameters = inspect.signature(function).parameters
+    assert list(parameters)[:2] == ["spark", "topic"]
+    assert parameters["bootstrap"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert parameters["bootstrap"].default is inspect.Parameter.empty
+    if "stream" in parameters:
+        assert parameters["stream"].default is False
+        assert parameters["stream"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("name", sorted({*drumlin.spark.__all__} - OLD))
+def test_a_function_says_what_it_gives_and_is_in_the_reference(name: str) -> None:
+    function = getattr(drumlin.spark, name)
+    told = inspect.getdoc(function) or ""
+    if inspect.signature(function).return_annotation == "DataFrame":
+        assert "\nReturns:\n" in told
+        assert "\nRaises:\n" in told
+    assert f"::: {function.__module__}.{name}\n" in REFERENCE.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
