@@ -39,6 +39,28 @@ def test_a_function_says_what_it_gives_and_is_in_the_reference(name: str) -> Non
     assert f"::: {function.__module__}.{name}\n" in REFERENCE.read_text("utf-8")
 
 
+@pytest.mark.parametrize("more", [{}, {"stream": True}])
+def test_changes_have_columns_of_their_own(more: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="'columns' does not go with"):
+        changes(SESSION, "t", bootstrap=ADDRESS, columns=["key"], **more)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"task_memory": 1000, "taskMemory": 2000}, "'taskMemory' is given twice"),
+        ({"allow_inexact": True, "allowInexact": False}, "'allowInexact' is given twice"),
+        ({"reducers": 0}, "'reducers': must be positive, not 0"),
+        ({"pushFilter": True}, "did you mean 'pushFilters'"),
+        ({"sinkId": "mine"}, "only a sink has it"),
+        ({"stream": True}, "there is no option 'stream'"),
+    ],
+)
+def test_options_of_a_state_that_are_refused(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        snapshot(SESSION, "t", bootstrap=ADDRESS, **options)
+
+
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
