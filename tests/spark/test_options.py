@@ -15,8 +15,8 @@ from drumlin.spark.options.client_rows import CLIENT_ROWS
 from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_names import ROWS, unknown_options
 from drumlin.spark.options.option_values import OptionError
-from drumlin.spark.options.options import COLUMNS, SourceOptions, Subscription
-from drumlin.spark.options.source_rows import STRATEGY
+from drumlin.spark.options.options import SourceOptions, Subscription
+from drumlin.spark.options.source_rows import COLUMNS, STRATEGY
 from drumlin.spark.source import DrumlinDataSource
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol.names import DECISION_TOPIC
