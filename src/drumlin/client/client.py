@@ -9,13 +9,12 @@ cross a fork, and it refuses to be pickled: a worker process opens its own with 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Never, NoReturn, Self
+from typing import NoReturn, Self
 from uuid import UUID
 
 from drumlin.client import arguments
@@ -41,7 +40,7 @@ from drumlin.peer.security.security import Security
 
 
 def connect(
-    bootstrap: str = "",  # so that `bootstrap_servers=` alone is told what it is called here
+    bootstrap: str,
     *,
     client_id: str = "drumlin",
     request_timeout_ms: int = 30_000,
@@ -52,7 +51,6 @@ def connect(
     check: bool = True,
     client_rack: str = "",
     security: Security | Mapping[str, str] | None = None,
-    **unknown: Never,
 ) -> Client:
     """A client of the cluster that the brokers in `bootstrap` belong to.
 
@@ -75,9 +73,8 @@ def connect(
     Raises:
         BrokerUnreachable: none of the brokers answers.
         AuthenticationFailed: a broker is not to be trusted, or refuses the login.
-        TypeError, ValueError: an option does not exist, or cannot have this value.
+        TypeError, ValueError: an option cannot have this value.
     """
-    arguments.known_options("connect", unknown, (), inspect.signature(connect).parameters)
     arguments.text("bootstrap", bootstrap)
     options = PeerOptions(
         client_id=client_id,

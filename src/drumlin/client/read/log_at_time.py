@@ -45,7 +45,7 @@ def ends_at(
         for place, each in found.items()
         if 0 <= each.offset < end_offsets[place]
     ]
-    options: reader.ReadOptions = {"columns": ["offset", "timestamp"], "isolation": isolation}
+    options = reader.ReadOptions(columns=["offset", "timestamp"], isolation=isolation)
     ends = dict(end_offsets)
     for wanted, batches in reader.read_each_range(
         thread, connections, unseen, options, leaders_only=True

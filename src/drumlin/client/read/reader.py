@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Decode
@@ -50,29 +51,25 @@ class ReadRecord(NamedTuple):
     headers: Headers
 
 
-class ReadOptions(TypedDict, total=False):
-    """The options of all calls that read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """The options of all calls that read; `Client.read` says what they mean.
 
-    headers: bool
-    columns: Sequence[str]
-    isolation: Isolation
-    max_bytes_per_batch: int
-    decode: Decode | None
-    without_gaps: bool
-
-
-def check_options(call: str, options: ReadOptions) -> None:
-    """
     Raises:
-        TypeError, ValueError: options that `call` does not have, or that are invalid.
-        ModuleNotFoundError: there is no Arrow to read into.
+        TypeError, ValueError: an option cannot have this value. Columns are checked by `schema_of`.
     """
-    arguments.known_options(call, options, ReadOptions.__annotations__)
-    arguments.isolation_level(options.get("isolation", "read_uncommitted"))
-    size_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
-    arguments.whole_number("max_bytes_per_batch", size_bytes, 1, 2**31 - 1)
-    arguments.decoding(options.get("decode"))
-    schema_of(options)
+
+    decode: Decode | None = None
+    columns: Sequence[str] | None = None
+    headers: bool = False
+    isolation: Isolation = "read_uncommitted"
+    max_bytes_per_batch: int = FETCH_BYTES
+    without_gaps: bool = False
+
+    def __post_init__(self) -> None:
+        arguments.isolation_level(self.isolation)
+        arguments.whole_number("max_bytes_per_batch", self.max_bytes_per_batch, 1, 2**31 - 1)
+        arguments.decoding(self.decode)
 
 
 async def plan(
@@ -172,7 +169,7 @@ def read_records(
     isolation: Isolation,
 ) -> Iterator[list[ReadRecord]]:
     """The same without Arrow, and slower: each record is made in Python."""
-    options: ReadOptions = {"isolation": isolation}
+    options = ReadOptions(isolation=isolation)
     for _, records in _decode_each_range(thread, connections, ranges, options, _records):
         yield from records
 
@@ -195,7 +192,7 @@ def read_each_range(
 
     def decode(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         for batch in _batches(piece, wanted, options):
-            yield tables.decoded(batch, options.get("decode"), wanted.topic)
+            yield tables.decoded(batch, options.decode, wanted.topic)
 
     return _decode_each_range(
         thread, connections, ranges, options, decode, leaders_only=leaders_only
@@ -213,8 +210,7 @@ def _decode_each_range(
 ) -> Iterator[tuple[OffsetRange, Iterator[T]]]:
     waiting = deque(ranges)
     open_streams: deque[tuple[OffsetRange, RangeStream]] = deque()
-    isolation = options.get("isolation", "read_uncommitted")
-    fetch_bytes = options.get("max_bytes_per_batch", FETCH_BYTES)
+    fetch_bytes = options.max_bytes_per_batch
 
     def size_of(wanted: OffsetRange) -> int:
         return min(wanted.fetch_bytes or fetch_bytes, fetch_bytes)
@@ -229,7 +225,7 @@ def _decode_each_range(
 
     async def open_stream(wanted: OffsetRange) -> RangeStream:
         rack = "" if leaders_only else connections.options.client_rack
-        return RangeStream(connections, wanted, isolation, fetch_bytes, memory, rack)
+        return RangeStream(connections, wanted, options.isolation, fetch_bytes, memory, rack)
 
     try:
         while waiting or open_streams:
@@ -237,8 +233,8 @@ def _decode_each_range(
                 wanted = waiting.popleft()
                 open_streams.append((wanted, thread.run(open_stream(wanted))))
             wanted, stream = open_streams[0]
-            without_gaps = options.get("without_gaps", False)
-            yield wanted, _read_stream(thread, connections, wanted, stream, decode, without_gaps)
+            gaps_matter = options.without_gaps
+            yield wanted, _read_stream(thread, connections, wanted, stream, decode, gaps_matter)
             _close(thread, open_streams.popleft()[1])
     finally:
         for _, stream in open_streams:
@@ -297,7 +293,7 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     with needing_arrow():
         from drumlin.records.columns.columns import record_schema
 
-    return record_schema(options.get("columns"), with_headers=options.get("headers", False))
+    return record_schema(options.columns, with_headers=options.headers)
 
 
 def _records(piece: PartitionFetch, wanted: OffsetRange) -> Iterator[list[ReadRecord]]:

@@ -95,7 +95,7 @@ class RestoreTarget:
         if any(stable[each] < ends[each] for each in ends):
             raise NotRestored(f"another transaction is open in topic {name!r}")
         ranges = self._ask(whole_ranges(connections, name, None, _ISOLATION))
-        options: reader.ReadOptions = {"columns": ["offset"], "isolation": _ISOLATION}
+        options = reader.ReadOptions(columns=["offset"], isolation=_ISOLATION)
         with translated():
             batches = reader.read_ranges(self._thread, connections, ranges, options)
             if any(batch.num_rows for batch in batches):

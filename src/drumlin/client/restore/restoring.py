@@ -168,7 +168,7 @@ class Restorer:
         schema = snapshots.schema_of(None, headers=True)
         with translated():
             if self._request.is_of_records:
-                options: reader.ReadOptions = {"columns": schema.names, "isolation": _ISOLATION}
+                options = reader.ReadOptions(columns=schema.names, isolation=_ISOLATION)
                 yield from self._first(exact_reader.read(wanted, options))
                 exact_reader.confirm(wanted)
                 return

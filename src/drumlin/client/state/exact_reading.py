@@ -5,6 +5,7 @@ Only leaders are read: the claims (`state_claims.py`) are about what they hold.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class ExactReader:
         """
         place = wanted.topic, wanted.partition
         claimed = self._claims[place]
-        options = {**options, "without_gaps": claimed.needs_all}
+        options = dataclasses.replace(options, without_gaps=claimed.needs_all)
         try:
             yield from reader.read_ranges(
                 self._thread, self._connections, [wanted], options, leaders_only=True

@@ -72,10 +72,7 @@ class StateReader:
     def _records(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         """The records of a range: what the rows need, and what tells which is the last."""
         names = {*self._schema.names, "key", "value", "offset"} - {"partition"}
-        options: reader.ReadOptions = {
-            "columns": sorted(names),
-            "isolation": self._options.isolation,
-        }
+        options = reader.ReadOptions(columns=sorted(names), isolation=self._options.isolation)
         batches = self._reader.read(wanted, options)
         for batch in batches:
             if "value" not in self._schema.names:

@@ -7,10 +7,11 @@ It is used once: the next transaction is another `Transaction`, in the same epoc
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
@@ -27,12 +28,14 @@ from drumlin.client.transactions.errors import (
 from drumlin.client.transactions.open_transactions import OpenTransactions
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.session import TransactionSession
+from drumlin.client.write.options import AppendOptions, OnDelivery, WriterOptions
 from drumlin.client.write.producer import Producer
-from drumlin.client.write.writer import OnDelivery, Writer, WriterKeywords, WriterOptions
+from drumlin.client.write.writer import Writer
+from drumlin.client.write.writes_records import WritesRecords
 
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
-    from drumlin.client.write.appender import AppendOptions, AppendReport
+    from drumlin.client.write.appender import AppendReport
     from drumlin.client.write.deliveries import DeliveryRules
     from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
 
@@ -41,7 +44,7 @@ _COMMITTED: Final = "committed"
 _OFFSET_MAX: Final = 2**63 - 1
 
 
-class Transaction:
+class Transaction(WritesRecords):
     """Made by `Client.transaction`. Use it as a context manager: it commits, or aborts if the
     block raises.
 
@@ -102,25 +105,24 @@ class Transaction:
 
     # -- writing -------------------------------------------------------------------------
 
-    def append(self, data: TableLike, topic: str, **options: Unpack[AppendOptions]) -> AppendReport:
-        """Like `Client.append`: returns when the brokers have acknowledged all records.
-
-        Several threads may append at a time; one of them ends the transaction when all are done.
-
-        Raises:
-            DeliveryFailed: records could not be written; the transaction can only be aborted.
-            ProducerFenced, TransactionTimedOut, UnknownTransaction: it is no longer open.
-            TransactionOver: it has been ended.
-            ValueError: `acks` are not "all", or any other option that cannot be.
-        """
-        with needing_arrow():
-            from drumlin.client.write.appender import append
+    def _append(self, data: TableLike, topic: str, options: AppendOptions) -> AppendReport:
+        from drumlin.client.write.appender import append
 
         self._check_open()
-        arguments.text("topic", topic)
-        _check_acks(options.get("acks", "all"))
+        _check_acks(options.acks)
         with self._running_whole(), self._failing(), translated():
             return append(self._thread, self._session.producer, data, topic, options)
+
+    def _open_writer(self, topic: str, options: WriterOptions) -> Writer:
+        self._check_open()
+        _check_acks(options.acks)
+        if options.on_delivery is not None:
+            told = self._failing_too(options.on_delivery)
+            options = dataclasses.replace(options, on_delivery=told)
+        with self._failing(), translated():
+            writer = Writer(self._thread, self._session.producer, topic, options)
+        self._writers.append(writer)
+        return writer
 
     def stream_appender(
         self,
@@ -148,26 +150,6 @@ class Transaction:
         )
         self._appenders.append(appender)
         return appender
-
-    def writer(self, topic: str, **options: Unpack[WriterKeywords]) -> Writer:
-        """Like `Client.writer`. The end of the transaction closes it, and a commit flushes it.
-
-        Raises:
-            TransactionOver: it has been ended.
-            TypeError, ValueError: options that make no sense, or `acks` that are not "all".
-        """
-        self._check_open()
-        arguments.text("topic", topic)
-        arguments.known_options("writer", options, WriterKeywords.__annotations__)
-        _check_acks(options.get("acks", "all"))
-        told = options.get("on_delivery")
-        if told is not None:
-            options["on_delivery"] = self._failing_too(told)
-        chosen = WriterOptions(**options)
-        with self._failing(), translated():
-            writer = Writer(self._thread, self._session.producer, topic, chosen)
-        self._writers.append(writer)
-        return writer
 
     def send_offsets(
         self,

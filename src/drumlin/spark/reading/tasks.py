@@ -8,6 +8,7 @@ broker that is down, an election or a hanging transaction, is waited for and the
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -51,7 +52,7 @@ def _read_ranges(
         )
         for each in ranges
     ]
-    ahead = client_of(options).read_ranges(wanted, **read_options(options))
+    ahead = client_of(options).read_ranges(wanted, read_options(options))
     for offset_range, (_, batches) in zip(ranges, ahead, strict=True):
         yield from _read_range(options, offset_range, batches)
 
@@ -73,14 +74,15 @@ def _read_range(
 
 def read_options(options: SourceOptions) -> ReadOptions:
     """How the client reads for a query."""
+    from drumlin.client.read.reader import ReadOptions
     from drumlin.spark.reading.columns import client_columns
 
-    return {
-        "columns": client_columns(options.columns),
-        "isolation": options.isolation_level,
-        "max_bytes_per_batch": options.fetch_bytes,
-        "without_gaps": options.without_gaps,
-    }
+    return ReadOptions(
+        columns=client_columns(options.columns),
+        isolation=options.isolation_level,
+        max_bytes_per_batch=options.fetch_bytes,
+        without_gaps=options.without_gaps,
+    )
 
 
 class _Progress:
@@ -113,7 +115,7 @@ class _Progress:
             self._range.partition,
             self._position,
             self._range.end_offset,
-            **read_options(self._options),
+            **dataclasses.asdict(read_options(self._options)),
         )
 
     def skip_or_wait(self, error: Exception) -> None:
