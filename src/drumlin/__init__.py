@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drumlin.version import __version__
 
 if TYPE_CHECKING:
+    from drumlin import lowlevel as lowlevel
     from drumlin import security as security
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
     from drumlin.client.client import Client as Client
@@ -129,11 +130,13 @@ _DEFINED_IN: Final = {
     "drumlin.client.values.registry": ("SchemaRegistry",),
     "drumlin.client.write.writer": ("Writer",),
 }
+#: Modules of public names: what secures a connection, and what few programs need.
+_BEHIND_DOORS: Final = ("lowlevel", "security")
 _MODULES: Final = {name: module for module, names in _DEFINED_IN.items() for name in names}
 
 __all__ = [
     "__version__",
-    "security",
+    *_BEHIND_DOORS,
     *sorted(_MODULES),
 ]
 
@@ -144,8 +147,8 @@ def __getattr__(name: str) -> Any:
 
         with needing_arrow():
             return getattr(importlib.import_module(_MODULES[name]), name)
-    if name == "security":
-        return importlib.import_module("drumlin.security")
+    if name in _BEHIND_DOORS:
+        return importlib.import_module(f"drumlin.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

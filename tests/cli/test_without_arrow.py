@@ -189,6 +189,7 @@ def _names(command: click.Command, path: list[str]) -> Iterator[str]:
 
 _CLIENT = """
 import os, drumlin
+from drumlin import lowlevel
 
 def needs_arrow(call):
     try:
@@ -214,7 +215,7 @@ with drumlin.connect(os.environ["DRUMLIN_BOOTSTRAP"]) as client:
     print(needs_arrow(lambda: client.read("records")))
     print(needs_arrow(lambda: client.read_batches("records")))
     print(needs_arrow(lambda: client.read_range("records", 0, 0, 1)))
-    print(needs_arrow(lambda: client.read_ranges([])))
+    print(needs_arrow(lambda: lowlevel.read_ranges(client, [])))
     print(needs_arrow(lambda: client.consumer("records")))
     print(needs_arrow(lambda: client.snapshot("records")))
     print(needs_arrow(lambda: client.snapshot_batches("records")))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import drumlin
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import RequestRefused, TopicExists, UnknownTopic
 from drumlin.client.places import Milliseconds
@@ -25,7 +26,7 @@ def test_a_topic_from_its_creation_to_its_end(client: Client) -> None:
     assert client.list_topics("client-li.*") == ["client-life"]
     assert client.list_topics("client-li") == []
     assert client.partitions("client-life") == [0, 1]
-    described = client.topics(["client-life"])["client-life"]
+    described = client.describe_topics(["client-life"])["client-life"]
     assert [each.index for each in described.partitions] == [0, 1]
     assert all(each.leader in each.isr for each in described.partitions)
 
@@ -98,19 +99,19 @@ def test_places_that_do_not_exist(client: Client, topic: str) -> None:
 
 
 def test_a_topic_that_is_missing_does_not_hide_another(client: Client, topic: str) -> None:
-    found, refused = client.look_up_topics([topic, "client-nowhere"])
+    found, refused = lowlevel.look_up_topics(client, [topic, "client-nowhere"])
     assert found.keys() == {topic}
     assert refused == {"client-nowhere": ErrorCode.unknown_topic_or_partition}
-    assert client.look_up_topics().found[topic] == found[topic]
+    assert lowlevel.look_up_topics(client).found[topic] == found[topic]
 
 
 def test_the_id_of_a_deleted_topic_is_unknown(client: Client) -> None:
     client.create_topic("client-id", 1)
-    topic_id = client.topics(["client-id"])["client-id"].topic_id
+    topic_id = client.describe_topics(["client-id"])["client-id"].topic_id
     assert topic_id is not None
-    assert not client.is_topic_id_unknown(topic_id)
+    assert not lowlevel.is_topic_id_unknown(client, topic_id)
     client.delete_topic("client-id")
-    wait_until(lambda: client.is_topic_id_unknown(topic_id), "the id to be gone")
+    wait_until(lambda: lowlevel.is_topic_id_unknown(client, topic_id), "the id to be gone")
 
 
 def test_partitions_are_added_to_a_topic_of_which_one_has_no_leader() -> None:

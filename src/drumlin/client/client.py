@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import NoReturn, Self
-from uuid import UUID
 
 from drumlin.client import arguments
 from drumlin.client.admin import admin, group_admin
@@ -23,17 +22,16 @@ from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
 from drumlin.client.arguments import ConfigValue
+from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import OffsetSpec
-from drumlin.client.read import log_samples, log_sizes, offsets
-from drumlin.client.read.log_samples import LogPlace, LogSample
+from drumlin.client.read import offsets
 from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
 from drumlin.client.write.producer import Producer
-from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.security import Security
@@ -97,7 +95,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
+class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
@@ -171,21 +169,13 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
         matches = re.compile(pattern).fullmatch
         return [name for name in names if matches(name)]
 
-    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
+    def describe_topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
         """Topics with their partitions, leaders and replicas; all of them by default.
 
         Raises:
             UnknownTopic: one of `names` does not exist.
         """
         return self._run(admin.describe_topics(self._connections, names))
-
-    def look_up_topics(self, names: Collection[str] | None = None) -> admin.TopicLookup:
-        """Like `topics`, but a topic that is not there is reported beside those that are."""
-        return self._run(admin.look_up_topics(self._connections, names))
-
-    def is_topic_id_unknown(self, topic_id: str) -> bool:
-        """Whether the cluster says that no topic has this id (any more): the topic was deleted."""
-        return self._run(admin.is_topic_id_unknown(self._connections, UUID(topic_id)))
 
     def partitions(self, topic: str) -> list[int]:
         """The partition numbers of a topic, sorted.
@@ -288,14 +278,6 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
 
-    def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Bytes of these partitions' logs on their leaders, as far as the brokers tell."""
-        return self._run(log_sizes.partition_sizes(self._connections, partitions))
-
-    def sample_logs(self, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
-        """How many bytes the offsets at these places take: a few batches of each are fetched."""
-        return self._run(log_samples.log_samples(self._connections, places))
-
     # -- groups --------------------------------------------------------------------------
 
     def describe_group(self, group: str) -> GroupDescription:
@@ -314,10 +296,16 @@ class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls):
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
         )
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> Future[None]:
-        """Commit offsets to a group from outside, as no member of it. Does not wait.
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets to a group from outside, as no member of it.
 
-        The future raises what went wrong: `CommitFailed` where the broker refuses them, as it
-        does while the group has members.
+        Raises:
+            CommitFailed: the broker refuses them, as it does while the group has members.
         """
+        self._run(group_admin.commit_all(self._connections, group, offsets))
+
+    def commit_offsets_async(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> Future[None]:
+        """Like `commit_offsets`, in the background; the future has the outcome."""
         return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))

@@ -7,13 +7,16 @@ Everything derives from `ClientError`, and from the built-in exception that fits
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from drumlin.peer.peer_error import AuthenticationFailed as NotAuthentic
 from drumlin.peer.peer_error import ConnectionLost, PeerError, RequestTimeout
 from drumlin.peer.rights import Denied
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.exact_from import UNKNOWN_YET
+
+T = TypeVar("T")
 
 
 class ClientError(Exception):
@@ -243,3 +246,9 @@ def translated() -> Iterator[None]:
         yield
     except (KafkaError, PeerError) as error:
         raise as_client_error(error) from None
+
+
+def translating(items: Iterable[T]) -> Iterator[T]:
+    """The same items; what is raised between them is `translated`."""
+    with translated():
+        yield from items

@@ -25,7 +25,7 @@ from drumlin.client.consumer.options import (
     Start,
     Subscription,
 )
-from drumlin.client.errors import translated
+from drumlin.client.errors import translated, translating
 from drumlin.client.places import Place, check_places
 from drumlin.client.read import reader
 from drumlin.client.read.log_at_time import cut_at_times, without_times
@@ -229,20 +229,7 @@ class ReadingCalls(Calls):
             without_gaps=without_gaps,
         )
         ranges = [OffsetRange(topic, partition, start_offset, end_offset)]
-        return _translated(reader.read_ranges(self._thread, self._connections, ranges, options))
-
-    def read_ranges(
-        self, ranges: Sequence[OffsetRange], options: ReadOptions
-    ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
-        """Like `read_range`, for many ranges, fetching ahead from one to the next.
-
-        Each comes with its batches, which are to be read before the next range is asked for:
-        then they raise a ClientError.
-        What they raise concerns their range alone: the others can be read all the same.
-        """
-        reader.schema_of(options)
-        each = reader.read_each_range(self._thread, self._connections, ranges, options)
-        return ((wanted, _translated(batches)) for wanted, batches in each)
+        return translating(reader.read_ranges(self._thread, self._connections, ranges, options))
 
     def consumer(
         self,
@@ -393,8 +380,3 @@ def _read_options(
     )
     reader.schema_of(options)
     return options
-
-
-def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with translated():
-        yield from batches

@@ -10,7 +10,6 @@ from drumlin.client.arguments import STATE_BYTES, ConfigValue
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import Point
 from drumlin.client.restore.restore_marker import RestoreRequest
-from drumlin.client.restore.restore_target import RestoreTarget
 from drumlin.client.transactions.calls import TransactionCalls
 from drumlin.client.transactions.transaction import Transaction
 
@@ -81,17 +80,3 @@ class RestoreCalls(TransactionCalls):
 
         restorer = Restorer(self._thread, self._connections, begin, request, options, on_progress)
         return restorer.run(to)
-
-    def restore_target(
-        self, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
-    ) -> RestoreTarget:
-        """The topic that `restore` would write, made if it is not there, for other writers.
-
-        Raises:
-            NotRestored: `to` cannot be written from `topic`.
-            UnknownTopic: there is no `topic`.
-        """
-        arguments.text("to", to)
-        target = RestoreTarget(self._thread, self._connections, topic, to)
-        target.make(arguments.config_values("configs", configs or {}))
-        return target

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
 from drumlin.client.arguments import STATE_BYTES, Decode
 from drumlin.client.calls import Calls
-from drumlin.client.errors import translated
+from drumlin.client.errors import translating
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import Point, check_point
-from drumlin.client.read.log_at_time import ends_at
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.state import exact_states
 from drumlin.client.state.exact_reading import ExactReader
 from drumlin.client.state.snapshot_ranges import ranges_until
-from drumlin.client.state.state_claims import Claims
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
@@ -132,83 +129,11 @@ class StateCalls(Calls):
         arguments.isolation_level(isolation)
         ranges = ranges_until(self._thread, self._connections, topic, partitions, at, isolation)
         ends = {(topic, each.partition): each.end_offset for each in ranges}
-        claims = self.claim_states(ends, is_now=at is None, allow_inexact=allow_inexact)
+        claims = self._run(
+            exact_states.claim_states(
+                self._connections, ends, is_now=at is None, allow_inexact=allow_inexact
+            )
+        )
         exact_reader = ExactReader(self._thread, self._connections, claims)
         states = StateReader(exact_reader, options)
-        return _translated(batch for wanted in ranges for batch in states.read(wanted))
-
-    def exact_from(self, topic: str) -> dict[int, int]:
-        """From which end offset on the log tells every state that it had, for each partition.
-
-        A state before that can't be read exactly any more: the cleaner has removed records of it.
-        Partitions whose brokers do not tell are left out, and so all of an Apache Kafka.
-
-        Raises:
-            UnknownTopic: there is no such topic.
-        """
-        arguments.text("topic", topic)
-        return self._run(self._exact_from(topic))
-
-    async def _exact_from(self, topic: str) -> dict[int, int]:
-        partitions = await self._connections.partitions(topic)
-        places = [(topic, each) for each in partitions]
-        found = await exact_states.exact_from(self._connections, places)
-        return {partition: each.exact_from for (_, partition), each in found.items()}
-
-    def ends_at(
-        self,
-        end_offsets: Mapping[TopicPartition, int],
-        at_ms: int,
-        *,
-        isolation: Isolation = "read_committed",
-    ) -> dict[TopicPartition, int]:
-        """How far logs reached at a time: the offset of the first record that is younger.
-
-        Unlike those of `list_offsets`, it is never that of a transaction's marker.
-
-        Args:
-            end_offsets: the ends of the logs, looked up just now: what they are where no record
-                is younger.
-            at_ms: milliseconds since 1970, whose records count.
-            isolation: for "read_committed", records of aborted transactions are none.
-        """
-        with translated():
-            return ends_at(self._thread, self._connections, end_offsets, at_ms, isolation)
-
-    def claim_states(
-        self,
-        end_offsets: Mapping[TopicPartition, int],
-        *,
-        is_now: bool = False,
-        allow_inexact: bool = False,
-    ) -> Claims:
-        """Make sure, before logs are read, that they tell the states which they had at offsets.
-
-        What is read afterwards is exact if `confirm_states` finds so; a claim that `needs_all` has
-        to be read with `without_gaps`, from offset 0 on. All must be read from the leaders.
-
-        Args:
-            end_offsets: the offset after the last record of each state.
-            is_now: these are the ends of the logs, looked up just now.
-            allow_inexact: what is left of the states will do.
-
-        Raises:
-            StateNotExact: a log does not tell its state.
-        """
-        claiming = exact_states.claim_states(
-            self._connections, end_offsets, is_now=is_now, allow_inexact=allow_inexact
-        )
-        return self._run(claiming)
-
-    def confirm_states(self, claims: Claims) -> None:
-        """Make sure, after logs were read, that what was read is what was claimed.
-
-        Raises:
-            StateNotExact: a cleaner, or another leader, has come in between.
-        """
-        self._run(exact_states.confirm_states(self._connections, claims))
-
-
-def _translated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with translated():
-        yield from batches
+        return translating(batch for wanted in ranges for batch in states.read(wanted))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from drumlin.client.calls import Calls
 from drumlin.client.errors import translated
-from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.write.options import AppendOptions, WriterOptions
 from drumlin.client.write.writer import Writer
 from drumlin.client.write.writes_records import WritesRecords
@@ -14,8 +13,8 @@ from drumlin.client.write.writes_records import WritesRecords
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
     from drumlin.client.write.appender import AppendReport
-    from drumlin.client.write.deliveries import DeliveryRules
-    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
+    from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
+    from drumlin.client.write.stream_appender import StreamAppender
 
 
 class WritingCalls(WritesRecords, Calls):
@@ -31,22 +30,10 @@ class WritingCalls(WritesRecords, Calls):
         with translated():
             return Writer(self._thread, self._producer, topic, options)
 
-    def stream_appender(
-        self,
-        topic: str | None = None,
-        *,
-        encoding: EncodingRules | None = None,
-        delivery: DeliveryRules | None = None,
+    def _stream_appender(
+        self, topic: str | None, encoding: EncodingRules | None, delivery: DeliveryRules | None
     ) -> StreamAppender:
-        """An appender of rows that arrive in pieces, to one topic or to those that they name.
-
-        Args:
-            topic: the topic of all rows; None: each row has a `topic`.
-            encoding: how rows become batches.
-            delivery: acks, retries, and how long and how much of it may be under way.
-        """
-        with needing_arrow():
-            from drumlin.client.write.stream_appender import StreamAppender
+        from drumlin.client.write.stream_appender import StreamAppender
 
         return StreamAppender(
             self._thread, self._producer, topic, encoding=encoding, delivery=delivery

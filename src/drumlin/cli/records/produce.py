@@ -161,6 +161,7 @@ def produce(
     as_json: AsJson = False,
 ) -> None:
     """Write records to a topic; one for each line, or for each row of a file."""
+    from drumlin import lowlevel
     from drumlin.client.client import connect
 
     if constant_key is not None and key_separator is not None:
@@ -179,7 +180,7 @@ def produce(
     delivery = {"compression": str(compression), "acks": str(acks)}
     started = time.perf_counter()
     with connect(bootstrap, **settings_of(command_config)) as client, ExitStack() as stack:
-        missing = client.look_up_topics([topic]).refused
+        missing = lowlevel.look_up_topics(client, [topic]).refused
         target = stack.enter_context(_target(client, transactional_id))
         if file.suffix in _COLUMNAR:
             records = _produce_rows(target, topic, file, key, value, partition, delivery)

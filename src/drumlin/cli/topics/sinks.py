@@ -316,9 +316,11 @@ def _stable_offsets(
     client: Client, places: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Without those of partitions that are gone: coordinators know of them all the same."""
+    from drumlin import lowlevel
+
     if not places:
         return {}
-    topics = client.look_up_topics({topic for topic, _ in places}).found
+    topics = lowlevel.look_up_topics(client, {topic for topic, _ in places}).found
     there = {(each.name, part.index) for each in topics.values() for part in each.partitions}
     wanted: dict[TopicPartition, OffsetSpec] = dict.fromkeys(sorted(there & set(places)), "latest")
     found = client.list_offsets(wanted, isolation="read_committed") if wanted else {}

@@ -82,6 +82,13 @@ async def exact_from(
     }
 
 
+async def exact_from_of_topic(connections: BrokerConnections, topic: str) -> dict[int, int]:
+    """The same for all partitions of a topic that tell it."""
+    places = [(topic, each) for each in await connections.partitions(topic)]
+    found = await exact_from(connections, places)
+    return {partition: each.exact_from for (_, partition), each in found.items()}
+
+
 async def log_facts(
     connections: BrokerConnections,
     places: Collection[TopicPartition],

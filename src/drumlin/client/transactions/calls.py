@@ -16,12 +16,10 @@ from drumlin.client.transactions import (
     open_producers,
     session,
     timeout_limit,
-    transaction_end,
 )
 from drumlin.client.transactions.descriptions import TransactionDescription, TransactionListing
 from drumlin.client.transactions.open_producers import OpenProducer
 from drumlin.client.transactions.open_transactions import OpenTransactions
-from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections
@@ -68,42 +66,6 @@ class TransactionCalls(Calls):
         """Abort what is open, as the client is being closed. Raises no errors of brokers."""
         limit_ms = min(_CLOSE_LIMIT_MS, self._connections.options.patience_ms)
         self._open_transactions.abort(self._thread, limit_ms)
-
-    def end_transaction(self, transaction: OpenTransaction, commit: bool) -> None:
-        """Commit or abort a transaction that was detached, here or anywhere.
-
-        Does nothing if the same has been done. It is tried until `call_timeout_ms` is over.
-
-        Raises:
-            ProducerFenced: another producer has begun under its id; how it ended is unknown.
-            TransactionTimedOut: it is aborted, as it was open for too long.
-            TransactionAborted: it was to be committed, and has been aborted.
-            TransactionCommitted: it was to be aborted, and has been committed.
-            UnknownTransaction: the coordinator does not know it (any more).
-            OutcomeUnknown: no answer; calling this again does no harm.
-        """
-        identity = OpenTransaction(*transaction)
-        arguments.text("transactional_id", identity.transactional_id)
-        arguments.whole_number("producer_id", identity.producer_id, -1, 2**63 - 1)
-        arguments.whole_number("epoch", identity.epoch, -1, 2**15 - 1)
-        self._run(transaction_end.end_transaction(self._connections, identity, commit=commit))
-
-    def end_transactions(
-        self,
-        transactions: Collection[OpenTransaction],
-        commit: bool,
-        *,
-        are_written: bool = False,
-    ) -> dict[OpenTransaction, ClientError | None]:
-        """`end_transaction` for many at a time: what it would raise for each, or None.
-
-        Committing an empty transaction succeeds, unless something was acknowledged in all of
-        them (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
-        """
-        ended = many.end_all(
-            self._connections, transactions, commit=commit, are_written=are_written
-        )
-        return self._run(ended)
 
     def describe_transactions(
         self, transactional_ids: Iterable[str]

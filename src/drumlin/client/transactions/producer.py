@@ -68,12 +68,7 @@ class TransactionalProducer(Producer):
             self._closed_by = error
             for sender in self._senders.values():
                 sender.end(error)
-            for dependent in list(self._dependents):
-                dependent.give_up(error)
-
-    def give_up(self, error: Exception) -> None:
-        """The client is closed."""
-        self.fail(error)
+            self._tell_dependents(error)
 
     async def settled(self) -> None:
         """Wait until everything that was put is answered, or given up."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
+from drumlin.client.deprecation import warn_of
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
-from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
@@ -36,8 +36,8 @@ from drumlin.client.write.writes_records import WritesRecords
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
     from drumlin.client.write.appender import AppendReport
-    from drumlin.client.write.deliveries import DeliveryRules
-    from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
+    from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
+    from drumlin.client.write.stream_appender import StreamAppender
 
 _OPEN: Final = "open"
 _COMMITTED: Final = "committed"
@@ -63,7 +63,7 @@ class Transaction(WritesRecords):
         self._thread = thread
         self._session = session
         self._host = host  # the client's: when that is closed, this one gives up
-        thread.call_soon(host.attach, session.producer)
+        thread.call_soon(host.attach, session.producer.fail)
         self._writers: list[Writer] = []
         self._appenders: list[StreamAppender] = []
         self._state = _OPEN
@@ -124,29 +124,15 @@ class Transaction(WritesRecords):
         self._writers.append(writer)
         return writer
 
-    def stream_appender(
-        self,
-        topic: str | None = None,
-        *,
-        encoding: EncodingRules | None = None,
-        delivery: DeliveryRules | None = None,
+    def _stream_appender(
+        self, topic: str | None, encoding: EncodingRules | None, delivery: DeliveryRules | None
     ) -> StreamAppender:
-        """Like `Client.stream_appender`. Finish it before the transaction is committed or detached.
-
-        After an error abort the transaction: a part of the rows may be written.
-
-        Raises:
-            TransactionOver: it has been ended.
-            ValueError: `acks` are not "all".
-        """
-        with needing_arrow():
-            from drumlin.client.write.stream_appender import StreamAppender
+        from drumlin.client.write.stream_appender import StreamAppender
 
         self._check_open()
         _check_acks("all" if delivery is None else delivery.acks)
-        producer = self._session.producer
         appender = StreamAppender(
-            self._thread, producer, topic, encoding=encoding, delivery=delivery
+            self._thread, self._session.producer, topic, encoding=encoding, delivery=delivery
         )
         self._appenders.append(appender)
         return appender
@@ -222,14 +208,16 @@ class Transaction(WritesRecords):
             self._end(commit=False)
 
     def detach(self) -> OpenTransaction:
-        """Write what writers have collected, and leave it open for another process to end.
+        """`lowlevel.detach`. Deprecated."""
+        warn_of("Transaction.detach()", "drumlin.lowlevel.detach(transaction)")
+        return self._detach()
 
-        Give the result to `Client.end_transaction` there, before it times out.
+    def following(self) -> Transaction:
+        """`lowlevel.following`. Deprecated."""
+        warn_of("Transaction.following()", "drumlin.lowlevel.following(transaction)")
+        return self._following()
 
-        Raises:
-            TransactionFailed: something could not be written; it can only be aborted.
-            TransactionOver: it has been ended.
-        """
+    def _detach(self) -> OpenTransaction:
         with self._ending():
             self._flush_writers()
             with translated():
@@ -237,14 +225,7 @@ class Transaction(WritesRecords):
             self._over("detached")
         return self._session.identity
 
-    def following(self) -> Transaction:
-        """The next transaction in the same epoch, without a new InitProducerId.
-
-        Its writes are refused if another producer has begun under the id in between.
-
-        Raises:
-            TransactionOver: this one is not committed.
-        """
+    def _following(self) -> Transaction:
         if self._state != _COMMITTED:
             why = f"none follows it: it is {self._state}, not committed"
             raise TransactionOver(why, self.transactional_id)
@@ -252,12 +233,12 @@ class Transaction(WritesRecords):
             self._thread, self._session.following(), self._host, self._open_transactions
         )
 
-    def await_end(self, timeout_s: float) -> None:
+    def _await_end(self, timeout_ms: float) -> None:
         """If another thread is about to end it, wait for that, at most for this time."""
         with self._lock:
-            self._lock.wait_for(lambda: not self._is_ending, timeout_s)
+            self._lock.wait_for(lambda: not self._is_ending, timeout_ms / 1000)
 
-    async def abandon(self) -> bool:
+    async def _abandon(self) -> bool:
         """Abort it if it is open, as its client is being closed. Runs in the client's loop.
 
         Tells whether there was anything to abort. Raises as `abort` does.
@@ -346,11 +327,8 @@ class Transaction(WritesRecords):
 
     # -- failures ------------------------------------------------------------------------
 
-    def fate(self, error: Exception) -> TransactionError | None:
-        """The error of the transaction that explains an error of a stream appender.
-
-        None: there is no other; the transaction can only be aborted.
-        """
+    def _fate(self, error: Exception) -> TransactionError | None:
+        """The error of the transaction that explains this one, of something written in it."""
         return self._thread.run(self._session.failed(error))
 
     def _check_open(self, *others: str) -> None:
@@ -384,7 +362,7 @@ class Transaction(WritesRecords):
         except ClientError as error:
             if isinstance(error, TransactionOver):
                 raise
-            fate = self.fate(error)
+            fate = self._fate(error)
             if fate is None:
                 raise
             raise fate from error

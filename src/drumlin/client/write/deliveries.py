@@ -23,6 +23,8 @@ from drumlin.peer.retry import Deadline
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
+#: Writing tasks of Spark have little room beside it.
+WINDOW_BYTES: Final = 8 << 20
 #: Batches up to this size in all go into one request.
 _TOGETHER_BYTES: Final = 1 << 20
 
@@ -35,6 +37,16 @@ class Target(Protocol):
 
     def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
+
+
+class EncodingRules(NamedTuple):
+    """How rows that arrive in pieces become record batches."""
+
+    batch_bytes: int = BATCH_BYTES
+    compression: str = "none"
+    compression_level: int | None = None
+    window_bytes: int = WINDOW_BYTES
+    with_checksum: bool = False
 
 
 class DeliveryRules(NamedTuple):

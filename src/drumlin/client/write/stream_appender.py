@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,10 @@ from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.write.deliveries import (
-    BATCH_BYTES,
     AppendedRange,
     Deliveries,
     DeliveryRules,
+    EncodingRules,
     Target,
 )
 from drumlin.client.write.partitioner import (
@@ -36,20 +36,8 @@ from drumlin.client.write.row_sum import ROW_COLUMNS, RowsRefused, RowSum, topic
 from drumlin.records.columns.columns import RecordColumns, milliseconds
 from drumlin.records.columns.open_batches import OpenBatches, Sealed
 
-#: Writing tasks of Spark have little room beside it.
-WINDOW_BYTES: Final = 8 << 20
 #: Smaller pieces are encoded together with those that follow.
 _PIECE_BYTES: Final = 1 << 20
-
-
-class EncodingRules(NamedTuple):
-    """How rows become record batches."""
-
-    batch_bytes: int = BATCH_BYTES
-    compression: str = "none"
-    compression_level: int | None = None
-    window_bytes: int = WINDOW_BYTES
-    with_checksum: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class Writer:
         self._acknowledged = 0  # records
         self._failure: BaseException | None = None
         self._is_closed = False
-        thread.call_soon(producer.attach, self)
+        thread.call_soon(producer.attach, self._give_up)
 
     def send(
         self,
@@ -296,7 +296,7 @@ class Writer:
             if self._open.get(batch.partition) is batch:
                 self._close_batch(batch)
 
-    def give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception) -> None:
         """The client is closed: what is open will not be written, and nothing more is taken."""
         with self._lock:
             self._is_closed = True

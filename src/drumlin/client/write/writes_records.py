@@ -25,7 +25,9 @@ from drumlin.client.write.writer import Writer
 if TYPE_CHECKING:
     from drumlin.client.tables import TableLike
     from drumlin.client.write.appender import AppendReport
+    from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
     from drumlin.client.write.partitioner import TablePartitioner
+    from drumlin.client.write.stream_appender import StreamAppender
 
 
 class WritesRecords(ABC):
@@ -182,3 +184,8 @@ class WritesRecords(ABC):
 
     @abstractmethod
     def _open_writer(self, topic: str, options: WriterOptions) -> Writer: ...
+
+    @abstractmethod
+    def _stream_appender(
+        self, topic: str | None, encoding: EncodingRules | None, delivery: DeliveryRules | None
+    ) -> StreamAppender: ...

@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from drumlin.client.client import Client
     from drumlin.client.places import Point
     from drumlin.client.restore.restore_marker import Marker, RestoreRequest
-    from drumlin.client.restore.restore_target import RestoreTarget
     from drumlin.client.restore.restoring import RestoreReport
+    from drumlin.lowlevel import RestoreTarget
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import RestoredRows
 
@@ -79,6 +79,7 @@ def restore(
         ProducerFenced: another restore into this topic has begun meanwhile.
         TypeError, ValueError: an argument cannot have this value.
     """
+    from drumlin import lowlevel
     from drumlin.client.restore.restore_marker import RestoreRequest
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import COLUMNS, RestoredRows
@@ -90,7 +91,7 @@ def restore(
     given = _checked(topic, bootstrap_servers, options)
     asked = StateOptions.of(topic, bootstrap_servers, COLUMNS, options)
     client = client_of(asked.source)
-    target = client.restore_target(topic, to, configs)
+    target = lowlevel.restore_target(client, topic, to, configs)
     rows = RestoredRows(spark, asked, request)
     marker = _begun(client, target, request, rows)
     if marker.is_complete:

@@ -140,7 +140,10 @@ class Cluster:
 
     def is_deleted(self, topic_id: str) -> bool:
         """Whether the cluster says that it no longer knows a topic with this id."""
-        return self._retrying(lambda: client_of(self._options).is_topic_id_unknown(topic_id))
+        from drumlin import lowlevel
+
+        client = client_of(self._options)
+        return self._retrying(lambda: lowlevel.is_topic_id_unknown(client, topic_id))
 
     def missing(
         self, wanted: Collection[TopicPartition], topic_ids: Mapping[str, str | None]
@@ -174,11 +177,14 @@ class Cluster:
         self, time_ms: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The offset of the first record, never of a marker, that is younger; else the end."""
+        from drumlin import lowlevel
+
         keys = list(partitions)
 
         def ask() -> dict[TopicPartition, int]:
             ends = self._list((key, "latest") for key in keys)
-            found = client_of(self._options).ends_at(
+            found = lowlevel.ends_at(
+                client_of(self._options),
                 {(key.topic, key.partition): offset for key, offset in ends.items()},
                 time_ms,
                 isolation=self._options.isolation_level,
@@ -228,16 +234,19 @@ class Cluster:
 
     def _known_densities(self) -> LogDensities:
         if self._log_densities is None:
+            from drumlin import lowlevel
             from drumlin.spark.planning.log_densities import LogDensities
 
-            look = client_of(self._options).sample_logs
+            look = functools.partial(lowlevel.sample_logs, client_of(self._options))
             self._log_densities = LogDensities(look, self._mean_densities)
         return self._log_densities
 
     def _mean_densities(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, float]:
-        sizes = client_of(self._options).partition_sizes(partitions)
+        from drumlin import lowlevel
+
+        sizes = lowlevel.partition_sizes(client_of(self._options), partitions)
         start = self._list((key, "earliest") for key in partitions)
         end = self._list((key, "latest") for key in partitions)
         return {
@@ -284,12 +293,14 @@ class Cluster:
         A list of all topics leaves out the ones that the broker does not know or the user may not
         see. An expected topic that is not in it is looked up by name, which tells the two apart.
         """
+        from drumlin import lowlevel
+
         client = client_of(self._options)
         subscription = self._options.subscription
         if subscription.pattern is None:
             names = subscription.topics or {key.topic for key in subscription.partitions}
-            return client.look_up_topics(list(dict.fromkeys(names)))
-        everything = client.look_up_topics()
+            return lowlevel.look_up_topics(client, list(dict.fromkeys(names)))
+        everything = lowlevel.look_up_topics(client)
         matches = re.compile(subscription.pattern).fullmatch
         found = {
             name: each
@@ -300,7 +311,7 @@ class Cluster:
         unclear -= found.keys()
         if not unclear:
             return found, {}
-        by_name = client.look_up_topics(sorted(unclear))
+        by_name = lowlevel.look_up_topics(client, sorted(unclear))
         return found | by_name.found, by_name.refused
 
     def _offsets_at(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from drumlin import lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
 from drumlin.client.transactions.errors import TransactionAborted
@@ -100,7 +101,7 @@ class TaskWrite:
         if self._opened is None:
             return None
         with contextlib.suppress(ClientError):
-            fate = self.transaction.fate(error)
+            fate = lowlevel.fate(self.transaction, error)
             if fate is not None:
                 return f"{fate}. {LONGER}" if isinstance(fate, TransactionAborted) else str(fate)
         return None

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from drumlin import lowlevel
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.client import Client
 from drumlin.client.errors import (
@@ -30,8 +31,8 @@ from drumlin.client.transactions.errors import (
     TransactionAborted,
     UnknownTransaction,
 )
-from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.transactions.transaction import Transaction
+from drumlin.lowlevel import OpenTransaction
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol import requests as ask
 from drumlin.spark.writing.protocol.sink_errors import Fenced, RequestFailed
@@ -156,7 +157,7 @@ class Performer:
         )
 
     def _prepare_topic(self, it: ask.PrepareTopic) -> None:
-        if self._client.look_up_topics([it.topic]).found:
+        if lowlevel.look_up_topics(self._client, [it.topic]).found:
             self._check_cleanup(it.topic)
             return
         try:
@@ -237,7 +238,7 @@ class Performer:
         return opened
 
     def _flush(self, it: ask.Flush) -> None:
-        self._transactions[it.opened].detach()
+        lowlevel.detach(self._transactions[it.opened])
 
     def _abort_own(self, it: ask.AbortOwn) -> None:
         begun = self._transactions.pop(it.opened, None)
@@ -245,7 +246,7 @@ class Performer:
             return
         try:
             if begun.state == "detached":
-                self._client.end_transaction(OpenTransaction(*it.opened), commit=False)
+                lowlevel.end_transaction(self._client, OpenTransaction(*it.opened), commit=False)
             else:
                 begun.abort()
         except ClientError as error:
@@ -254,7 +255,7 @@ class Performer:
     def _commit_all(self, it: ask.CommitAll) -> dict[Opened, ask.Outcome]:
         whole = [OpenTransaction(*each) for each in it.opened]
         # What is decided was open, so something is in it.
-        fates = self._client.end_transactions(whole, commit=True, are_written=True)
+        fates = lowlevel.end_transactions(self._client, whole, commit=True, are_written=True)
         return {Opened(*each): _outcome(error) for each, error in fates.items()}
 
     def _fence_all(self, it: ask.FenceAll) -> int:
@@ -289,7 +290,7 @@ class Performer:
     def _commit_driver(self, it: ask.CommitDriver) -> None:
         committed = self._transactions.pop(it.driver)
         committed.commit()
-        self._transactions[it.driver] = committed.following()
+        self._transactions[it.driver] = lowlevel.following(committed)
 
 
 _PERFORMED: Final[dict[type, Callable[[Performer, Any], Any]]] = {
