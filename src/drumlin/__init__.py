@@ -12,7 +12,11 @@ from drumlin.version import __version__
 if TYPE_CHECKING:
     from drumlin import lowlevel as lowlevel
     from drumlin import security as security
+    from drumlin.client.admin.admin import ConfigEntry as ConfigEntry
+    from drumlin.client.admin.admin import TopicDescription as TopicDescription
     from drumlin.client.admin.committed_offsets import OffsetAndMetadata as OffsetAndMetadata
+    from drumlin.client.admin.group_admin import GroupDescription as GroupDescription
+    from drumlin.client.admin.group_admin import GroupListing as GroupListing
     from drumlin.client.client import Client as Client
     from drumlin.client.client import connect as connect
     from drumlin.client.consumer import Consumer as Consumer
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from drumlin.client.errors import Undecodable as Undecodable
     from drumlin.client.errors import UnknownTopic as UnknownTopic
     from drumlin.client.places import Milliseconds as Milliseconds
+    from drumlin.client.read.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from drumlin.client.read.reader import ReadRecord as ReadRecord
     from drumlin.client.restore.restoring import RestoreReport as RestoreReport
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
@@ -73,7 +78,9 @@ if TYPE_CHECKING:
 _DEFINED_IN: Final = {
     "drumlin.client.write.appender": ("AppendReport",),
     "drumlin.client.client": ("Client", "connect"),
+    "drumlin.client.admin.admin": ("ConfigEntry", "TopicDescription"),
     "drumlin.client.admin.committed_offsets": ("OffsetAndMetadata",),
+    "drumlin.client.admin.group_admin": ("GroupDescription", "GroupListing"),
     "drumlin.client.consumer": ("Consumer", "topic_of"),
     "drumlin.client.errors": (
         "AuthenticationFailed",
@@ -102,6 +109,7 @@ _DEFINED_IN: Final = {
     ),
     "drumlin.client.write.open_batch": ("Delivered", "Delivery"),
     "drumlin.client.places": ("Milliseconds",),
+    "drumlin.client.read.offsets": ("OffsetAndTimestamp",),
     "drumlin.client.read.reader": ("ReadRecord",),
     "drumlin.client.restore.restoring": ("RestoreReport",),
     "drumlin.client.transactions.errors": (

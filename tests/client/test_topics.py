@@ -137,3 +137,32 @@ def test_partitions_are_added_to_a_topic_of_which_one_has_no_leader() -> None:
             client.add_partitions("t", 4)
             assert client.partitions("t") == [0, 1, 2, 3]
             assert len(broker.asked("metadata")) >= 3
+
+
+def test_records_are_deleted(client: Client, topic: str) -> None:
+    rows = {"value": list("abcdef"), "partition": [0, 0, 0, 1, 1, 1]}
+    client.append(rows, topic, partition="partition")
+    assert client.delete_records(topic, [0], before=2) == {0: 2}
+    assert client.read(topic, decode="utf8")["value"].to_pylist() == list("cdef")
+    assert client.delete_records(topic, [0], before=1) == {0: 2}, "a log's start never moves back"
+    assert client.delete_records(topic, [0, 1], before={0: "latest", 1: 1}) == {0: 3, 1: 1}
+    assert client.offsets(topic, "earliest") == {0: 3, 1: 1, 2: 0}
+    assert client.delete_records(topic, before="latest") == {0: 3, 1: 3, 2: 0}
+    assert client.read(topic).num_rows == 0
+
+
+def test_records_that_cannot_be_deleted(client: Client, topic: str) -> None:
+    rows = {"value": list("ab"), "partition": [0, 1]}
+    client.append(rows, topic, partition="partition")
+    with pytest.raises(RequestRefused, match="partition 1") as refused:
+        client.delete_records(topic, [0, 1], before={0: 1, 1: 2})
+    assert refused.value.code is ErrorCode.offset_out_of_range
+    assert refused.value.__notes__ == ["other partitions start here now: {0: 1}"]
+    with pytest.raises(UnknownTopic):
+        client.delete_records(topic, [7], before=0)
+    with pytest.raises(ValueError, match=r"before names partitions \[0\]: \[0, 1\] are read"):
+        client.delete_records(topic, [0, 1], before={0: 1})
+    with pytest.raises(TypeError, match="before 'earliest': expected 'latest' or an offset"):
+        client.delete_records(topic, before="earliest")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="before -1: expected 0 to"):
+        client.delete_records(topic, before=-1)

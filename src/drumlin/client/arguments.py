@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, Literal
 
 from drumlin.peer.options import ISOLATION_LEVELS
@@ -68,6 +68,16 @@ def one_of(name: str, value: object, possible: Iterable[str]) -> None:
     """`value` is one of a few names."""
     if not isinstance(value, str) or value not in possible:
         raise ValueError(f"{name} {shown(value)}: expected one of {', '.join(map(repr, possible))}")
+
+
+def some_of(name: str, values: Iterable[object], possible: Collection[str]) -> None:
+    """`values` are among a few names, in any case."""
+    no_text(name, values)
+    known = {each.lower() for each in possible}
+    for value in values:
+        if not isinstance(value, str) or value.lower() not in known:
+            expected = ", ".join(map(repr, possible))
+            raise ValueError(f"{name} {shown(value)}: expected some of {expected}")
 
 
 def compression_name(compression: object) -> None:

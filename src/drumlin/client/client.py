@@ -11,21 +11,21 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import NoReturn, Self
 
 from drumlin.client import arguments
-from drumlin.client.admin import admin, group_admin
+from drumlin.client.admin import admin, deleted_records, group_admin, share_group_admin
 from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
-from drumlin.client.admin.group_admin import GroupDescription
+from drumlin.client.admin.group_admin import GroupDescription, GroupListing
 from drumlin.client.arguments import ConfigValue
 from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.places import OffsetSpec
+from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
 from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition
 from drumlin.client.reading_calls import ReadingCalls
@@ -278,11 +278,87 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
 
+    def delete_records(
+        self,
+        topic: str,
+        partitions: Sequence[int] | None = None,
+        *,
+        before: End | Mapping[int, End],
+    ) -> dict[int, int]:
+        """Delete the records before an offset: the logs start there then, or later.
+
+        Args:
+            topic: the topic's name.
+            partitions: their numbers; all by default.
+            before: the first offset to be kept, or "latest": nothing is kept; or a dict with one of
+                these for each partition.
+
+        Returns:
+            Where each partition starts afterwards.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
+            RequestRefused: OFFSET_OUT_OF_RANGE: an offset beyond the end; POLICY_VIOLATION: the
+                topic is compacted only. What was deleted in other partitions is gone; a note says
+                where.
+            TypeError, ValueError: an argument cannot have this value.
+        """
+        arguments.text("topic", topic)
+        check_ends("before", before)
+        return self._run(
+            deleted_records.delete_in_topic(self._connections, topic, partitions, before)
+        )
+
     # -- groups --------------------------------------------------------------------------
 
+    def list_groups(
+        self, *, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """The groups of the cluster, by name; those in these states, of these types.
+
+        Args:
+            states: "Stable", "Empty", "PreparingRebalance", ... as brokers call them.
+            types: "classic", "consumer", "share" or "streams".
+
+        Returns:
+            For each `group` its `state`, `type`, `protocol`, and the broker that is its
+            `coordinator`. Brokers before Kafka 2.6 tell no state, those before 3.8 no type: None,
+            which is among no states and no types.
+
+        Raises:
+            ValueError: no such state, or no such type.
+        """
+        arguments.some_of("states", states, group_admin.STATES)
+        arguments.some_of("types", types, group_admin.TYPES)
+        return self._run(group_admin.list_groups(self._connections, states, types))
+
     def describe_group(self, group: str) -> GroupDescription:
-        """State and members of a consumer group; one that does not exist is "Dead"."""
-        return self._run(group_admin.describe_group(self._connections, group))
+        """State and members of a group of any type; one that does not exist is "Dead".
+
+        Returns:
+            `state`, `type`, `is_at_rest`, and `members`: for each its `member_id`, `client_id`,
+            `host`, `instance_id` and `partitions`.
+        """
+        return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
+
+    def delete_group(self, group: str) -> None:
+        """Delete a group, which must have no members, with its offsets.
+
+        Raises:
+            RequestRefused: NON_EMPTY_GROUP: it has members; GROUP_ID_NOT_FOUND: it does not exist.
+        """
+        arguments.text("group", group)
+        self._run(group_admin.delete_group(self._connections, group))
+
+    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        """Forget what a group has committed for these partitions.
+
+        Raises:
+            RequestRefused: GROUP_SUBSCRIBED_TO_TOPIC: members read such a topic;
+                GROUP_ID_NOT_FOUND: the group does not exist.
+        """
+        arguments.text("group", group)
+        self._run(group_admin.delete_offsets(self._connections, group, partitions))
 
     def committed_offsets(
         self, group: str, *, require_stable: bool = False

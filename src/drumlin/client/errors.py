@@ -240,12 +240,16 @@ def as_delivery_failed(
 def translated() -> Iterator[None]:
     """Turns errors of the layers below into errors of the client.
 
-    A traceback shows one error, not the same one twice; the original is its `__context__`.
+    A traceback shows one error, not the same one twice; the original is its `__context__`. What was
+    noted with it, such as what was done before, stays with it.
     """
     try:
         yield
     except (KafkaError, PeerError) as error:
-        raise as_client_error(error) from None
+        failure = as_client_error(error)
+        for note in getattr(error, "__notes__", ()):
+            failure.add_note(note)
+        raise failure from None
 
 
 def translating(items: Iterable[T]) -> Iterator[T]:

@@ -5,7 +5,7 @@ A broker accepts offsets from outside only while the group has no members.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from drumlin.cli.reach.cluster import Cluster
@@ -37,18 +37,17 @@ def commit(cluster: Cluster, group: str, positions: Mapping[TopicPartition, int]
     )
 
 
-def all_groups(cluster: Cluster) -> list[dict[str, Any]]:
-    """The groups of every broker."""
-    found = cluster.run(group_admin.list_groups(cluster.connections))
+def all_groups(
+    cluster: Cluster, states: Collection[str] = (), types: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The groups of every broker; those in these states, of these types."""
+    found = cluster.run(group_admin.list_groups(cluster.connections, states, types))
     return [each._asdict() for each in found]
 
 
 def describe(cluster: Cluster, group: str) -> GroupDescription:
     """State and members of a group of any kind."""
-    found = cluster.run(group_admin.describe_group(cluster.connections, group))
-    if found.type == SHARE:
-        return cluster.run(share_group_admin.describe_share_group(cluster.connections, group))
-    return found
+    return cluster.run(share_group_admin.describe_group_of_any_kind(cluster.connections, group))
 
 
 def positions_of(

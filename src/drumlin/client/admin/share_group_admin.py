@@ -15,6 +15,7 @@ from drumlin.client.admin.group_admin import (
     GroupDescription,
     ask_coordinator,
     check_coordinator,
+    describe_group,
 )
 from drumlin.client.admin.group_members import consumer_members
 from drumlin.client.read.offsets import TopicPartition
@@ -24,6 +25,16 @@ from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
 from drumlin.wire.messages import Shape
 
 SHARE: Final = "share"
+
+
+async def describe_group_of_any_kind(
+    connections: BrokerConnections, group: str
+) -> GroupDescription:
+    """State and members; a group that does not exist is "Dead"."""
+    found = await describe_group(connections, group)
+    if found.type == SHARE:
+        return await describe_share_group(connections, group)
+    return found
 
 
 async def describe_share_group(connections: BrokerConnections, group: str) -> GroupDescription:
