@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -124,7 +125,7 @@ async def is_topic_id_unknown(connections: BrokerConnections, topic_id: UUID) ->
     brokers = list(connections.view.brokers)
     asked = random.sample(brokers, min(len(brokers), _WITNESSES))
     try:
-        answers = [await is_unknown_to(node_id) for node_id in asked]
+        answers = await asyncio.gather(*map(is_unknown_to, asked))
     except (KafkaError, PeerError):
         return False
     return bool(answers) and all(answers)

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from drumlin.client.errors import ClientError, LogEndsEarly, OffsetOutOfRange
 from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.log_bounds import bounds_of
 from drumlin.client.read.nearest_replica import NearestReplica
-from drumlin.client.read.offsets import list_offsets
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import BrokerConnection
 from drumlin.peer.fetch import end_of_batches, fetch
@@ -173,9 +173,8 @@ class RangeStream:
 
     async def _out_of_range(self, offset: int) -> OffsetOutOfRange:
         place = (self._range.topic, self._range.partition)
-        start = await list_offsets(self._connections, {place: "earliest"}, self._isolation)
-        end = await list_offsets(self._connections, {place: "latest"}, self._isolation)
-        return OffsetOutOfRange(*place, offset, start[place].offset, end[place].offset)
+        bounds = await bounds_of(self._connections, [place], self._isolation)
+        return OffsetOutOfRange(*place, offset, *bounds[place])
 
     @property
     def _where(self) -> str:

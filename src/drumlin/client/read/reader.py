@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from drumlin.client.arguments import Decode
 from drumlin.client.errors import CorruptData, OffsetOutOfRange, RecordsMissing
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.needs_arrow import needing_arrow
-from drumlin.client.places import OffsetSpec, Place, check_partitions
+from drumlin.client.places import OffsetSpec, Place, check_partitions, is_time
 from drumlin.client.read.fetch_memory import FetchMemory
+from drumlin.client.read.log_bounds import LogBounds, bounds_of
 from drumlin.client.read.offsets import TopicPartition, list_offsets
 from drumlin.client.read.range_stream import OffsetRange, RangeStream
 from drumlin.peer.broker_connections import BrokerConnections
@@ -97,52 +99,57 @@ async def plan(
         if isinstance(given, Mapping):
             check_partitions(name, given, wanted)
     places = [(topic, each) for each in wanted]
-    firsts = await _offsets(connections, dict.fromkeys(places, "earliest"), isolation)
-    ends = await _offsets(connections, dict.fromkeys(places, "latest"), isolation)
-    starts = await _resolve(connections, places, start, isolation, firsts, ends)
-    stops = await _resolve(connections, places, end, isolation, firsts, ends)
+    bounds, starts_by_time, stops_by_time = await asyncio.gather(
+        bounds_of(connections, places, isolation),
+        _look_up_times(connections, places, start, isolation),
+        _look_up_times(connections, places, end, isolation),
+    )
+    ranges = []
     for place in places:
-        if not firsts[place] <= starts[place] <= ends[place]:
-            raise OffsetOutOfRange(*place, starts[place], firsts[place], ends[place])
-    ranges = [OffsetRange(*each, starts[each], min(stops[each], ends[each])) for each in places]
-    return [each for each in ranges if each.start_offset < each.end_offset]
+        log = bounds[place]
+        first = _offset_of(start, place, log, starts_by_time)
+        if log.clamp(first) != first:
+            raise OffsetOutOfRange(*place, first, *log)
+        stop = min(_offset_of(end, place, log, stops_by_time), log.end_offset)
+        if first < stop:
+            ranges.append(OffsetRange(*place, first, stop))
+    return ranges
 
 
-async def _resolve(
+async def _look_up_times(
     connections: BrokerConnections,
     places: Sequence[TopicPartition],
     at: Place | Mapping[int, Place],
     isolation: Isolation,
-    firsts: Mapping[TopicPartition, int],
-    ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The offsets that a place, or one for each partition, stands for."""
-    offsets: dict[TopicPartition, int] = {}
-    times: dict[TopicPartition, OffsetSpec] = {}
-    for place in places:
-        spec = at[place[1]] if isinstance(at, Mapping) else at
-        if isinstance(spec, int):
-            offsets[place] = spec
-        elif spec == "earliest":
-            offsets[place] = firsts[place]
-        elif spec == "latest":
-            offsets[place] = ends[place]
-        else:
-            times[place] = spec
-    found = await _offsets(connections, times, isolation)
-    young = {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
-    return offsets | young
-
-
-async def _offsets(
-    connections: BrokerConnections,
-    wanted: Mapping[TopicPartition, OffsetSpec],
-    isolation: Isolation,
-) -> dict[TopicPartition, int]:
-    if not wanted:
+    """The offsets that brokers find, of those places that are times; -1 where all is older."""
+    specs = ((place, _spec_of(at, place)) for place in places)
+    times: dict[TopicPartition, OffsetSpec] = {
+        place: spec for place, spec in specs if is_time(spec)
+    }
+    if not times:
         return {}
-    found = await list_offsets(connections, wanted, isolation)
+    found = await list_offsets(connections, times, isolation)
     return {place: each.offset for place, each in found.items()}
+
+
+def _spec_of(at: Place | Mapping[int, Place], place: TopicPartition) -> Place:
+    return at[place[1]] if isinstance(at, Mapping) else at
+
+
+def _offset_of(
+    at: Place | Mapping[int, Place],
+    place: TopicPartition,
+    log: LogBounds,
+    by_time: Mapping[TopicPartition, int],
+) -> int:
+    """The offset that a place stands for; that of a time is always in the log."""
+    spec = _spec_of(at, place)
+    if isinstance(spec, int):
+        return spec
+    if place in by_time:
+        return log.clamp(by_time[place]) if by_time[place] >= 0 else log.end_offset
+    return log.start_offset if spec == "earliest" else log.end_offset
 
 
 def read_ranges(

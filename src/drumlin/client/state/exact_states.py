@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.client.admin.admin import ConfigEntry, topic_configs
-from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition, list_offsets, look_up
+from drumlin.client.read.offsets import TopicPartition, list_offsets, look_up
 from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
@@ -99,12 +100,13 @@ async def log_facts(
     Afterwards it is mostly one request to each leader, since each reducer of a query asks.
     """
     isolation: Isolation = "read_uncommitted"
-    told = await exact_from(connections, places)
+    starts_of = places if claims is None else ()
+    told, first = await asyncio.gather(
+        exact_from(connections, places),
+        list_offsets(connections, dict.fromkeys(starts_of, "earliest"), isolation),
+    )
     untold = [place for place in places if place not in told]
     last = await list_offsets(connections, dict.fromkeys(untold, "latest"), isolation)
-    first: Mapping[TopicPartition, OffsetAndTimestamp] = {}
-    if claims is None:
-        first = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
     facts = {}
     for place in places:
         start_offset = first[place].offset if place in first else -1
@@ -118,8 +120,8 @@ async def log_facts(
         for topic, partition in places
         if not _is_clear(told.get((topic, partition)), (claims or {}).get((topic, partition)))
     }
-    for topic in unclear:
-        configs = await topic_configs(connections, topic)
+    found = await asyncio.gather(*(topic_configs(connections, topic) for topic in unclear))
+    for topic, configs in zip(unclear, found, strict=True):
         of_topic = {place: each for place, each in facts.items() if place[0] == topic}
         facts |= {place: _with_configs(each, configs) for place, each in of_topic.items()}
     return facts

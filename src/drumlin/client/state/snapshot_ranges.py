@@ -12,7 +12,8 @@ from drumlin.client.errors import OffsetOutOfRange, translated
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import Point, check_partitions, last_ms
 from drumlin.client.read.log_at_time import ends_at
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.log_bounds import bounds_of
+from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
@@ -64,12 +65,8 @@ async def whole_ranges(
             where = f"topic {topic!r} partition {partition} does not exist"
             raise KafkaError(ErrorCode.unknown_topic_or_partition, where)
     places = [(topic, each) for each in wanted]
-    if not places:
-        return []
-    # In this order: a start that moves meanwhile does not come after its end.
-    starts = await list_offsets(connections, dict.fromkeys(places, "earliest"), isolation)
-    ends = await list_offsets(connections, dict.fromkeys(places, "latest"), isolation)
-    return [OffsetRange(*each, starts[each].offset, ends[each].offset) for each in places]
+    bounds = await bounds_of(connections, places, isolation)
+    return [OffsetRange(*each, *bounds[each]) for each in places]
 
 
 def _stops(ranges: Sequence[OffsetRange], offsets: Mapping[int, int]) -> dict[TopicPartition, int]:

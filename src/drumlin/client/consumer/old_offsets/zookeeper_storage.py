@@ -13,6 +13,7 @@ over what came after it. Without membership (`assign`) there is no step 2: the l
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
@@ -101,8 +102,10 @@ class DualStorage:
         self._nodes = nodes
 
     async def fetch(self, who: GroupMetadata, places: Collection[TopicPartition]) -> Offsets:
-        at_brokers = await self._brokers.fetch(who, places)
-        return greater_of_both(at_brokers, await self._in_zookeeper.fetch(who, places)).offsets
+        found = await asyncio.gather(
+            self._brokers.fetch(who, places), self._in_zookeeper.fetch(who, places)
+        )
+        return greater_of_both(*found).offsets
 
     async def take_over(
         self, who: GroupMetadata, places: Collection[TopicPartition]
