@@ -102,19 +102,32 @@ def look_up_topics(client: Client, names: Collection[str] | None = None) -> Topi
 
     Returns:
         `found`, a `TopicDescription` by name, and `refused`, an error code by name.
+
+    Raises:
+        RequestTimedOut: a topic's metadata were not told in time.
     """
     return client._run(admin.look_up_topics(client._connections, names))
 
 
 def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
-    """Whether the cluster says that no topic has this id (any more): the topic was deleted."""
+    """Whether the cluster says that no topic has this id (any more): the topic was deleted.
+
+    Returns:
+        False also where brokers are too old to be asked by id, or do not answer.
+
+    Raises:
+        ValueError: it is no id.
+    """
     return client._run(admin.is_topic_id_unknown(client._connections, UUID(topic_id)))
 
 
 def partition_sizes(
     client: Client, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Bytes of these partitions' logs on their leaders, as far as the brokers tell.
+    """Bytes of these partitions' logs on their leaders.
+
+    Returns:
+        By (topic, partition), without those of which the user may not know.
 
     Raises:
         UnknownTopic: a topic, or a partition of it, does not exist.
@@ -125,7 +138,9 @@ def partition_sizes(
 def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
     """How many bytes the offsets at these places take: a few batches of each are fetched.
 
-    Places where nothing can be read within some seconds are left out.
+    Returns:
+        By place: `start_offset`, `end_offset`, `size_bytes`. Places where nothing can be read
+        within some seconds are left out: nothing else is raised for them.
     """
     return client._run(log_samples.log_samples(client._connections, places))
 
@@ -147,6 +162,12 @@ def ends_at(
             younger.
         at_ms: milliseconds since 1970, whose records count.
         isolation: for "read_committed", records of aborted transactions are none.
+
+    Returns:
+        The offset, by (topic, partition).
+
+    Raises:
+        UnknownTopic: a topic, or a partition of it, does not exist.
     """
     with translated():
         return log_at_time.ends_at(
@@ -159,14 +180,18 @@ def read_ranges(
 ) -> Iterator[tuple[OffsetRange, Iterator[pa.RecordBatch]]]:
     """Like `Client.read_range`, for many ranges, fetching ahead from one to the next.
 
-    Each comes with its batches, which are to be read before the next range is asked for: then
-    they raise a ClientError. What they raise concerns their range alone: the others can be read all
-    the same.
-
     Args:
         client: the cluster.
         ranges: what to read, in this order.
         options: those of `Client.read`.
+
+    Returns:
+        Each range with its batches, which are to be read before the next range is asked for: then
+        they raise a ClientError. What they raise concerns their range alone: the others can be read
+        all the same.
+
+    Raises:
+        ValueError: a column that does not exist.
     """
     options = options or ReadOptions()
     reader.schema_of(options)
@@ -181,7 +206,10 @@ def exact_from(client: Client, topic: str) -> dict[int, int]:
     """From which end offset on the log tells every state that it had, for each partition.
 
     A state before that can't be read exactly any more: the cleaner has removed records of it.
-    Partitions whose brokers do not tell are left out, and so all of an Apache Kafka.
+
+    Returns:
+        The offset, by partition. Partitions whose brokers do not tell are left out, and so all of
+        an Apache Kafka.
 
     Raises:
         UnknownTopic: there is no such topic.
@@ -208,6 +236,9 @@ def claim_states(
         is_now: these are the ends of the logs, looked up just now.
         allow_inexact: what is left of the states will do.
 
+    Returns:
+        The claims, by (topic, partition), for `confirm_states`. They can be pickled.
+
     Raises:
         StateNotExact: a log does not tell its state.
     """
@@ -231,6 +262,9 @@ def restore_target(
     client: Client, topic: str, to: str, configs: Mapping[str, ConfigValue] | None = None
 ) -> RestoreTarget:
     """The topic that `Client.restore` would write, made if it is not there, for other writers.
+
+    Returns:
+        What tells whether an earlier restore has written it, and how large batches may be there.
 
     Raises:
         NotRestored: `to` cannot be written from `topic`.
@@ -263,6 +297,9 @@ def stream_appender(
         encoding: how rows become batches.
         delivery: acks, retries, and how long and how much of it may be under way.
 
+    Returns:
+        An appender: `add` rows, then `finish`; after an error of either, `settle`.
+
     Raises:
         TransactionOver: the transaction has been ended.
         ValueError: in a transaction, `acks` that are not "all".
@@ -278,7 +315,8 @@ def stream_appender(
 def detach(transaction: Transaction) -> OpenTransaction:
     """Write what writers have collected, and leave it open for another process to end.
 
-    Give the result to `end_transaction` there, before it times out. It can be pickled.
+    Returns:
+        What `end_transaction` needs there, before it times out. It can be pickled.
 
     Raises:
         TransactionFailed: something could not be written; it can only be aborted.
@@ -290,7 +328,9 @@ def detach(transaction: Transaction) -> OpenTransaction:
 def following(transaction: Transaction) -> Transaction:
     """The next transaction in the same epoch, without a new InitProducerId.
 
-    Its writes are refused if another producer has begun under the id in between.
+    Returns:
+        The transaction. Its writes are refused if another producer has begun under the id in
+        between.
 
     Raises:
         TransactionOver: this one is not committed.
@@ -299,9 +339,13 @@ def following(transaction: Transaction) -> Transaction:
 
 
 def fate(transaction: Transaction, error: Exception) -> TransactionError | None:
-    """The error of the transaction that explains an error of a stream appender.
+    """What an error of a stream appender means for its transaction, which can only be aborted now.
 
-    None: there is no other; the transaction can only be aborted.
+    Returns:
+        The error of the transaction that explains it; None: there is no other.
+
+    Raises:
+        ClientError: nobody can tell: the client is closed.
     """
     return transaction._fate(error)
 
@@ -333,10 +377,17 @@ def end_transactions(
     *,
     are_written: bool = False,
 ) -> dict[OpenTransaction, ClientError | None]:
-    """`end_transaction` for many at a time: what it would raise for each, or None.
+    """`end_transaction` for many at a time.
 
-    Committing an empty transaction succeeds, unless something was acknowledged in all of them
-    (`are_written`): then the coordinator has lost it, `UnknownTransaction`.
+    Args:
+        client: the cluster.
+        transactions: what `detach` has returned.
+        commit: commit them; else abort them.
+        are_written: something was acknowledged in each of them. Then a commit of one that is empty
+            does not succeed: the coordinator has lost it, `UnknownTransaction`.
+
+    Returns:
+        What `end_transaction` would raise for each, or None. Nothing is raised for one of them.
     """
     return client._run(
         many.end_all(client._connections, transactions, commit=commit, are_written=are_written)

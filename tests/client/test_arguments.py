@@ -20,6 +20,7 @@ import drumlin.client.errors
 from client.flaky_log import FlakyLog
 from drumlin.client.client import Client
 from drumlin.client.consumer.options import ConsumerOptions
+from drumlin.client.deprecated_calls import DeprecatedCalls
 from drumlin.client.read.reader import ReadOptions
 from drumlin.client.write.options import AppendOptions, WriterOptions
 from rig.scripted_broker import ScriptedBroker
@@ -324,3 +325,27 @@ def test_help_shows_every_option(call: Callable[..., object]) -> None:
         for name in names.split(",")
     }
     assert {each.name for each in parameters} - {"self"} <= described
+
+
+CALLS = [
+    call
+    for owner in (Client, drumlin.Consumer, drumlin.Transaction, drumlin.Writer)
+    for name, call in inspect.getmembers(owner, inspect.isfunction)
+    if not name.startswith("_") and name not in vars(DeprecatedCalls)
+] + [getattr(drumlin.lowlevel, name) for name in drumlin.lowlevel.__all__ if name.islower()]
+#: They raise what any call may, or nothing; the first sentence says what they return.
+PLAIN = {"lag", "pause", "resume", "group_metadata", "positions", "sample_logs", "end_transactions"}
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__qualname__)
+def test_a_call_says_what_it_raises(call: Callable[..., object]) -> None:
+    said = inspect.getdoc(call) or ""
+    if "Deprecated." not in said and call.__name__ not in PLAIN:
+        assert re.search(r"^Raises:$", said, re.MULTILINE) or "Raises as" in said
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__qualname__)
+def test_a_call_says_what_it_returns(call: Callable[..., object]) -> None:
+    returned = str(inspect.signature(call).return_annotation)
+    if re.search(r"dict|list|Iterator|pa\.|Future|Report|Description|Claims|Lookup", returned):
+        assert re.search(r"^Returns:$", inspect.getdoc(call) or "", re.MULTILINE)

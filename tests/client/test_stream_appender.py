@@ -15,9 +15,9 @@ from drumlin.client.arguments import Acks
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, DeliveryFailed
 from drumlin.client.transactions.errors import TransactionFailed
-from drumlin.client.write.deliveries import DeliveryRules
+from drumlin.client.write.deliveries import DeliveryRules, EncodingRules
 from drumlin.client.write.row_sum import RowsRefused
-from drumlin.client.write.stream_appender import EncodingRules, StreamAppender
+from drumlin.client.write.stream_appender import StreamAppender
 from rig.waiting import wait_until
 
 SMALL = EncodingRules(window_bytes=1)

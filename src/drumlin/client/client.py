@@ -1,9 +1,10 @@
 """The synchronous client: what a Python program or a Spark task talks to.
 
-A `Client` owns one thread with an event loop, in which all its connections live; every method
-hands a coroutine to that thread and waits. Decoding and encoding run in the caller's thread,
-so that network and kernels overlap. A client may be used from several threads. It must not
-cross a fork, and it refuses to be pickled: a worker process opens its own with `connect`.
+A `Client` owns one thread with an event loop, in which all its connections live; a call hands a
+coroutine to that thread and waits for it, unless its name ends in `_async`. Decoding and encoding
+run in the caller's thread, so that network and kernels overlap. A client may be used from several
+threads. It must not cross a fork, and it refuses to be pickled: a worker process opens its own
+with `connect`.
 """
 
 from __future__ import annotations
@@ -99,6 +100,10 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.
+
+    Any call that asks the cluster may raise `BrokerUnreachable`, `RequestTimedOut`,
+    `AuthenticationFailed` and `NotAuthorized`, and a `ClientError` once the client is closed.
+    "Raises" tells what a call raises beside these.
     """
 
     def __init__(self, bootstrap: str, options: PeerOptions | None = None) -> None:
@@ -120,6 +125,9 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
 
         A transaction that is open is aborted, if that takes no more than a few seconds. Where
         several threads close it, each returns once it is closed.
+
+        Raises:
+            ClientError: in a callback, which would wait for itself. Nothing that brokers say.
         """
         if not self._thread.is_running:
             return
@@ -154,7 +162,11 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         raise TypeError("a Client holds sockets and a thread: connect again in the other process")
 
     def refresh(self) -> None:
-        """Ask the cluster again which brokers it has."""
+        """Ask the cluster again which brokers it has, and so whether it is there.
+
+        Raises:
+            BrokerUnreachable: at once if no broker answers; it is not tried again.
+        """
         self._run(self._connections.refresh(()))
 
     # -- topics --------------------------------------------------------------------------
@@ -162,7 +174,18 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     def list_topics(
         self, pattern: str | re.Pattern[str] | None = None, *, internal: bool = False
     ) -> list[str]:
-        """Names of topics, sorted; `pattern` must match the whole name, as in Spark and Kafka."""
+        """The names of the topics that this user may see.
+
+        Args:
+            pattern: must match the whole name, as in Spark and Kafka.
+            internal: those of the cluster itself as well, such as `__consumer_offsets`.
+
+        Returns:
+            The names, sorted.
+
+        Raises:
+            re.error: `pattern` is no regular expression.
+        """
         names = self._run(admin.list_topics(self._connections, internal))
         if pattern is None:
             return names
@@ -172,13 +195,20 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     def describe_topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
         """Topics with their partitions, leaders and replicas; all of them by default.
 
+        Returns:
+            By name: `topic_id`, `is_internal`, and `partitions`, for each its `index`, `leader`,
+            `leader_epoch`, `replicas` and `isr`.
+
         Raises:
             UnknownTopic: one of `names` does not exist.
         """
         return self._run(admin.describe_topics(self._connections, names))
 
     def partitions(self, topic: str) -> list[int]:
-        """The partition numbers of a topic, sorted.
+        """The partitions of a topic.
+
+        Returns:
+            Their numbers, sorted.
 
         Raises:
             UnknownTopic: there is no such topic.
@@ -230,15 +260,33 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         self._run(admin.delete_topic(self._connections, topic))
 
     def add_partitions(self, topic: str, count: int) -> None:
-        """Raise the number of a topic's partitions to `count`, and wait until brokers know them."""
+        """Raise the number of a topic's partitions to `count`, and wait until brokers know them.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            RequestRefused: INVALID_PARTITIONS: it has as many already, or more.
+        """
         self._run(admin.add_partitions(self._connections, topic, count))
 
     def topic_configs(self, topic: str) -> dict[str, admin.ConfigEntry]:
-        """All configuration keys of a topic: value, and whether it differs from the default."""
+        """All configuration keys of a topic.
+
+        Returns:
+            By key: `value`, `is_default` and `is_read_only`.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+        """
         return self._run(admin.topic_configs(self._connections, topic))
 
     def set_topic_configs(self, topic: str, changes: Mapping[str, ConfigValue | None]) -> None:
-        """Set configuration keys of a topic; None returns a key to its default."""
+        """Set configuration keys of a topic; None returns a key to its default.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            RequestRefused: INVALID_CONFIG: no such key, or a value that it cannot have.
+            TypeError: a value is no string, number or bool.
+        """
         cleared = {key: None for key, value in changes.items() if value is None}
         given = {key: value for key, value in changes.items() if value is not None}
         texts: dict[str, str | None] = {**cleared, **arguments.config_values("changes", given)}
@@ -254,12 +302,18 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Look up a place in each of many partitions at once, one request a broker.
 
-        A spec is "earliest", "latest", "max_timestamp", or a time (an aware datetime, or
-        `Milliseconds`): the first record at or after it, with offset -1 where there is none.
-        `isolation="read_committed"` moves "latest" to the last stable offset.
+        Args:
+            wanted: by (topic, partition): "earliest", "latest", "max_timestamp", or a time (an
+                aware datetime, or `Milliseconds`): the first record at or after it.
+            isolation: "read_committed" moves "latest" to the last stable offset.
+
+        Returns:
+            For each partition its `offset` and `leader_epoch`, and the `timestamp` of the record
+            that was found; offset -1 where no record is as young.
 
         Raises:
             UnknownTopic: a topic, or a partition of it, does not exist.
+            TypeError, ValueError: what names no place.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.list_offsets(self._connections, wanted, isolation))
@@ -273,7 +327,18 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     ) -> dict[int, int]:
         """The offset of one place in every partition of a topic.
 
-        A time gives the offset to start reading from: where no record is that young, the end.
+        Args:
+            topic: the topic's name.
+            at: as in `list_offsets`. A time gives the offset to start reading from: where no record
+                is that young, the end.
+            isolation: as in `list_offsets`.
+
+        Returns:
+            The offset, by partition.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            TypeError, ValueError: what names no place.
         """
         arguments.isolation_level(isolation)
         return self._run(offsets.offsets_of_topic(self._connections, topic, at, isolation))
@@ -338,6 +403,9 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         Returns:
             `state`, `type`, `is_at_rest`, and `members`: for each its `member_id`, `client_id`,
             `host`, `instance_id` and `partitions`.
+
+        Raises:
+            RequestRefused: the broker does not describe a group of this type.
         """
         return self._run(share_group_admin.describe_group_of_any_kind(self._connections, group))
 
@@ -363,10 +431,19 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     def committed_offsets(
         self, group: str, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Every offset that a group has committed, with its metadata.
+        """Every offset that a group has committed.
 
-        `require_stable` waits while a transaction may be about to change one; without it they
-        are those before that transaction.
+        Args:
+            group: its name.
+            require_stable: wait while a transaction may be about to change one; without it they
+                are those before that transaction.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`. Nothing, of a group that
+            does not exist.
+
+        Raises:
+            RequestRefused: UNSTABLE_OFFSET_COMMIT: the transaction was not ended in time.
         """
         return self._run(
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
@@ -383,5 +460,12 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
     def commit_offsets_async(
         self, group: str, offsets: Mapping[TopicPartition, int]
     ) -> Future[None]:
-        """Like `commit_offsets`, in the background; the future has the outcome."""
+        """Like `commit_offsets`, in the background.
+
+        Returns:
+            A future with the outcome: its `result()` raises what `commit_offsets` would.
+
+        Raises:
+            ClientError: the client is closed.
+        """
         return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))

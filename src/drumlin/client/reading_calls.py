@@ -57,9 +57,6 @@ class ReadingCalls(Calls):
     ) -> pa.Table:
         """The records from `start` up to, not including, `end`, as one table.
 
-        Records come in offset order, partition after partition. Columns are `partition` (int32),
-        `offset` (int64), `timestamp` (UTC, milliseconds), `timestamp_type`, `key` and `value`.
-
         Args:
             topic: the topic's name.
             partitions: their numbers; all by default.
@@ -78,6 +75,12 @@ class ReadingCalls(Calls):
             max_bytes_per_batch: how many bytes are fetched at a time.
             without_gaps: raise `RecordsMissing` where the log has neither a record nor a marker
                 at an offset, as a cleaner leaves it.
+
+        Returns:
+            Records in offset order, partition after partition. Columns are `partition` (int32),
+            `offset` (int64), `timestamp` (UTC, milliseconds), `timestamp_type` (int32: 0 is the
+            producer's, 1 the broker's), `key` and `value` (binary, unless `decode` says otherwise)
+            and, if asked for, `headers` (lists of structs of `key` and `value`).
 
         Raises:
             UnknownTopic: there is no such topic or partition.
@@ -121,8 +124,17 @@ class ReadingCalls(Calls):
     ) -> Iterator[pa.RecordBatch]:
         """Like `read`, piece by piece: only a few fetches are in memory at a time.
 
-        Arguments and errors are those of `read`. With decode="json" each batch has the type that
-        its own values have.
+        Args:
+            topic, partitions, start, end: as in `read`.
+            decode: as in `read`; with "json" each batch has the type that its own values have.
+            columns, headers, isolation, max_bytes_per_batch, without_gaps: as in `read`.
+
+        Returns:
+            Batches with the columns of `read`. Each holds records of one partition.
+
+        Raises:
+            UnknownTopic, OffsetOutOfRange, Undecodable, TypeError, ValueError: as from `read`.
+            RecordsMissing: as `without_gaps` says.
         """
         options = _read_options(
             decode=decode,
@@ -150,6 +162,10 @@ class ReadingCalls(Calls):
         Args:
             topic, partitions, start, isolation: as in `read`.
             end: an offset for each partition; by default their ends.
+
+        Returns:
+            Lists of records of one partition, each with `partition`, `offset`, `timestamp`
+            (milliseconds since 1970), `key`, `value` (bytes or None) and `headers`.
 
         Raises:
             UnknownTopic, OffsetOutOfRange, TypeError, ValueError: as from `read`.
@@ -208,15 +224,18 @@ class ReadingCalls(Calls):
         """The records of one partition with start_offset <= offset < end_offset.
 
         The low-level way: offsets are taken at their word, nothing is looked up first. Offsets
-        that hold no record (compacted away, markers of transactions) are passed over. Batches
-        have the schema `records.columns.RECORD_SCHEMA` (plus headers, if asked for).
+        that hold no record (compacted away, markers of transactions) are passed over.
 
         Args:
             topic, partition: the topic's name, and the number of one of its partitions.
             start_offset, end_offset: where to begin, and where to end, not including it.
             decode, columns, headers, isolation, max_bytes_per_batch, without_gaps: as in `read`.
 
+        Returns:
+            Batches with the columns of `read`.
+
         Raises:
+            UnknownTopic: there is no such topic or partition.
             OffsetOutOfRange: start_offset is not in the log; names the range that is.
             LogEndsEarly: the log ends (or, read_committed, is stable only) before end_offset.
         """
@@ -309,6 +328,10 @@ class ReadingCalls(Calls):
             on_assigned, on_revoked, on_lost: called with a set of (topic, partition), in the
                 polling thread. What is lost others may read already; by default `on_revoked`.
             on_reset: called with (topic, partition), old and new position, by `out_of_range`.
+
+        Returns:
+            A consumer, to be closed before its client: it is a context manager, and iterates over
+            batches with the columns of `read`.
 
         Raises:
             UnknownTopic: without a group, a topic does not exist. A group waits for it.

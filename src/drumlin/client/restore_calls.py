@@ -59,6 +59,10 @@ class RestoreCalls(TransactionCalls):
                 or what is left of the records.
             on_progress: called with the number of records of each batch that was written.
 
+        Returns:
+            `source`, `target`, `end_offsets` (up to where each partition was read), `record_count`,
+            and `was_there`: an earlier call had done it.
+
         Raises:
             NotRestored: `to` has records, other partitions, or was restored from something else.
             TransactionTimedOut: it took too long; nothing of it is visible.

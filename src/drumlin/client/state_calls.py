@@ -40,8 +40,7 @@ class StateCalls(Calls):
         """What a compacted topic stands for: the last record of every key, without tombstones.
 
         Equal keys in two partitions are two keys. Records without a key are left out. Only
-        leaders are read. Columns are `key`, `value`, `headers` (if asked for), `partition`,
-        `offset` and `timestamp`; rows come in offset order, partition after partition.
+        leaders are read.
 
         Args:
             topic: the topic's name.
@@ -53,8 +52,15 @@ class StateCalls(Calls):
             headers: add the column `headers`, lists of (key, value).
             decode: "utf8" or "json", as in `read`.
             isolation: "read_committed" leaves out records of transactions that are aborted, and
-                everything from the first open transaction on.
+                everything from the first open transaction on; "read_uncommitted" takes all records,
+                as `read` does unless it is told otherwise: what is in the log.
             allow_inexact: give what the log still tells of a state that it does not tell exactly.
+
+        Returns:
+            A row for each key, in offset order, partition after partition. Columns are `key` and
+            `value` (binary, unless `decode` says otherwise), `headers` (lists of structs of `key`
+            and `value`, if asked for), `partition` (int32), `offset` (int64) and `timestamp` (UTC,
+            milliseconds).
 
         Raises:
             StateNotExact: a cleaner has removed, or may have removed, records of that state
@@ -92,9 +98,16 @@ class StateCalls(Calls):
     ) -> Iterator[pa.RecordBatch]:
         """Like `snapshot`, piece by piece, for states that are larger than memory.
 
-        Each partition is read when its rows are asked for. A partition whose state takes more
-        than `memory_bytes` (1 GiB) is read several times, each time for a part of its keys; then
-        its rows come in no particular order. With decode="json" each batch has a type of its own.
+        Each partition is read when its rows are asked for.
+
+        Args:
+            topic, at, columns, partitions, headers, isolation, allow_inexact: as in `snapshot`.
+            decode: as in `snapshot`; with "json" each batch has a type of its own.
+            memory_bytes: what the state of one partition may take. A larger one is read several
+                times, each time for a part of its keys; then its rows come in no particular order.
+
+        Returns:
+            Batches with the columns of `snapshot`.
 
         Raises:
             OffsetOutOfRange: an offset of `at` is not in the log, or not yet; or the log's start

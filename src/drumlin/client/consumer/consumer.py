@@ -71,8 +71,10 @@ class Consumer:
     def poll(self, timeout_ms: float | None = None) -> pa.RecordBatch | None:
         """The next records of some partition; None if there are none within `timeout_ms`.
 
-        Columns are those of `Client.read`; `topic_of` tells the topic. Polling again says that
-        all records returned before are processed.
+        Polling again says that all records returned before are processed.
+
+        Returns:
+            A batch with the columns of `Client.read`; `topic_of` tells the topic.
 
         Raises:
             OffsetOutOfRange, LogTruncated, NoCommittedOffset: a partition has no valid position;
@@ -181,25 +183,51 @@ class Consumer:
             self._thread.run(self._engine.commit(_with_metadata(offsets)))
 
     def commit_async(self, offsets: Offsets | None = None) -> Future[None]:
-        """Commit in the background, after earlier commits; the future has the outcome."""
+        """Commit in the background, after earlier commits.
+
+        Returns:
+            A future with the outcome: its `result()` raises what `commit` would.
+
+        Raises:
+            ClientError: the client is closed.
+        """
         return self._thread.submit(_translating(self._engine.commit(_with_metadata(offsets))))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets, by default those of the assigned partitions."""
+        """The group's committed offsets, by default those of the assigned partitions.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`; partitions without one
+            are left out.
+
+        Raises:
+            ClientError: there is no group.
+        """
         with translated():
             places = self.assignment if partitions is None else partitions
             return self._thread.run(self._engine.committed(places)) if places else {}
 
     def position(self, topic: str, partition: int, timeout_ms: float = 30_000) -> int:
-        """The offset of the next record that `poll` returns; waits until it is known."""
+        """The offset of the next record that `poll` returns; waits until it is known.
+
+        Raises:
+            RequestTimedOut: it is not known within `timeout_ms`.
+            OffsetOutOfRange, LogTruncated, NoCommittedOffset: as from `poll`.
+            ClientError: the partition is not assigned.
+        """
         with translated():
             deadline = Deadline(timeout_ms)
             return self._thread.run(self._engine.position((topic, partition), deadline))
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of each partition, as plain values that can be committed elsewhere."""
+        """The position of each partition, as plain values that can be committed elsewhere.
+
+        Returns:
+            By (topic, partition): `offset`, `metadata` and `leader_epoch`; positions that are not
+            known yet are left out.
+        """
         return self._call(self._engine.positions.current)
 
     def group_metadata(self) -> GroupMetadata:
@@ -244,7 +272,12 @@ class Consumer:
         self._call(lambda: self._engine.resume(places))
 
     def lag(self) -> dict[TopicPartition, int]:
-        """Records between the position and the end of each partition, as of its last fetch."""
+        """How far this consumer is behind.
+
+        Returns:
+            By (topic, partition): how many offsets there are between the position and the end, as
+            of the last fetch; partitions of which that is not known yet are left out.
+        """
         states = self._engine.positions
         return self._call(
             lambda: {
@@ -262,6 +295,9 @@ class Consumer:
         Args:
             leave: whether it leaves for good. By default a static member does not: the group
                 keeps its partitions until its session ends, as it is expected back.
+
+        Raises:
+            ClientError: in a callback of the client's own thread. A commit that fails is logged.
         """
         self._close(is_done=True, leave=leave)
 

@@ -50,6 +50,9 @@ class TransactionCalls(Calls):
                 None: as long as the broker allows (transaction.max.timeout.ms, 15 minutes by
                 default). Until it is ended, read_committed readers see nothing after it.
 
+        Returns:
+            The transaction. As a context manager it commits, or aborts if its block raises.
+
         Raises:
             RequestRefused: INVALID_TRANSACTION_TIMEOUT: the broker does not allow so much.
             NotAuthorized: no right to WRITE to the transactional id.
@@ -70,7 +73,15 @@ class TransactionCalls(Calls):
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of these ids; unknown ids are left out."""
+        """What coordinators know of these ids.
+
+        Returns:
+            By id: `state`, `producer_id`, `epoch`, `start_time`, `timeout_ms`, `partitions` and
+            `coordinator`. Unknown ids are left out.
+
+        Raises:
+            TypeError: a string in place of a collection of strings.
+        """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(descriptions.describe(self._connections, transactional_ids))
 
@@ -79,7 +90,13 @@ class TransactionCalls(Calls):
     ) -> list[TransactionListing]:
         """All transactional ids of the cluster, or those in these states, of these producers.
 
-        States are the protocol's: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ...
+        Args:
+            states: "Ongoing", "PrepareCommit", "CompleteAbort", "Empty", ... as brokers call them.
+            producer_ids: the numbers of producers.
+
+        Returns:
+            For each its `transactional_id`, `producer_id`, `state`, and the broker that is its
+            `coordinator`, by id.
 
         Raises:
             RequestRefused: INVALID_REQUEST: brokers do not know such a state.
@@ -99,17 +116,29 @@ class TransactionCalls(Calls):
     def abort_transactions(
         self, transactional_ids: Collection[str]
     ) -> dict[str, ClientError | None]:
-        """`abort_transaction` for many at a time: what it would raise for each, or None."""
+        """`abort_transaction` for many at a time.
+
+        Returns:
+            What it would raise for each, or None.
+
+        Raises:
+            TypeError: a string in place of a collection of strings.
+        """
         arguments.no_text("transactional_ids", transactional_ids)
         return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(
         self, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, list[OpenProducer]]:
-        """The producers with an open transaction in these partitions, the oldest first.
+        """The producers with an open transaction in these partitions.
 
-        The first one holds back the last stable offset: read_committed readers see nothing from
-        its `first_offset` on.
+        Returns:
+            For each partition its producers, the oldest first: `producer_id`, `epoch`,
+            `first_offset`, `last_write` and `coordinator_epoch`. The first one holds back the last
+            stable offset: read_committed readers see nothing from its `first_offset` on.
+
+        Raises:
+            UnknownTopic: there is no such topic or partition.
         """
         return self._run(open_producers.open_producers(self._connections, places))
 

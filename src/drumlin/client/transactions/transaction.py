@@ -78,14 +78,17 @@ class Transaction(WritesRecords):
 
     @property
     def transactional_id(self) -> str:
+        """The name that it was begun under."""
         return self._session.identity.transactional_id
 
     @property
     def producer_id(self) -> int:
+        """The number that the coordinator has for that name."""
         return self._session.identity.producer_id
 
     @property
     def epoch(self) -> int:
+        """It fences all earlier producers of the name."""
         return self._session.identity.epoch
 
     @property
@@ -95,6 +98,7 @@ class Transaction(WritesRecords):
 
     @property
     def state(self) -> str:
+        """ "open", or how it ended."""
         return self._state
 
     def __repr__(self) -> str:

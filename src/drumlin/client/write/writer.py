@@ -97,6 +97,9 @@ class Writer:
             partition: by default the partitioner chooses: by the key, or for records without
                 one the same partition for a whole batch.
 
+        Returns:
+            What tells when the record is written, and at which offset.
+
         Raises:
             BufferFull: the buffer stayed full for `max_block_ms`.
             ClientError: the writer is closed.
