@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from drumlin.client.read.offsets import OffsetAndTimestamp as OffsetAndTimestamp
     from drumlin.client.read.reader import ReadRecord as ReadRecord
     from drumlin.client.restore.restoring import RestoreReport as RestoreReport
+    from drumlin.client.topic_partition import TopicPartition as TopicPartition
     from drumlin.client.transactions.errors import NothingToEnd as NothingToEnd
     from drumlin.client.transactions.errors import OutcomeUnknown as OutcomeUnknown
     from drumlin.client.transactions.errors import ProducerFenced as ProducerFenced
@@ -112,6 +113,7 @@ _DEFINED_IN: Final = {
     "drumlin.client.read.offsets": ("OffsetAndTimestamp",),
     "drumlin.client.read.reader": ("ReadRecord",),
     "drumlin.client.restore.restoring": ("RestoreReport",),
+    "drumlin.client.topic_partition": ("TopicPartition",),
     "drumlin.client.transactions.errors": (
         "NothingToEnd",
         "OutcomeUnknown",

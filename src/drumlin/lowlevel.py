@@ -27,6 +27,12 @@ from drumlin.client.read.reader import ReadOptions
 from drumlin.client.restore.restore_target import RestoreTarget
 from drumlin.client.state import exact_states
 from drumlin.client.state.state_claims import Claim, Claims
+from drumlin.client.topic_partition import (
+    AnyPartition,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+)
 from drumlin.client.transactions import many, transaction_end
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.write.deliveries import AppendedRange, DeliveryRules, EncodingRules
@@ -36,7 +42,6 @@ if TYPE_CHECKING:
 
     from drumlin.client.arguments import ConfigValue
     from drumlin.client.client import Client
-    from drumlin.client.read.offsets import TopicPartition
     from drumlin.client.transactions.errors import TransactionError
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.write.row_sum import RowsRefused as RowsRefused
@@ -122,7 +127,7 @@ def is_topic_id_unknown(client: Client, topic_id: str) -> bool:
 
 
 def partition_sizes(
-    client: Client, partitions: Collection[TopicPartition]
+    client: Client, partitions: Collection[tuple[str, int]]
 ) -> dict[TopicPartition, int]:
     """Bytes of these partitions' logs on their leaders.
 
@@ -132,7 +137,8 @@ def partition_sizes(
     Raises:
         UnknownTopic: a topic, or a partition of it, does not exist.
     """
-    return client._run(log_sizes.partition_sizes(client._connections, partitions))
+    places = as_partitions(partitions)
+    return client._run(log_sizes.partition_sizes(client._connections, places))
 
 
 def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlace, LogSample]:
@@ -147,7 +153,7 @@ def sample_logs(client: Client, places: Collection[LogPlace]) -> Mapping[LogPlac
 
 def ends_at(
     client: Client,
-    end_offsets: Mapping[TopicPartition, int],
+    end_offsets: Mapping[AnyPartition, int],
     at_ms: int,
     *,
     isolation: Isolation = "read_committed",
@@ -171,7 +177,7 @@ def ends_at(
     """
     with translated():
         return log_at_time.ends_at(
-            client._thread, client._connections, end_offsets, at_ms, isolation
+            client._thread, client._connections, by_partition(end_offsets), at_ms, isolation
         )
 
 
@@ -220,7 +226,7 @@ def exact_from(client: Client, topic: str) -> dict[int, int]:
 
 def claim_states(
     client: Client,
-    end_offsets: Mapping[TopicPartition, int],
+    end_offsets: Mapping[AnyPartition, int],
     *,
     is_now: bool = False,
     allow_inexact: bool = False,
@@ -244,7 +250,10 @@ def claim_states(
     """
     return client._run(
         exact_states.claim_states(
-            client._connections, end_offsets, is_now=is_now, allow_inexact=allow_inexact
+            client._connections,
+            by_partition(end_offsets),
+            is_now=is_now,
+            allow_inexact=allow_inexact,
         )
     )
 

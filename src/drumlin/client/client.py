@@ -28,10 +28,16 @@ from drumlin.client.errors import ClientError, TopicExists
 from drumlin.client.loop_thread import LoopThread
 from drumlin.client.places import End, OffsetSpec, check_ends
 from drumlin.client.read import offsets
-from drumlin.client.read.offsets import OffsetAndTimestamp, TopicPartition
+from drumlin.client.read.offsets import OffsetAndTimestamp
 from drumlin.client.reading_calls import ReadingCalls
 from drumlin.client.restore_calls import RestoreCalls
 from drumlin.client.state_calls import StateCalls
+from drumlin.client.topic_partition import (
+    AnyPartition,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+)
 from drumlin.client.write.producer import Producer
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
@@ -296,7 +302,7 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
 
     def list_offsets(
         self,
-        wanted: Mapping[TopicPartition, OffsetSpec],
+        wanted: Mapping[AnyPartition, OffsetSpec],
         *,
         isolation: Isolation = "read_uncommitted",
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
@@ -316,7 +322,8 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
             TypeError, ValueError: what names no place.
         """
         arguments.isolation_level(isolation)
-        return self._run(offsets.list_offsets(self._connections, wanted, isolation))
+        places = by_partition(wanted)
+        return self._run(offsets.list_offsets(self._connections, places, isolation))
 
     def offsets(
         self,
@@ -418,7 +425,7 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         arguments.text("group", group)
         self._run(group_admin.delete_group(self._connections, group))
 
-    def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> None:
+    def delete_offsets(self, group: str, partitions: Collection[tuple[str, int]]) -> None:
         """Forget what a group has committed for these partitions.
 
         Raises:
@@ -426,7 +433,8 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
                 GROUP_ID_NOT_FOUND: the group does not exist.
         """
         arguments.text("group", group)
-        self._run(group_admin.delete_offsets(self._connections, group, partitions))
+        places = as_partitions(partitions)
+        self._run(group_admin.delete_offsets(self._connections, group, places))
 
     def committed_offsets(
         self, group: str, *, require_stable: bool = False
@@ -449,17 +457,15 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
             group_admin.fetch_committed(self._connections, group, require_stable=require_stable)
         )
 
-    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_offsets(self, group: str, offsets: Mapping[AnyPartition, int]) -> None:
         """Commit offsets to a group from outside, as no member of it.
 
         Raises:
             CommitFailed: the broker refuses them, as it does while the group has members.
         """
-        self._run(group_admin.commit_all(self._connections, group, offsets))
+        self._run(group_admin.commit_all(self._connections, group, by_partition(offsets)))
 
-    def commit_offsets_async(
-        self, group: str, offsets: Mapping[TopicPartition, int]
-    ) -> Future[None]:
+    def commit_offsets_async(self, group: str, offsets: Mapping[AnyPartition, int]) -> Future[None]:
         """Like `commit_offsets`, in the background.
 
         Returns:
@@ -468,4 +474,5 @@ class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
         Raises:
             ClientError: the client is closed.
         """
-        return self._thread.submit(group_admin.commit_all(self._connections, group, offsets))
+        committing = group_admin.commit_all(self._connections, group, by_partition(offsets))
+        return self._thread.submit(committing)

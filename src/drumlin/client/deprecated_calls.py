@@ -13,8 +13,8 @@ from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.deprecation import warn_of
 from drumlin.client.errors import ClientError
 from drumlin.client.read import log_sizes
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.state import exact_states
+from drumlin.client.topic_partition import TopicPartition, as_partitions
 from drumlin.client.transactions import many, transaction_end
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.writing_calls import WritingCalls
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 
 class DeprecatedCalls(WritingCalls):
-    """As version 0.1 had them."""
+    """Names of version 0.1."""
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicDescription]:
         """`describe_topics`."""
         warn_of("Client.topics", "Client.describe_topics")
         return self._run(admin.describe_topics(self._connections, names))
 
-    def partition_sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def partition_sizes(self, partitions: Collection[tuple[str, int]]) -> dict[TopicPartition, int]:
         """`lowlevel.partition_sizes`."""
         warn_of("Client.partition_sizes", "drumlin.lowlevel.partition_sizes")
-        return self._run(log_sizes.partition_sizes(self._connections, partitions))
+        places = as_partitions(partitions)
+        return self._run(log_sizes.partition_sizes(self._connections, places))
 
     def exact_from(self, topic: str) -> dict[int, int]:
         """`lowlevel.exact_from`."""

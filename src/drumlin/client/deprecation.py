@@ -1,4 +1,4 @@
-"""What names of earlier versions do: the same as before, and a warning."""
+"""The warning that names of earlier versions give, beside doing the same as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client raises, in terms of its own calls.
+"""The errors that the client raises, in terms of its own calls.
 
 Everything derives from `ClientError`, and from the built-in exception that fits, so that
 `except ConnectionError` and `except TimeoutError` work as expected.
@@ -139,7 +139,7 @@ class RecordsMissing(ClientError, LookupError):
 
 
 class StateNotExact(ClientError, LookupError):
-    """What the log holds does not tell the state that it had at an offset.
+    """The log no longer tells the state that it had at an offset.
 
     `exact_from` is the first end offset whose state it tells; None where nobody knows that.
     """

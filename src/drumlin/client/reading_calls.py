@@ -29,9 +29,9 @@ from drumlin.client.errors import translated, translating
 from drumlin.client.places import Place, check_places
 from drumlin.client.read import reader
 from drumlin.client.read.log_at_time import cut_at_times, without_times
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.read.range_stream import OffsetRange
 from drumlin.client.read.reader import FETCH_BYTES, ReadOptions, ReadRecord
+from drumlin.client.topic_partition import as_partitions
 from drumlin.peer.options import Isolation
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ class ReadingCalls(Calls):
         topics: str | Sequence[str] | re.Pattern[str] | None = None,
         *,
         group: str | None = None,
-        assign: Collection[TopicPartition] | None = None,
+        assign: Collection[tuple[str, int]] | None = None,
         protocol: GroupProtocol = "classic",
         assignors: Sequence[str] = ("range", "cooperative-sticky"),
         server_assignor: str | None = None,
@@ -375,7 +375,12 @@ class ReadingCalls(Calls):
         options.check_group(group)
         with translated():
             return Consumer(
-                self._thread, self._connections, group, subscription, assign or (), options
+                self._thread,
+                self._connections,
+                group,
+                subscription,
+                as_partitions(assign or ()),
+                options,
             )
 
 

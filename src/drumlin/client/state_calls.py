@@ -37,7 +37,7 @@ class StateCalls(Calls):
         isolation: Isolation = "read_committed",
         allow_inexact: bool = False,
     ) -> pa.Table:
-        """What a compacted topic stands for: the last record of every key, without tombstones.
+        """The table that a compacted topic is: the last record of every key, without tombstones.
 
         Equal keys in two partitions are two keys. Records without a key are left out. Only
         leaders are read.
@@ -141,7 +141,7 @@ class StateCalls(Calls):
         isolation = options.isolation
         arguments.isolation_level(isolation)
         ranges = ranges_until(self._thread, self._connections, topic, partitions, at, isolation)
-        ends = {(topic, each.partition): each.end_offset for each in ranges}
+        ends = {each.place: each.end_offset for each in ranges}
         claims = self._run(
             exact_states.claim_states(
                 self._connections, ends, is_now=at is None, allow_inexact=allow_inexact

@@ -21,7 +21,7 @@ from drumlin.client.errors import Undecodable
 
 
 class ArrowStream(Protocol):
-    """What Polars, DuckDB and others implement: Arrow's PyCapsule interface."""
+    """Arrow's PyCapsule interface, which Polars, DuckDB and others implement."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 

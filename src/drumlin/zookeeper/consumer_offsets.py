@@ -11,7 +11,7 @@ block; they may be made from any one thread at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from drumlin.zookeeper.connection import ZooKeeperAway, ZooKeeperFailure
 from drumlin.zookeeper.nodes import number_in_name
@@ -29,6 +29,8 @@ _SHOWN_MAX: Final = 40
 Watch = Callable[[Any], None]
 #: A topic and a partition of it.
 Place = tuple[str, int]
+#: The same, as callers have it.
+_Place = TypeVar("_Place", bound=Place)
 ANY_VERSION: Final = -1
 ABSENT: Final = -2
 
@@ -148,12 +150,14 @@ class ConsumerOffsets:
                     found.unreadable[place] = f"{offset_path(group, place)}: {what}"
         return found
 
-    def write_nodes(self, group: str, offsets: Mapping[Place, tuple[int, int]]) -> dict[Place, str]:
+    def write_nodes(
+        self, group: str, offsets: Mapping[_Place, tuple[int, int]]
+    ) -> dict[_Place, str]:
         """Write offsets into nodes that have the version given, or `ANY_VERSION` or are `ABSENT`.
 
         Gives what was refused: a node that has changed, or may not be written.
         """
-        refused: dict[Place, str] = {}
+        refused: dict[_Place, str] = {}
         places = list(offsets)
         for start in range(0, len(places), _PIPELINED):
             some = places[start : start + _PIPELINED]

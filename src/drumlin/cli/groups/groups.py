@@ -25,6 +25,7 @@ from drumlin.cli.terminal.outcomes import for_each
 from drumlin.client.admin import group_admin, share_group_admin
 from drumlin.client.admin.share_group_admin import SHARE
 from drumlin.client.read.log_bounds import log_bounds
+from drumlin.client.topic_partition import TopicPartition
 
 app = Group(help="List, describe and delete consumer groups; move their offsets.")
 app.add("reset", epilog=group_reset.EXAMPLES)(group_reset.reset)
@@ -222,7 +223,7 @@ def delete_offsets(
             raise output.Failure(f"group {group!r} has no offsets for topic {topic!r}")
         confirm(f"Forget the offsets of {group} for {topic}?", yes)
         if described.type != SHARE:
-            places = [(topic, each) for each in wanted]
+            places = [TopicPartition(topic, each) for each in wanted]
             asking = group_admin.delete_offsets(cluster.connections, group, places)
         elif partition:
             raise output.Failure(f"{group!r} is a share group: it forgets whole topics only")

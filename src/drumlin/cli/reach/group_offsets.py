@@ -14,7 +14,7 @@ from drumlin.client.admin import group_admin, share_group_admin
 from drumlin.client.admin.committed_offsets import OffsetAndMetadata
 from drumlin.client.admin.group_admin import GroupDescription
 from drumlin.client.admin.share_group_admin import SHARE
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _WITH_COMMITS: Final = ("classic", "consumer")
@@ -53,7 +53,7 @@ def describe(cluster: Cluster, group: str) -> GroupDescription:
 def positions_of(
     cluster: Cluster, group: GroupDescription
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What the group has committed; of a share group, where its partitions start."""
+    """The offsets that the group has committed; of a share group, where its partitions start."""
     if group.type == SHARE:
         asking = share_group_admin.fetch_start_offsets(cluster.connections, group.group)
     elif group.type in _WITH_COMMITS:

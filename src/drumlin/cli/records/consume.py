@@ -26,6 +26,7 @@ from drumlin.cli.terminal.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, e
 from drumlin.cli.terminal.places import BEGINNING, END, HELP, Place, parse_place
 from drumlin.cli.terminal.record_text import FIELDS, Formatter, json_lines, show_lines
 from drumlin.client.needs_arrow import has_arrow
+from drumlin.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from drumlin.cli.terminal.record_text import Records
@@ -208,7 +209,9 @@ class _Group:
         }
 
     def commit(self, offsets: dict[int, int]) -> None:
-        positions = {(self._topic, partition): offset for partition, offset in offsets.items()}
+        positions = {
+            TopicPartition(self._topic, partition): offset for partition, offset in offsets.items()
+        }
         group_offsets.commit(self._cluster, self._name, positions)
 
 

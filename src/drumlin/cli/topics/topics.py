@@ -34,7 +34,7 @@ from drumlin.client.admin import admin, deleted_records
 from drumlin.client.admin.admin import TopicDescription
 from drumlin.client.places import OffsetSpec
 from drumlin.client.read import offsets
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.peer_error import PeerError
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -164,7 +164,7 @@ def _check_exists(cluster: Cluster, topic: str) -> None:
 
 
 def _own_configs(cluster: Cluster, topic: str) -> dict[str, str | None]:
-    """What is set for this very topic; nothing where we may not see it."""
+    """The keys that are set for this very topic; none where the user may not see them."""
     try:
         known = cluster.run(admin.topic_configs(cluster.connections, topic))
     except KafkaError as error:
@@ -182,12 +182,12 @@ def _title(topic: TopicDescription, configs: Mapping[str, str | None]) -> str:
 def _partitions(
     cluster: Cluster, described: Iterable[TopicDescription]
 ) -> list[list[dict[str, Any]]]:
-    """What is known of every partition of every topic, in the order given.
+    """A row for every partition of every topic, in the order given.
 
     Offsets and sizes are None where there is no leader to tell them.
     """
     described = list(described)
-    places = [(t.name, p.index) for t in described for p in t.partitions]
+    places = [TopicPartition(t.name, p.index) for t in described for p in t.partitions]
     starts = _offsets(cluster, places, "earliest")
     ends = _offsets(cluster, places, "latest")
     sizes = _sizes(cluster, [t.name for t in described])
@@ -203,8 +203,8 @@ def _partitions(
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
                 **as_row(eligible, t.name, p.index),
-                "start_offset": starts.get((t.name, p.index)),
-                "end_offset": ends.get((t.name, p.index)),
+                "start_offset": starts.get(TopicPartition(t.name, p.index)),
+                "end_offset": ends.get(TopicPartition(t.name, p.index)),
                 "size_bytes": sizes.get((t.name, p.index, p.leader)),
             }
             for p in t.partitions
@@ -382,7 +382,8 @@ def offsets_at(
     with connect(bootstrap, command_config) as cluster:
         (name,) = _chosen(cluster, [topic])
         partitions = cluster.connections.view.topics[name].partitions
-        wanted = dict.fromkeys(((name, each) for each in partitions), spec)
+        places = [TopicPartition(name, each) for each in partitions]
+        wanted = dict.fromkeys(places, spec)
         asking = offsets.list_offsets(
             cluster.connections, wanted, "read_uncommitted", led_only=True
         )
@@ -390,11 +391,11 @@ def offsets_at(
     rows = [
         {
             "topic": name,
-            "partition": part,
-            "offset": found[name, part].offset if (name, part) in found else None,
-            "timestamp": found[name, part].timestamp if (name, part) in found else None,
+            "partition": place.partition,
+            "offset": found[place].offset if place in found else None,
+            "timestamp": found[place].timestamp if place in found else None,
         }
-        for part in partitions
+        for place in places
     ]
     output.show_rows(rows, ("topic", "partition", "offset", "timestamp"), as_json=as_json)
 
@@ -457,7 +458,7 @@ def delete_records(
         confirm(f"Delete records of {topic} before offset {before}?", yes)
         described = cluster.run(admin.describe_topics(cluster.connections, [topic]))[topic]
         chosen = partition or [each.index for each in described.partitions]
-        wanted = {(topic, index): offset for index in chosen}
+        wanted = {TopicPartition(topic, index): offset for index in chosen}
         outcomes = cluster.run(deleted_records.delete_records(cluster.connections, wanted))
     for (_, index), start in outcomes.items():
         if isinstance(start, Exception):

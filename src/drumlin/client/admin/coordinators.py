@@ -1,4 +1,4 @@
-"""Which broker coordinates a group or a transactional id, and what shows that another one does.
+"""The coordinator of a group or a transactional id, and the errors that say it is another broker.
 
 `find_...` asks a broker. `known_...` asks only if the answer is not in memory: they are for
 attempts within `BrokerConnections.retrying`, which clears that memory when an attempt fails.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from drumlin.client.places import End, check_partitions
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.peer_error import PeerError, only
 from drumlin.wire.error_codes import ErrorCode, KafkaError, error_of
@@ -67,7 +67,7 @@ async def delete_in_topic(
     partitions: Sequence[int] | None,
     before: End | Mapping[int, End],
 ) -> dict[int, int]:
-    """Where each of these partitions (None: all) starts afterwards.
+    """Delete in partitions of one topic (None: all); gives where each starts afterwards.
 
     Raises:
         KafkaError, PeerError: the first refusal; a note says what was deleted elsewhere.
@@ -79,10 +79,11 @@ async def delete_in_topic(
         ends = {partition: before[partition] for partition in wanted}
     else:
         ends = dict.fromkeys(wanted, before)
-    outcomes = await delete_records(
-        connections,
-        {(topic, each): HIGH_WATERMARK if end == "latest" else end for each, end in ends.items()},
-    )
+    offsets = {
+        TopicPartition(topic, each): HIGH_WATERMARK if end == "latest" else end
+        for each, end in ends.items()
+    }
+    outcomes = await delete_records(connections, offsets)
     starts: dict[int, int] = {}
     refusals: list[KafkaError | PeerError] = []
     for (_, partition), outcome in outcomes.items():

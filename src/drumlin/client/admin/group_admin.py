@@ -28,7 +28,8 @@ from drumlin.client.admin.coordinators import (
 )
 from drumlin.client.admin.group_members import Member, classic_members, consumer_members
 from drumlin.client.errors import CommitFailed, translated
-from drumlin.client.read.offsets import TopicPartition, by_topic
+from drumlin.client.read.offsets import by_topic
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
 from drumlin.peer.peer_error import only

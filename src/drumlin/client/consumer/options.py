@@ -17,8 +17,8 @@ from drumlin.client import arguments
 from drumlin.client.arguments import Decode
 from drumlin.client.consumer.assignors import ASSIGNORS
 from drumlin.client.places import Time, is_time, timestamp_of
-from drumlin.client.read.offsets import TopicPartition
 from drumlin.client.read.reader import ReadOptions, schema_of
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.options import Isolation
 from drumlin.zookeeper.consumer_offsets import can_have_group
 
@@ -30,7 +30,7 @@ OffsetsStorage = Literal["kafka", "zookeeper", "ads"]
 ConsumerDelivery = Literal["at_least_once", "at_most_once"]
 #: Where reading starts without a committed offset. "committed": nowhere, poll raises.
 Start = Literal["earliest", "latest", "committed"] | Time
-#: What to do when the log does not hold the position any more. "raise": poll raises.
+#: What to do when the log no longer holds the position. "raise": poll raises.
 OutOfRange = Literal["raise", "earliest", "latest"]
 OnPartitions = Callable[[frozenset[TopicPartition]], object]
 #: Called with the partition, its old position and its new one.
@@ -41,7 +41,7 @@ _STARTS: Final = ("earliest", "latest", "committed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """How a consumer reads, and keeps its offsets. Its group is told beside them.
+    """The ways in which a consumer reads, and keeps its offsets. Its group is not among them.
 
     Raises:
         TypeError, ValueError: an option cannot have this value, or not with another one's.
@@ -129,7 +129,7 @@ class ConsumerOptions:
 
     @property
     def read_options(self) -> ReadOptions:
-        """What decoding needs to know."""
+        """The part that decoding needs."""
         return ReadOptions(columns=self.columns, headers=self.headers)
 
 

@@ -1,4 +1,4 @@
-"""Where the logs of partitions begin and end: what a committed offset is checked against."""
+"""The start and the end of partitions' logs: the bounds of what can be read and committed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.offsets import list_offsets
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 
@@ -62,7 +63,7 @@ async def existing_partitions(
     await connections.retrying(lambda: connections.refresh(None))
     topics = connections.view.topics
     return [
-        (topic, partition)
+        TopicPartition(topic, partition)
         for topic, partition in places
         if topic in topics and partition in topics[topic].partitions
     ]

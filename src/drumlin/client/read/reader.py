@@ -16,8 +16,9 @@ from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.places import OffsetSpec, Place, check_partitions, is_time
 from drumlin.client.read.fetch_memory import FetchMemory
 from drumlin.client.read.log_bounds import LogBounds, bounds_of
-from drumlin.client.read.offsets import TopicPartition, list_offsets
+from drumlin.client.read.offsets import list_offsets
 from drumlin.client.read.range_stream import OffsetRange, RangeStream
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.records.batch.corrupt_record import CorruptRecord
@@ -98,7 +99,7 @@ async def plan(
     for name, given in (("start", start), ("end", end)):
         if isinstance(given, Mapping):
             check_partitions(name, given, wanted)
-    places = [(topic, each) for each in wanted]
+    places = [TopicPartition(topic, each) for each in wanted]
     bounds, starts_by_time, stops_by_time = await asyncio.gather(
         bounds_of(connections, places, isolation),
         _look_up_times(connections, places, start, isolation),
@@ -274,7 +275,7 @@ def _read_stream(
 
 
 def _check_gaps(piece: PartitionFetch, wanted: OffsetRange, expected: int) -> int:
-    """Where the piece ends.
+    """The end offset of the piece.
 
     Raises:
         RecordsMissing: the log has no record and no marker at an offset of the range.

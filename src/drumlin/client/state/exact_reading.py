@@ -36,7 +36,7 @@ class ExactReader:
         Raises:
             StateNotExact: records are missing.
         """
-        place = wanted.topic, wanted.partition
+        place = wanted.place
         claimed = self._claims[place]
         options = dataclasses.replace(options, without_gaps=claimed.needs_all)
         try:
@@ -54,5 +54,5 @@ class ExactReader:
         Raises:
             StateNotExact: what was read may not tell the state.
         """
-        place = wanted.topic, wanted.partition
+        place = wanted.place
         self._thread.run(confirm_states(self._connections, {place: self._claims[place]}))

@@ -8,8 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from drumlin.client.admin.admin import ConfigEntry, topic_configs
-from drumlin.client.read.offsets import TopicPartition, list_offsets, look_up
+from drumlin.client.read.offsets import list_offsets, look_up
 from drumlin.client.state.state_claims import Claim, Claims, LogFacts, check, claim
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.options import Isolation
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -20,7 +21,7 @@ _NOT_KNOWN: Final = (ErrorCode.unsupported_version, ErrorCode.invalid_request)
 
 
 class Told(NamedTuple):
-    """What the leader of a partition tells of its states; see `wire/exact_from.py`."""
+    """The answer of a partition's leader about its states; see `wire/exact_from.py`."""
 
     exact_from: int
     leader_epoch: int
@@ -85,7 +86,7 @@ async def exact_from(
 
 async def exact_from_of_topic(connections: BrokerConnections, topic: str) -> dict[int, int]:
     """The same for all partitions of a topic that tell it."""
-    places = [(topic, each) for each in await connections.partitions(topic)]
+    places = [TopicPartition(topic, each) for each in await connections.partitions(topic)]
     found = await exact_from(connections, places)
     return {partition: each.exact_from for (_, partition), each in found.items()}
 
@@ -95,7 +96,7 @@ async def log_facts(
     places: Collection[TopicPartition],
     claims: Claims | None = None,
 ) -> dict[TopicPartition, LogFacts]:
-    """What matters of these logs: before reading, or for `claims` afterwards.
+    """The facts that decide about these logs: before reading, or for `claims` afterwards.
 
     Afterwards it is mostly one request to each leader, since each reducer of a query asks.
     """
@@ -116,9 +117,7 @@ async def log_facts(
             end = last[place]
             facts[place] = LogFacts(start_offset, end.offset, None, end.leader_epoch)
     unclear = {
-        topic
-        for topic, partition in places
-        if not _is_clear(told.get((topic, partition)), (claims or {}).get((topic, partition)))
+        place.topic for place in places if not _is_clear(told.get(place), (claims or {}).get(place))
     }
     found = await asyncio.gather(*(topic_configs(connections, topic) for topic in unclear))
     for topic, configs in zip(unclear, found, strict=True):

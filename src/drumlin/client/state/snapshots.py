@@ -39,7 +39,7 @@ def schema_of(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
 
 
 class SnapshotOptions(NamedTuple):
-    """How states are read."""
+    """The ways in which states are read."""
 
     schema: pa.Schema
     isolation: Isolation

@@ -1,4 +1,4 @@
-"""What a client offers of transactions."""
+"""The calls of a `Client` that concern transactions: to begin, list, describe and abort them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drumlin.client import arguments
 from drumlin.client.calls import Calls
 from drumlin.client.errors import ClientError
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition, as_partitions
 from drumlin.client.transactions import (
     descriptions,
     many,
@@ -73,7 +73,7 @@ class TransactionCalls(Calls):
     def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> dict[str, TransactionDescription]:
-        """What coordinators know of these ids.
+        """The transactions of these ids, as their coordinators know them.
 
         Returns:
             By id: `state`, `producer_id`, `epoch`, `start_time`, `timeout_ms`, `partitions` and
@@ -128,7 +128,7 @@ class TransactionCalls(Calls):
         return self._run(many.abort_all(self._connections, transactional_ids))
 
     def open_producers(
-        self, places: Collection[TopicPartition]
+        self, places: Collection[tuple[str, int]]
     ) -> dict[TopicPartition, list[OpenProducer]]:
         """The producers with an open transaction in these partitions.
 
@@ -140,7 +140,7 @@ class TransactionCalls(Calls):
         Raises:
             UnknownTopic: there is no such topic or partition.
         """
-        return self._run(open_producers.open_producers(self._connections, places))
+        return self._run(open_producers.open_producers(self._connections, as_partitions(places)))
 
     def abort_hanging_transaction(self, topic: str, partition: int, producer_id: int) -> None:
         """Abort, in one partition, a transaction that no coordinator knows (any more).

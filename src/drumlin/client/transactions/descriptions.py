@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from drumlin.client.admin.coordinators import coordinator_connection, known_transaction_coordinators
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.requests import check
 from drumlin.peer.broker_connections import BrokerConnections
 from drumlin.peer.connection import RequestBuilder
@@ -108,7 +108,13 @@ def _description(state: Any, node_id: int) -> TransactionDescription:
         state.producer_epoch,
         state.transaction_start_time if is_begun else None,
         round(state.transaction_timeout / timedelta(milliseconds=1)),
-        tuple(sorted((topic.topic, each) for topic in state.topics for each in topic.partitions)),
+        tuple(
+            sorted(
+                TopicPartition(topic.topic, each)
+                for topic in state.topics
+                for each in topic.partitions
+            )
+        ),
         node_id,
     )
 

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Abandoned(Protocol):
-    """What this module needs of a transaction."""
+    """A transaction, as far as this module knows it."""
 
     @property
     def transactional_id(self) -> str: ...

@@ -18,7 +18,7 @@ from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetad
 from drumlin.client.deprecation import warn_of
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import AnyPartition, by_partition
 from drumlin.client.transactions.errors import (
     OutcomeUnknown,
     TransactionError,
@@ -143,7 +143,7 @@ class Transaction(WritesRecords):
 
     def send_offsets(
         self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        offsets: Mapping[AnyPartition, int | OffsetAndMetadata],
         group: str | GroupMetadata,
     ) -> None:
         """Commit offsets to a group as part of the transaction.
@@ -173,7 +173,7 @@ class Transaction(WritesRecords):
             )
         places = {
             place: each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
-            for place, each in offsets.items()
+            for place, each in by_partition(offsets).items()
         }
         for place, each in places.items():
             arguments.whole_number(f"the offset of {place}", each.offset, 0, _OFFSET_MAX)

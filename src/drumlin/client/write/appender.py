@@ -34,7 +34,7 @@ _WINDOW_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class AppendReport:
-    """What an append has written. Offsets are -1 where brokers do not tell them (acks="none")."""
+    """The records that were written. Offsets are -1 where brokers don't tell them (acks="none")."""
 
     topic: str
     record_count: int
@@ -159,7 +159,7 @@ def _assigned(
 
 
 def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
-    """How many partitions a column of partition numbers needs."""
+    """The number of partitions that a column of partition numbers needs."""
     chosen = options.partition
     if not isinstance(chosen, str) or chosen not in table.column_names:
         return 0
@@ -168,7 +168,7 @@ def _partitions_needed(table: pa.Table, options: AppendOptions) -> int:
 
 
 def _windows(table: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where to cut the table into parts that are encoded at a time: (first row, rows)."""
+    """The parts of a table that are encoded at a time: (first row, rows)."""
     rows = max(1, _WINDOW_BYTES // _row_bytes(table))
     for start in range(0, table.num_rows, rows):
         yield start, min(rows, table.num_rows - start)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 from drumlin.client.arguments import Acks
 from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
 from drumlin.client.write.producer import Manner
 from drumlin.peer.produce import Produced
@@ -30,7 +30,7 @@ _TOGETHER_BYTES: Final = 1 << 20
 
 
 class Target(Protocol):
-    """Where batches go: a client's producer, or one that writes in a transaction."""
+    """A producer that batches go to: a client's, or that of a transaction."""
 
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
         """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
@@ -40,7 +40,7 @@ class Target(Protocol):
 
 
 class EncodingRules(NamedTuple):
-    """How rows that arrive in pieces become record batches."""
+    """The rules by which rows that arrive in pieces become record batches."""
 
     batch_bytes: int = BATCH_BYTES
     compression: str = "none"
@@ -50,7 +50,7 @@ class EncodingRules(NamedTuple):
 
 
 class DeliveryRules(NamedTuple):
-    """How batches are delivered, and how many bytes of them may be without an answer."""
+    """The rules by which batches are delivered, and how many bytes may be unacknowledged."""
 
     acks: Acks = "all"
     retries: int | None = None
@@ -65,7 +65,7 @@ class DeliveryRules(NamedTuple):
 
 
 class AppendedRange(NamedTuple):
-    """What went into one partition. Other producers' records may lie in between."""
+    """The offsets of records in one partition. Other producers' records may lie in between."""
 
     first_offset: int
     end_offset: int
@@ -104,7 +104,7 @@ class Deliveries:
         while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
             self._await_oldest()
         batch = Batch(buffer, Deadline(self.rules.timeout_ms), retries=self.rules.retries)
-        delivery = _Delivery((topic, partition), batch)
+        delivery = _Delivery(TopicPartition(topic, partition), batch)
         self._on_their_way.append(delivery)
         self._bytes_on_their_way += len(buffer)
         self.size_bytes += len(buffer)
@@ -175,7 +175,7 @@ class Deliveries:
         self.done[delivery.where] = AppendedRange(first, end, count)
 
     def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
-        """Wait until nothing is on its way any more, and report the failure."""
+        """Wait until nothing is in flight, and report the failure."""
         count = batch.record_count
         size = f"{count} {'record' if count == 1 else 'records'}, {len(batch.buffer)} bytes"
         failures = [each.batch.done for each in self._on_their_way]

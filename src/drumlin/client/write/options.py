@@ -30,7 +30,7 @@ class IfThere(str):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """What records are made of, and how they are delivered.
+    """The columns that records are made of, and the way they are delivered.
 
     Raises:
         TypeError, ValueError: an option cannot have this value.

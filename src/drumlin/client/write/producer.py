@@ -1,4 +1,4 @@
-"""What appends and writers of one client share: producer id, and one sender per partition."""
+"""The producer that appends and writers of one client share: its id, and a sender per partition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GiveUp = Callable[[Exception], object]
 
 
 class Manner(NamedTuple):
-    """How batches are delivered: acks, and whether brokers recognise duplicates."""
+    """A way to deliver batches: acks, and whether brokers recognise duplicates."""
 
     acks: int
     is_idempotent: bool
@@ -79,7 +79,7 @@ class Producer:
         )
 
     def attach(self, give_up: GiveUp) -> None:
-        """Call this method when nothing is taken any more, if its object still exists then."""
+        """Call this method once no more batches are taken, if its object still exists then."""
         if self._closed_by is not None:
             give_up(self._closed_by)
         else:

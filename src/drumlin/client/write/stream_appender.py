@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from drumlin.client.errors import translated
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.deliveries import (
     AppendedRange,
     Deliveries,
@@ -42,7 +42,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """Where the rows of a stream are. Offsets are -1 where brokers don't tell (acks="none").
+    """The rows that were written. Offsets are -1 where brokers don't tell them (acks="none").
 
     `checksum` is that of `records.arrow_checksum`, over what the rows themselves contain: a
     partition or a time that was chosen for a row is not in it. 0 unless it was asked for.
@@ -235,7 +235,9 @@ class StreamAppender:
         """Known partitions keep their places: their batches may be open."""
         before = self._places.get(topic, np.empty(0, np.int64))
         first = len(self._place_names)
-        self._place_names += [(topic, number) for number in range(len(before), partitions)]
+        self._place_names += [
+            TopicPartition(topic, number) for number in range(len(before), partitions)
+        ]
         more = np.arange(first, len(self._place_names), dtype=np.int64)
         self._places[topic] = np.concatenate([before, more])
 

@@ -136,7 +136,7 @@ class Writer:
 
     @property
     def acknowledged(self) -> int:
-        """How many records have been written; with `acks="none"`, sent."""
+        """The number of records written; with `acks="none"`, of those sent."""
         return self._acknowledged
 
     def flush(self, timeout_ms: float | None = None) -> None:
@@ -181,7 +181,7 @@ class Writer:
         return f"<drumlin.Writer to {self._topic!r}{', closed' if self._is_closed else ''}>"
 
     def _choose_partition(self, key: bytes | None, partition: int | None) -> int | None:
-        """None: the partition that is being filled at the moment."""
+        """The partition of a record; None: the one that is being filled at the moment."""
         known = self._partitions  # there may be others in a moment
         if partition is not None:
             partition = arguments.whole_number("partition", partition, 0, _PARTITION_MAX)

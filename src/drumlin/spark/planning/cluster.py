@@ -183,13 +183,8 @@ class Cluster:
 
         def ask() -> dict[TopicPartition, int]:
             ends = self._list((key, "latest") for key in keys)
-            found = lowlevel.ends_at(
-                client_of(self._options),
-                {(key.topic, key.partition): offset for key, offset in ends.items()},
-                time_ms,
-                isolation=self._options.isolation_level,
-            )
-            return {TopicPartition(*key): offset for key, offset in found.items()}
+            isolation = self._options.isolation_level
+            return lowlevel.ends_at(client_of(self._options), ends, time_ms, isolation=isolation)
 
         return self._retrying(ask)
 
@@ -336,12 +331,12 @@ class Cluster:
         wanted: Iterable[tuple[TopicPartition, OffsetSpec]],
         isolation: Isolation | None = None,
     ) -> dict[TopicPartition, int]:
-        asked: dict[tuple[str, int], OffsetSpec] = dict(wanted)
+        asked = dict(wanted)
         if not asked:
             return {}
         level = isolation or self._options.isolation_level
         found = client_of(self._options).list_offsets(asked, isolation=level)
-        return {TopicPartition(*key): place.offset for key, place in found.items()}
+        return {key: place.offset for key, place in found.items()}
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as often as `fetchOffset.*` says.

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import PlannedRange
 from drumlin.spark.planning.cluster import client_of
@@ -77,4 +78,6 @@ def _refuse_if_missing(source: SourceOptions, claims: Claims, error: ReadFailed)
     missing = error.__cause__
     if isinstance(missing, RecordsMissing):
         known = lowlevel.exact_from(client_of(source), missing.topic).get(missing.partition)
-        raise incomplete(claims[missing.topic, missing.partition], known, missing) from error
+        raise incomplete(
+            claims[TopicPartition(missing.topic, missing.partition)], known, missing
+        ) from error

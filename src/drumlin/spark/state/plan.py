@@ -64,7 +64,7 @@ def plan_state(
     _check_since(begin, start, end)
     claims = lowlevel.claim_states(
         client_of(options.source),
-        {(key.topic, key.partition): offset for key, offset in (begin or end).items()},
+        begin or end,
         is_now=since is None and moment.value == LATEST,
         allow_inexact=options.allow_inexact,
     )

@@ -26,6 +26,7 @@ from drumlin.client.errors import (
     RequestRefused,
     UnknownTopic,
 )
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.errors import (
     ProducerFenced,
     TransactionAborted,
@@ -119,7 +120,7 @@ class Performer:
 
     def _fetch_anchor(self, it: ask.FetchAnchor) -> Anchor | None:
         found = self._client.committed_offsets(it.group, require_stable=it.is_stable)
-        place = found.get((it.topic, 0))
+        place = found.get(TopicPartition(it.topic, 0))
         return None if place is None else Anchor(place.offset, place.metadata)
 
     def _read_record(self, it: ask.ReadRecord) -> bytes | None:
@@ -132,7 +133,7 @@ class Performer:
 
     def _find_record(self, it: ask.FindRecord) -> bytes | None:
         # A missing topic does not mean that nothing was decided: it was created, so it was deleted.
-        place = (it.topic, 0)
+        place = TopicPartition(it.topic, 0)
         end = self._client.list_offsets({place: "latest"})[place].offset
         self._wait_until_stable(it.topic, end)
         batches = self._client.read_batches(it.topic, [0], end=end, isolation="read_committed")
@@ -144,7 +145,7 @@ class Performer:
         Raises:
             RequestFailed: it takes longer than a dead driver's transaction may.
         """
-        place = (topic, 0)
+        place = TopicPartition(topic, 0)
         until = time.monotonic() + _DRIVER_TIMEOUT_MS / 1000 + 30
         while time.monotonic() < until:
             stable = self._client.list_offsets({place: "latest"}, isolation="read_committed")
