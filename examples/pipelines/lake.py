@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from session import parser, start_spark
 
-from drumlin.spark import map_stream
+from drumlin.spark import map_batches
 
 BATCH_OFFSETS = 5_000_000
 _COLUMNS = "partition,offset,timestamp,key,value,headers"
@@ -72,7 +72,7 @@ def load(
     options = source_options(source, lake.position, _COLUMNS, batch_offsets)
     # Spark sees the names of files only: the workers that fetch records write them.
     write = partial(write_files, url, lake.aside, dict(lake.position))
-    files = map_stream(spark, topic, write, _WRITTEN, bootstrap_servers=brokers, **options)
+    files = map_batches(spark, topic, write, _WRITTEN, bootstrap=brokers, stream=True, **options)
     try:
         run(files, checkpoint, lambda batch: lake.add(batch.collect()))
     finally:

@@ -50,12 +50,12 @@ def enrich(
         "kafka.isolation.level": "read_committed",
         "columns": "key,value,timestamp",
     }
-    write = sink(target, bootstrap_servers=brokers, sinkId=f"orders.{target}", writeTimestamps=True)
+    write = sink(target, bootstrap=brokers, sinkId=f"orders.{target}", writeTimestamps=True)
 
     def enrich_batch(orders: DataFrame, number: int) -> None:
         columns = ["key", "value"]
         known = snapshot(
-            spark, customers, bootstrap_servers=brokers, columns=columns, keys="across partitions"
+            spark, customers, bootstrap=brokers, columns=columns, keys="across partitions"
         )
         write(with_customers(orders, known), number)
 

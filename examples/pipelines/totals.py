@@ -60,7 +60,7 @@ def keep(
     query = (
         changed.unionByName(bad, allowMissingColumns=True)
         .writeStream.outputMode("update")
-        .foreachBatch(sink(bootstrap_servers=brokers, sinkId=f"totals.{target}"))
+        .foreachBatch(sink(bootstrap=brokers, sinkId=f"totals.{target}"))
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .start()

@@ -221,10 +221,10 @@ with drumlin.connect(os.environ["DRUMLIN_BOOTSTRAP"]) as client:
     print(needs_arrow(lambda: client.snapshot_batches("records")))
     print(needs_arrow(lambda: client.restore("records", "new")))
     print(needs_arrow(lambda: client.append([{"value": "x"}], "records")))
-    print(needs_arrow(client.stream_appender))
+    print(needs_arrow(lambda: lowlevel.stream_appender(client)))
     with client.transaction("records") as transaction:
         print(needs_arrow(lambda: transaction.append([{"value": "x"}], "records")))
-        print(needs_arrow(transaction.stream_appender))
+        print(needs_arrow(lambda: lowlevel.stream_appender(transaction)))
 print(needs_arrow(lambda: drumlin.ValueDecoder))
 """
 

@@ -331,7 +331,7 @@ CALLS = [
     call
     for owner in (Client, drumlin.Consumer, drumlin.Transaction, drumlin.Writer)
     for name, call in inspect.getmembers(owner, inspect.isfunction)
-    if not name.startswith("_") and name not in vars(DeprecatedCalls)
+    if not name.startswith("_") and name not in {*vars(DeprecatedCalls), "stream_appender"}
 ] + [getattr(drumlin.lowlevel, name) for name in drumlin.lowlevel.__all__ if name.islower()]
 #: They raise what any call may, or nothing; the first sentence says what they return.
 PLAIN = {"lag", "pause", "resume", "group_metadata", "positions", "sample_logs", "end_transactions"}

@@ -19,6 +19,7 @@ from drumlin.client.errors import OffsetOutOfRange
 from drumlin.client.places import Milliseconds
 from drumlin.client.state.exact_states import log_facts
 from drumlin.client.state.snapshot_ranges import whole_ranges
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.descriptions import list_transactions
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import PeerOptions
@@ -128,7 +129,7 @@ def test_a_state_is_planned(broker: ScriptedBroker, log: Log) -> None:
     assert [tuple(each)[:4] for each in ranges] == [("t", 0, 0, 5)]
     broker.script("list_offsets", Together(2, log.list_offsets))
     broker.script("describe_configs", Together(2, configs))
-    places = [("t", 0), ("u", 0)]
+    places = [TopicPartition("t", 0), TopicPartition("u", 0)]
     assert asked(broker, lambda it: log_facts(it, places)).keys() == set(places)
 
 

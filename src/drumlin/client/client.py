@@ -39,6 +39,7 @@ from drumlin.client.topic_partition import (
     by_partition,
 )
 from drumlin.client.write.producer import Producer
+from drumlin.client.writing_calls import WritingCalls
 from drumlin.peer.broker_connections import BrokerConnections, parse_bootstrap
 from drumlin.peer.options import Isolation, PeerOptions
 from drumlin.peer.security.security import Security
@@ -102,7 +103,7 @@ def connect(
     return client
 
 
-class Client(ReadingCalls, StateCalls, RestoreCalls, DeprecatedCalls):
+class Client(ReadingCalls, StateCalls, WritingCalls, RestoreCalls, DeprecatedCalls):
     """One cluster, seen from one process. Use it as a context manager, or `close` it.
 
     `connect` makes it, checks its options and asks the cluster at once.

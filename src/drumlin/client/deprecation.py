@@ -5,6 +5,6 @@ from __future__ import annotations
 import warnings
 
 
-def warn_of(name: str, successor: str) -> None:
-    """Tell the caller of the function that has this name what to call in its place."""
-    warnings.warn(f"{name} is {successor} now", DeprecationWarning, stacklevel=3)
+def was_called(old: str, new: str) -> None:
+    """Tell the caller of the calling function that `old` is now spelled `new`."""
+    warnings.warn(f"{old} is now {new}", DeprecationWarning, stacklevel=3)

@@ -6,7 +6,6 @@ transient errors, within a deadline. Lives in one event loop.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -16,6 +15,7 @@ from typing import Final, TypeVar
 from drumlin.peer.cluster_view import ClusterView
 from drumlin.peer.connection import Address, BrokerConnection
 from drumlin.peer.frame_memory import FrameMemory
+from drumlin.peer.link import Link
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import AuthenticationFailed, ConnectionLost, PeerError
 from drumlin.peer.retry import (
@@ -71,8 +71,7 @@ class BrokerConnections:
         self.view = ClusterView()
         self.memory = FrameMemory()
         self._bootstrap = list(bootstrap)
-        self._open: dict[Address, BrokerConnection] = {}
-        self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
+        self._links: dict[Address, Link] = {}
 
     def sibling(self) -> BrokerConnections:
         """Further connections to the same brokers, with one view of the cluster.
@@ -86,11 +85,9 @@ class BrokerConnections:
 
     async def close(self) -> None:
         """Close all connections, also those that are being made."""
-        for task in self._opening.values():
-            task.cancel()
-        for connection in self._open.values():
-            connection.close()
-        self._open.clear()
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
 
     # -- connections ---------------------------------------------------------------------
 
@@ -102,8 +99,9 @@ class BrokerConnections:
             AuthenticationFailed: a broker refuses us, or is not to be trusted. The others are not
                 tried: a wrong password that is sent to every broker locks its user out.
         """
-        for connection in self._open.values():
-            if connection.is_open:
+        for link in self._links.values():
+            connection = link.if_open
+            if connection is not None:
                 return connection
         known = list(self.view.brokers.values())
         random.shuffle(known)
@@ -164,23 +162,13 @@ class BrokerConnections:
         return await self.any()
 
     async def _connect(self, address: Address) -> BrokerConnection:
-        connection = self._open.get(address)
-        if connection is not None and connection.is_open:
-            return connection
-        task = self._opening.get(address)
-        if task is None:
-            opening = BrokerConnection.open(address, self.options, self.memory, self._access)
-            task = asyncio.ensure_future(opening)
-            self._opening[address] = task
-            task.add_done_callback(partial(self._opened, address))
-        # Several may wait for one connection: the first of them to give up must not end it.
-        return await asyncio.shield(task)
-
-    def _opened(self, address: Address, task: asyncio.Future[BrokerConnection]) -> None:
-        """Keep the connection, even if no request waits for it any more."""
-        self._opening.pop(address, None)
-        if not task.cancelled() and task.exception() is None:
-            self._open[address] = task.result()
+        link = self._links.get(address)
+        if link is None:
+            opening = partial(
+                BrokerConnection.open, address, self.options, self.memory, self._access
+            )
+            link = self._links[address] = Link(str(address), opening)
+        return await link.connection()
 
     # -- metadata and retries ------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class LeaderContext(NamedTuple):
     ask_for: asks for another ISR; the metadata's answer comes to `agreed` or `refused`.
     is_certain: whether no other broker can lead the partition by now, as far as we hear of it.
     throttle: for followers that lack records.
+    confirm: see `Partition.confirm`; on disk, too, where the topic asks for that.
     """
 
     node_id: int
@@ -53,6 +54,7 @@ class LeaderContext(NamedTuple):
     ask_for: Callable[[Partition, IsrWish], None]
     is_certain: Callable[[Partition], bool]
     throttle: Throttle | None = None
+    confirm: Callable[[Partition], asyncio.Future[None]] = lambda partition: partition.replicated()
 
 
 class Partition(Replica):
@@ -337,6 +339,10 @@ class Partition(Replica):
         """
         return self._confirmations.up_to(self.log.log_end_offset)
 
+    def confirm(self) -> asyncio.Future[None]:
+        """Done once what is appended by now is safe; it fails as `replicated`, or as a flush."""
+        return self._context.confirm(self)
+
     def append_as_leader(
         self,
         batch: PreparedBatch,
@@ -401,7 +407,8 @@ class Partition(Replica):
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE; whatever the log refuses.
         """
-        self._check_enough_replicas()
+        if self.isr is not None:
+            self._check_enough_replicas()
         limit = self.log.config.max_message_bytes
         if len(batch) + reserve_bytes > limit:
             raise KafkaError(

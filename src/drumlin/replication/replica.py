@@ -102,6 +102,12 @@ class Replica:
     def config(self) -> LogConfig:
         return self.log.config
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """Larger batches are refused."""
+        config = self.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
+
     def active_producers(self) -> Iterator[ProducerEntry]:
         """The producers that the log knows now; later batches do not change what is told."""
         return self.log.producer_state.freeze().entries()

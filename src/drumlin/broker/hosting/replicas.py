@@ -72,6 +72,7 @@ class Replicas:
                 lambda topic: topic.leader_replication_throttled_replicas,
                 now_s,
             ),
+            broker.flushes.confirm,
         )
 
     async def review_in_sync(self) -> None:

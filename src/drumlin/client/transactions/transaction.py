@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from drumlin.client import arguments
 from drumlin.client.admin.committed_offsets import GroupMetadata, OffsetAndMetadata
-from drumlin.client.deprecation import warn_of
+from drumlin.client.deprecation import was_called
 from drumlin.client.errors import ClientError, DeliveryFailed, translated
 from drumlin.client.loop_thread import ClosedMeanwhile, LoopThread
 from drumlin.client.topic_partition import AnyPartition, by_partition
@@ -213,12 +213,12 @@ class Transaction(WritesRecords):
 
     def detach(self) -> OpenTransaction:
         """`lowlevel.detach`. Deprecated."""
-        warn_of("Transaction.detach()", "drumlin.lowlevel.detach(transaction)")
+        was_called("Transaction.detach()", "drumlin.lowlevel.detach(transaction)")
         return self._detach()
 
     def following(self) -> Transaction:
         """`lowlevel.following`. Deprecated."""
-        warn_of("Transaction.following()", "drumlin.lowlevel.following(transaction)")
+        was_called("Transaction.following()", "drumlin.lowlevel.following(transaction)")
         return self._following()
 
     def _detach(self) -> OpenTransaction:

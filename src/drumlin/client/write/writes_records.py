@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from drumlin.client import arguments
 from drumlin.client.arguments import Acks, Encode
+from drumlin.client.deprecation import was_called
 from drumlin.client.needs_arrow import needing_arrow
 from drumlin.client.write.deliveries import BATCH_BYTES, BUFFER_BYTES, DELIVERY_TIMEOUT_MS
 from drumlin.client.write.options import (
@@ -178,6 +179,18 @@ class WritesRecords(ABC):
             on_delivery=on_delivery,
         )
         return self._open_writer(topic, options)
+
+    def stream_appender(
+        self,
+        topic: str | None = None,
+        *,
+        encoding: EncodingRules | None = None,
+        delivery: DeliveryRules | None = None,
+    ) -> StreamAppender:
+        """`lowlevel.stream_appender`. Deprecated."""
+        was_called("stream_appender(...)", "drumlin.lowlevel.stream_appender(client, ...)")
+        with needing_arrow():
+            return self._stream_appender(topic, encoding, delivery)
 
     @abstractmethod
     def _append(self, data: TableLike, topic: str, options: AppendOptions) -> AppendReport: ...

@@ -23,8 +23,7 @@ from drumlin.records.batch.batch import (
     crc_matches,
     parse_header,
     parse_offset_and_length,
-    seal,
-    write_header,
+    sealed_batch,
 )
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.compression.compression import compress
@@ -126,9 +125,5 @@ def with_delete_horizon(batch: memoryview, header: BatchHeader, horizon_ms: int)
 
 
 def _assemble(header: BatchHeader, data: Buffer) -> bytearray:
-    header = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(data))
-    batch = bytearray(header.size)
-    batch[HEADER_SIZE:] = data
-    write_header(batch, 0, header)
-    seal(batch, 0, header.size)
-    return batch
+    batch_length = HEADER_SIZE - LOG_OVERHEAD + len(data)
+    return sealed_batch(header._replace(batch_length=batch_length), data)

@@ -182,6 +182,14 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
     _HEADER.pack_into(buffer, position, *header)
 
 
+def sealed_batch(header: BatchHeader, body: Buffer) -> bytearray:
+    """A whole batch: the header, with the right CRC, and records as they stand in a batch."""
+    batch = bytearray(_HEADER.pack(*header))
+    batch += body
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
 def encode_empty_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
     """A batch without records, which takes readers past offsets that have none."""
     header = BatchHeader(
@@ -199,7 +207,4 @@ def encode_empty_batch(base_offset: int, last_offset: int, leader_epoch: int) ->
         base_sequence=NO_SEQUENCE,
         record_count=0,
     )
-    batch = bytearray(HEADER_SIZE)
-    write_header(batch, 0, header)
-    seal(batch, 0, HEADER_SIZE)
-    return batch
+    return sealed_batch(header, b"")

@@ -31,8 +31,7 @@ from drumlin.records.batch.batch import (
     Buffer,
     iterate_headers,
     parse_header,
-    seal,
-    write_header,
+    sealed_batch,
 )
 from drumlin.records.batch.corrupt_record import CorruptRecord
 from drumlin.records.batch.varint import INT64_MAX, INT64_MIN, read_varint, read_varlong, varint
@@ -157,11 +156,7 @@ def seal_body(
         base_sequence=base_sequence,
         record_count=count,
     )
-    batch = bytearray(HEADER_SIZE)
-    batch += data
-    write_header(batch, 0, header)
-    seal(batch, 0, header.size)
-    return batch
+    return sealed_batch(header, data)
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:

@@ -19,7 +19,7 @@ from typing import Final, NoReturn, TypeVar
 from uuid import UUID
 
 from drumlin.config.topic import LogConfig
-from drumlin.records.batch.batch import BatchHeader, assign_offsets, parse_header
+from drumlin.records.batch.batch import CONTROL_MASK, BatchHeader, assign_offsets, parse_header
 from drumlin.records.validation.validation import PreparedBatch
 from drumlin.storage.directory import partition_metadata
 from drumlin.storage.directory.log_directory import LogDirectory, storage_error
@@ -160,6 +160,12 @@ class PartitionLog(LogState):
         base_offset = self.log_end_offset
         assign_offsets(batch, 0, base_offset, leader_epoch)
         header = parse_header(batch)
+        if header.producer_id < 0 and not header.attributes & CONTROL_MASK:  # as most are
+            last_offset = base_offset + header.last_offset_delta
+            timestamp = header.max_timestamp
+            self._write(batch, base_offset, last_offset, leader_epoch, timestamp, now_ms)
+            self.log_end_offset = last_offset + 1
+            return result_of((base_offset, last_offset, -1, self.log_start_offset, False))
         marker, state = parse_marker(batch, header), self.producer_state
         if marker is not None:
             state.check_marker(header, marker, transaction_version)
@@ -392,25 +398,19 @@ class PartitionLog(LogState):
                 f"offset {start_offset} of {self.name}, which has {self.log_start_offset} up to "
                 f"{self.log_end_offset}",
             )
-        self.log_directory.check_readable()
-        if start_offset >= end_offset:
-            return _NOTHING
         how = self._files.read_at if may_block else self._files.read_resident_at
-        while True:  # as in `look`, which would make the way longer
-            segments, directory = self.segments.snapshot(), self.log_directory
-            try:
+
+        def attempt() -> ReadResult:
+            if start_offset < end_offset:
                 for segment, end in self.segments.between(start_offset, end_offset, how):
                     found = segment.read(
-                        start_offset, max_bytes, end, minimum_one_batch, directory, how
+                        start_offset, max_bytes, end, minimum_one_batch, self.log_directory, how
                     )
                     if found is not None:
                         return ReadResult((found,))
-                return _NOTHING
-            except BlockingIOError:
-                raise
-            except OSError as error:
-                if not self._has_changed(segments, error):
-                    raise self._failed(error, "read") from error
+            return _NOTHING
+
+        return self.look(attempt)
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, *, may_block: bool = True

@@ -27,7 +27,7 @@ class FileSlice:
     Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
     """
 
-    __slots__ = ("_descriptor", "_file", "_files", "_log_directory", "position", "size")
+    __slots__ = ("_descriptor", "_file", "_files", "_kept", "_log_directory", "position", "size")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class FileSlice:
         self._log_directory = log_directory
         self._files: Files = log_directory.files
         self._descriptor = descriptor
+        self._kept: bytes | bytearray | None = None
         self.position = position
         self.size = size
 
@@ -67,12 +68,25 @@ class FileSlice:
         Raises:
             BlockingIOError: they are not in memory.
         """
+        if self._kept is not None:
+            return self._kept
         try:
             return self._files.read_resident_at(self._descriptor, self.size, self.position)
         except BlockingIOError:
             raise
         except OSError as error:
             raise self._failed(error) from error
+
+    def keep(self) -> bool:
+        """Read all of it for `read_resident`, which is to come soon; False if it is not in memory.
+
+        For few bytes, that costs less than to look whether they can be read.
+        """
+        try:
+            self._kept = self._files.read_resident_at(self._descriptor, self.size, self.position)
+        except OSError:  # a failure will be met by the read that blocks
+            return False
+        return True
 
     def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
         """Position in the file and header of each whole batch.
@@ -122,7 +136,7 @@ class FileSlice:
         """Let go of the file; the slice must not be read any more."""
         if self._file is not None:
             self._file.release()
-            self._file = None
+            self._file = self._kept = None
 
     __del__ = release  # a response that is never sent must not keep the file open
 
