@@ -1,4 +1,4 @@
-"""What takes a topic, a state or a transaction apart, for programs that share one among processes.
+"""Calls that take topics, states and transactions apart, for programs of many processes.
 
 `drumlin.spark` is written with these calls, and so may any other engine be. They are functions of a
 client, or of a transaction. What a plain call of the client looks up first, and makes good when it
@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from drumlin.client.transactions.errors import TransactionError
     from drumlin.client.transactions.transaction import Transaction
     from drumlin.client.write.row_sum import RowsRefused as RowsRefused
+    from drumlin.client.write.row_sum import RowSum as RowSum
     from drumlin.client.write.stream_appender import StreamAppender as StreamAppender
     from drumlin.client.write.stream_appender import StreamReport as StreamReport
     from drumlin.peer.options import Isolation
 
 #: These load Arrow, and so they are imported when they are asked for.
 _WITH_ARROW: Final = {
+    "RowSum": "drumlin.client.write.row_sum",
     "RowsRefused": "drumlin.client.write.row_sum",
     "StreamAppender": "drumlin.client.write.stream_appender",
     "StreamReport": "drumlin.client.write.stream_appender",
@@ -68,6 +70,7 @@ __all__ = [
     "OpenTransaction",
     "ReadOptions",
     "RestoreTarget",
+    "RowSum",
     "RowsRefused",
     "StreamAppender",
     "StreamReport",

@@ -19,11 +19,11 @@ from drumlin.spark.options.option_values import OptionError
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
     from pyspark.sql import SparkSession
 
+    from drumlin import RestoreReport
     from drumlin.client.arguments import ConfigValue
     from drumlin.client.client import Client
     from drumlin.client.places import Point
     from drumlin.client.restore.restore_marker import Marker, RestoreRequest
-    from drumlin.client.restore.restoring import RestoreReport
     from drumlin.lowlevel import RestoreTarget
     from drumlin.spark.frames.restore_sink import RestoreSink
     from drumlin.spark.frames.restored_rows import RestoredRows
@@ -191,7 +191,7 @@ def _write_id(target: RestoreTarget, marker: Marker) -> str:
 def _report(
     target: RestoreTarget, marker: Marker, record_count: int = 0, *, was_there: bool
 ) -> RestoreReport:
-    from drumlin.client.restore.restoring import RestoreReport
+    from drumlin import RestoreReport
 
     ends = dict(marker.end_offsets)
     return RestoreReport(marker.source, target.name, ends, record_count, was_there)

@@ -21,7 +21,7 @@ from drumlin.spark.planning.known_logs import LogIdentity, LogView
 from drumlin.spark.planning.seen_ends import SIDES, SeenEnds, Side
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
-    from drumlin.client.admin.admin import TopicDescription
+    from drumlin import TopicDescription
     from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.options.ranges import PlannedRange

@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from drumlin import lowlevel
+from drumlin import Transaction, TransactionAborted, lowlevel
 from drumlin.client.client import Client
 from drumlin.client.errors import ClientError, NotAuthorized
-from drumlin.client.transactions.errors import TransactionAborted
-from drumlin.client.transactions.transaction import Transaction
 from drumlin.spark.writing import offices
 from drumlin.spark.writing.performer import Performer
 from drumlin.spark.writing.protocol import abort_steps, driver, own_ids, task

@@ -15,8 +15,14 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from drumlin import lowlevel
-from drumlin.client.admin.committed_offsets import OffsetAndMetadata
+from drumlin import (
+    OffsetAndMetadata,
+    ProducerFenced,
+    Transaction,
+    TransactionAborted,
+    UnknownTransaction,
+    lowlevel,
+)
 from drumlin.client.client import Client
 from drumlin.client.errors import (
     ClientError,
@@ -27,12 +33,6 @@ from drumlin.client.errors import (
     UnknownTopic,
 )
 from drumlin.client.topic_partition import TopicPartition
-from drumlin.client.transactions.errors import (
-    ProducerFenced,
-    TransactionAborted,
-    UnknownTransaction,
-)
-from drumlin.client.transactions.transaction import Transaction
 from drumlin.lowlevel import OpenTransaction
 from drumlin.spark.writing.protocol import names
 from drumlin.spark.writing.protocol import requests as ask

@@ -97,7 +97,7 @@ def _count(
     Raises:
         WriteFailed: a row names no topic.
     """
-    from drumlin.client.write.row_sum import RowsRefused, RowSum
+    from drumlin.lowlevel import RowsRefused, RowSum
 
     found = RowSum(options.topic)
     try:
