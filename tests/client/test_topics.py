@@ -166,3 +166,16 @@ def test_records_that_cannot_be_deleted(client: Client, topic: str) -> None:
         client.delete_records(topic, before="earliest")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="before -1: expected 0 to"):
         client.delete_records(topic, before=-1)
+
+
+def test_partitions_are_told_by_name(client: Client, topic: str) -> None:
+    """And taken as plain tuples, too."""
+    wanted: dict[tuple[str, int], Any] = {(topic, 0): "latest"}
+    (place,) = client.list_offsets(wanted)
+    assert isinstance(place, drumlin.TopicPartition)
+    assert (place.topic, place.partition, str(place)) == (topic, 0, f"{topic}-0")
+    assert place == (topic, 0)
+    with client.consumer(assign=[(topic, 1)]) as consumer:
+        assert {each.partition for each in consumer.assignment} == {1}
+        consumer.pause([(topic, 1)])
+        assert consumer.paused == {drumlin.TopicPartition(topic, 1)}
