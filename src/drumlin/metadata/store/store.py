@@ -93,11 +93,14 @@ class MetadataStore(Protocol):
             UnusableMetadata: it must not register.
         """
 
-    def advance_leader_epochs(self) -> Awaitable[None]:
-        """Begin a new leader epoch in every partition led by this broker; not reported.
+    def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> Awaitable[None]:
+        """Begin a new leader epoch where this broker leads, in these partitions or in all.
 
         After an unclean stop, records may be missing that consumers have read; by the new epoch
-        consumers notice (KIP-320).
+        consumers notice (KIP-320). It is not reported, and waits for no listener, so a listener
+        may call it.
         """
 
     @property
@@ -180,9 +183,6 @@ class MetadataStore(Protocol):
         Raises:
             KafkaError: what `alteration` raises.
         """
-
-    def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> Awaitable[None]:
-        """The same in some partitions, where this broker leads them; not reported."""
 
     def alter_isrs(
         self, requests: Mapping[PartitionId, IsrRequest]
