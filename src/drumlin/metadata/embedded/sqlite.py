@@ -36,7 +36,6 @@ from drumlin.metadata.store.changes import (
 from drumlin.metadata.store.mutations import (
     Listeners,
     Locks,
-    Together,
     check_is_new,
     new_partitions,
     topic_to_widen,
@@ -54,6 +53,7 @@ from drumlin.metadata.store.store import (
 )
 from drumlin.ready_threads import ready_threads
 from drumlin.storage.directory.meta_properties import new_cluster_id
+from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SqliteMetadata:
         self._thread = ready_threads(1, "metadata")
         self.listeners = listeners or Listeners()
         self._locks = Locks()
-        self._together: Together[Iterable[Statement]] = Together(self._commit_all)
+        self._together: Together[None, Iterable[Statement], None] = Together(self._commit_all)
 
     @classmethod
     def open(
@@ -268,12 +268,11 @@ class SqliteMetadata:
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR; nothing is stored.
         """
-        await self._together.commit(statements)
+        await self._together.ask(None, statements)
 
-    async def _commit_all(self, mutations: list[Iterable[Statement]]) -> Sequence[Exception | None]:
-        statements = chain.from_iterable(mutations)
+    async def _commit_all(self, _: None, mutations: Sequence[Any]) -> Sequence[Exception | None]:
         try:
-            await self._in_thread(self._database.execute_durably, statements)
+            await self._in_thread(self._database.execute_durably, chain.from_iterable(mutations))
         except sqlite3.Error as error:
             failure = _not_written(error)
             _log.error("%s", failure.message)

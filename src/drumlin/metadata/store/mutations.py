@@ -9,8 +9,8 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -60,48 +60,6 @@ class Locks:
         if lock is None:
             lock = self._locks[thing] = asyncio.Lock()
         return lock
-
-
-class Together(Generic[T]):
-    """Group commit: mutations that arrive during a commit are made durable together by the next."""
-
-    def __init__(
-        self, commit_all: Callable[[list[T]], Awaitable[Sequence[Exception | None]]]
-    ) -> None:
-        """`commit_all` returns None or the failure for each mutation."""
-        self._commit_all = commit_all
-        self._waiting: list[tuple[T, asyncio.Future[None]]] = []
-        self._committing: asyncio.Task[None] | None = None
-
-    async def commit(self, mutation: T) -> None:
-        """Return when the mutation is durable, or raise its failure."""
-        done = asyncio.get_running_loop().create_future()
-        self._waiting.append((mutation, done))
-        if self._committing is None:
-            self._committing = asyncio.create_task(self._commit_waiting())
-        await done
-
-    async def settle(self) -> None:
-        """Wait for commits in progress."""
-        while self._committing is not None:
-            await asyncio.wait([self._committing])
-
-    async def _commit_waiting(self) -> None:
-        while self._waiting:
-            taken, self._waiting = self._waiting, []
-            outcomes: Sequence[Exception | None]
-            try:
-                outcomes = await self._commit_all([each for each, _ in taken])
-            except Exception as error:  # noqa: BLE001  else its callers would wait for ever
-                outcomes = [error] * len(taken)
-            for (_, done), outcome in zip(taken, outcomes, strict=True):
-                if done.done():  # the caller was cancelled
-                    continue
-                if outcome is None:
-                    done.set_result(None)
-                else:
-                    done.set_exception(outcome)
-        self._committing = None
 
 
 class Listeners:

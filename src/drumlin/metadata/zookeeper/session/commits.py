@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.metadata.store.mutations import Together
 from drumlin.metadata.zookeeper.session.failures import asked, told
 from drumlin.metadata.zookeeper.znodes.operations import transactions
 from drumlin.ready_threads import ready_threads
+from drumlin.together import Together
 from drumlin.zookeeper.connection import ZooKeeperFailure
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Commits:
         self.session = session
         self._thread = ready_threads(1, "metadata")
         self._is_closed = False
-        self._together: Together[Transaction] = Together(self._commit_all)
+        self._together: Together[None, Transaction, None] = Together(self._commit_all)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """The result of `function`, called in the thread with the session and `args`.
@@ -48,12 +48,12 @@ class Commits:
             KafkaError: KAFKA_STORAGE_ERROR: what was done is unknown; NOT_CONTROLLER: nothing.
         """
         for each in await self._transactions(operations, fence):
-            await self._together.commit(each)
+            await self._together.ask(None, each)
 
     async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
         """The same for the operations that fit into one transaction; returns the others' paths."""
         first, *others = await self._transactions(operations, fence)
-        await self._together.commit(first)
+        await self._together.ask(None, first)
         return frozenset(each.path for part in others for each in part)
 
     async def _transactions(
@@ -61,7 +61,9 @@ class Commits:
     ) -> list[list[Operation]]:
         return await asked(self._in_thread(_listed, operations, fence))
 
-    async def _commit_all(self, waiting: list[Transaction]) -> Sequence[Exception | None]:
+    async def _commit_all(
+        self, _: None, waiting: Sequence[Transaction]
+    ) -> Sequence[Exception | None]:
         outcomes = await asked(self.run(_commit_all, waiting))
         return [None if each is None else told(each) for each in outcomes]
 
