@@ -20,10 +20,10 @@ from uuid import UUID
 
 from drumlin.turns import Work
 from drumlin.wire.by_hand.field_reader import FieldReader
-from drumlin.wire.compiled.decoder import read_tags
-from drumlin.wire.compiled.field_types import STRING_BYTES_MAX
 from drumlin.wire.error_codes import MalformedMessage
 from drumlin.wire.messages import ELEMENTS_MAX
+from drumlin.wire.schema.decoder import skip_tags
+from drumlin.wire.schema.types import STRING_BYTES_MAX
 from drumlin.wire.uvarint import read_uvarint
 
 Frame = bytes | memoryview
@@ -291,7 +291,7 @@ class _Columns:
                     text.decode()  # it is no text if that fails
             texts.append(text)
             if is_flexible:
-                position = read_tags(frame, position, {}, None) if frame[position] else position + 1
+                position = skip_tags(frame, position) if frame[position] else position + 1
         columns = list(zip(*rows, strict=True))
         self._partitions += columns[0]
         self._offsets += columns[1]
