@@ -45,6 +45,8 @@ def number_of(data: bytes) -> int:
 def _read(decode: Decode, data: bytes) -> Any:
     try:
         return decode(data, _INT16.size)[0]
+    except (struct.error, IndexError):
+        raise UnreadableRecord(f"it ends early, after {len(data)} bytes") from None
     except UNREADABLE as error:
         raise UnreadableRecord(str(error)) from None
 
