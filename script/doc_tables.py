@@ -20,6 +20,10 @@ from drumlin.cli.app import app
 from drumlin.config.broker import OWN_DEFAULTS
 from drumlin.config.keys import Key, broker_keys, group_keys, topic_keys
 from drumlin.config.synonyms import BROKER_SYNONYMS
+from drumlin.spark.options.option import Direction, Refusal
+from drumlin.spark.options.option_names import ROWS
+from drumlin.spark.options.sink_rows import REFUSED_BY_SINK
+from drumlin.spark.options.source_rows import REFUSED_BY_SOURCE
 from drumlin.wire.messages import API_KEYS
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
@@ -109,6 +113,22 @@ def _default(key: Key) -> str:
     return f"`{text}`".replace(",", ", ") if text else "empty"
 
 
+def spark_options(direction: Direction) -> str:
+    """The options of the source or the sink, or those that a state has beside the source's."""
+    rows = [row for row in ROWS if row.meaning and direction in row.directions]
+    if direction == "state":
+        rows = [row for row in rows if "source" not in row.directions]
+    cells = (
+        (f"`{row.name}`", row.shown or (f"`{row.default}`" if row.default else ""), row.meaning)
+        for row in rows
+    )
+    return table(("option", "default", "meaning"), cells)
+
+
+def spark_refusals(refused: Iterable[Refusal]) -> str:
+    return table(("option", "instead"), ((f"`{each.name}`", each.why) for each in refused))
+
+
 #: What each package in the contract of layers is for.
 LAYERS: Final = {
     "pyspark_drumlin": "by which PySpark finds the data source",
@@ -129,6 +149,8 @@ LAYERS: Final = {
     "records": "bytes <-> batches and columns: pure",
     "wire": "bytes <-> messages: pure",
     "distinct": "sets of very many names",
+    "together": "what is asked meanwhile goes together",
+    "background": "tasks that nobody waits for",
     "clock": "the time, handed in",
     "ready_threads": "threads that are there before they are needed",
     "tuples": "tuples that the garbage collector need not look at",
@@ -203,6 +225,11 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "topic-keys": topic_table,
     "group-keys": group_table,
     "commands": commands,
+    "source-options": lambda: spark_options("source"),
+    "sink-options": lambda: spark_options("sink"),
+    "state-options": lambda: spark_options("state"),
+    "refused-by-source": lambda: spark_refusals(REFUSED_BY_SOURCE),
+    "refused-by-sink": lambda: spark_refusals(REFUSED_BY_SINK),
 }
 
 

@@ -84,7 +84,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record-own",
         action="store_true",
-        help="record what Drumlin answers where it may differ, for tests/differential",
+        help="record what Drumlin answers where it may differ, for tests/differential, and how long"
+        " its ways are, for docs/architecture.md",
     )
 
 

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import drumlin
+from drumlin.security import read_properties
 
 EVENTS, ACCOUNTS = "account-events", "accounts"
 PARTITIONS = 4
@@ -194,9 +195,11 @@ def _words(line: str) -> tuple[str, str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Takes commands, line by line.")
     parser.add_argument("--brokers", default="127.0.0.1:9092", help="host:port,...")
+    parser.add_argument("--command-config", help="properties of Kafka's clients: TLS, login")
     parser.add_argument("--disk", type=Path, required=True, help="the file of the copy")
     told = parser.parse_args()
-    with drumlin.connect(told.brokers) as client:
+    security = read_properties(told.command_config) if told.command_config else None
+    with drumlin.connect(told.brokers, security=security) as client:
         service = Service(client, told.disk)
         for line in sys.stdin:
             try:

@@ -21,11 +21,10 @@ from drumlin.broker.handlers import (
     write_txn_markers,
 )
 from drumlin.broker.several_apis.committable_offsets import SortedOut
-from drumlin.coordination.groups.offsets.commit import TopicOffsets
 from drumlin.coordination.groups.offsets.fetched_offsets import FetchedOffsets
 from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
-from drumlin.wire.by_hand.commit_request import CommitRequest, RequestedOffsets, TxnCommitRequest
+from drumlin.wire.by_hand.commit_request import CommitRequest, TopicOffsets, TxnCommitRequest
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import RequestHeader, response_shape
@@ -125,33 +124,30 @@ def test_groups_of_an_offset_fetch_that_are_compared() -> None:
     assert freeing.most < _FREED_MAX
 
 
-def _offsets() -> tuple[list[RequestedOffsets], SortedOut]:
+def _offsets() -> tuple[list[TopicOffsets], SortedOut]:
     """Requests for very many topics, and what exists of them."""
-    topics = [RequestedOffsets(f"t{each}", [0], [each], [-1], None) for each in range(_ENTRIES)]
-    accepted = [(each.topic, TopicOffsets(str(each.topic), None, *each[1:])) for each in topics]
-    return topics, SortedOut(list(accepted), Growing())
+    topics = [TopicOffsets(f"t{each}", None, [0], [each], [-1]) for each in range(_ENTRIES)]
+    return topics, SortedOut([each._replace() for each in topics])
 
 
 def test_topics_of_a_commit() -> None:
     freeing = Freeing()
     topics, sorted_out = _offsets()
-    offsets = freeing.to_end(sorted_out.offsets())
     asked = CommitRequest("g", "", None, -1, None, topics)
     codes = [ErrorCode.none] * _ENTRIES
-    body = freeing.to_end(offset_commit._last_told(2, asked, sorted_out, codes, offsets))
+    body = freeing.to_end(offset_commit._told(2, asked, sorted_out, codes))
     assert len(body.body) > 10 * _ENTRIES
-    assert not (topics or offsets)
+    assert not (topics or sorted_out.accepted)
     assert freeing.most < _FREED_MAX
 
 
 def test_topics_of_a_commit_in_a_transaction() -> None:
     freeing = Freeing()
     topics, sorted_out = _offsets()
-    offsets = freeing.to_end(sorted_out.offsets())
     asked = TxnCommitRequest("x", 1, 0, CommitRequest("g", "", None, -1, None, topics))
     codes = ErrorCode.none
-    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes, offsets))
-    assert not (topics or offsets)
+    freeing.to_end(txn_offset_commit._answer(3, asked, sorted_out, codes))
+    assert not (topics or sorted_out.accepted)
     assert freeing.most < _FREED_MAX
 
 

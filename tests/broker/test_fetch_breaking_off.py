@@ -88,6 +88,7 @@ def test_a_peer_goes_while_a_thread_reads(
         append(fetches, *range(count))
         monkeypatch.setattr(PartitionRead, "look", look_later)
         monkeypatch.setattr(FileSlice, "is_resident", lambda _: False)
+        monkeypatch.setattr(FileSlice, "keep", lambda _: False)
         monkeypatch.setattr(FileSlice, "prefetch", prefetch)
         topic = fetches.topic(TOPIC, *[fetches.part(each, 0) for each in range(count)])
         waiting = Waiting(fetches.start(fetches.frame_of(12, [topic], session_epoch=epoch)))

@@ -90,7 +90,7 @@ _NEITHER = {0: ErrorCode.none, 1: ErrorCode.none}
 _FIRST = {0: ErrorCode.kafka_storage_error, 1: ErrorCode.none}
 
 
-@pytest.mark.parametrize("size", [1000, 4 * outbox.SENDFILE_MIN_BYTES])
+@pytest.mark.parametrize("size", [10_000, 4 * outbox.SENDFILE_MIN_BYTES])
 def test_a_disk_that_fails_while_records_are_sent(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

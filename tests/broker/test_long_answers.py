@@ -18,10 +18,10 @@ from drumlin.broker.handlers import find_coordinator, offset_fetch
 from drumlin.broker.loop.threads import Threads
 from drumlin.broker.router import Router
 from drumlin.broker.several_apis.committable_offsets import SortedOut
-from drumlin.coordination.groups.offsets.commit import TopicOffsets
 from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.distinct import Growing
 from drumlin.turns import Turns, to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import (
     ZERO,
@@ -100,12 +100,11 @@ def test_elements_are_counted_at_any_depth() -> None:
 
 @pytest.mark.parametrize("has_refused", [False, True])
 def test_what_is_told_of_very_many_topics_is_made_in_steps(has_refused: bool) -> None:
-    accepted = [
-        (f"t{each}", TopicOffsets(f"t{each}", None, [0], [1], [-1])) for each in range(_MANY)
-    ]
+    accepted = [TopicOffsets(f"t{each}", None, [0], [1], [-1]) for each in range(_MANY)]
     absent = ([0], [ErrorCode.unknown_topic_or_partition])
-    refused: Growing[Any, Any] = Growing()
+    refused: Growing[Any, Any] | None = None
     if has_refused:
+        refused = Growing()
         refused["nope"] = absent
     sorted_out = SortedOut(list(accepted), refused)
     work = sorted_out.results([ErrorCode.none] * _MANY)

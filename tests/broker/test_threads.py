@@ -131,6 +131,7 @@ def test_cold_reads_keep_nobody_from_producing(
         with RawClient(port, timeout_s=_LIMIT_S) as client:
             _produce(client)
             monkeypatch.setattr(FileSlice, "is_resident", lambda _: False)
+            monkeypatch.setattr(FileSlice, "keep", lambda _: False)
             monkeypatch.setattr(FileSlice, "prefetch", prefetch)
             for _ in range(20):
                 reader = RawClient(port, timeout_s=_LIMIT_S)

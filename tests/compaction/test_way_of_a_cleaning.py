@@ -1,4 +1,4 @@
-"""How long the way of a cleaning is: as short as docs/architecture.md says."""
+"""How long the way of a cleaning is: as docs/architecture.md shows it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from drumlin.compaction.pool.pool import CleanerPool
 from drumlin.compaction.round import rewriter
 from drumlin.compaction.settings import CleanerSettings
 from drumlin.storage.files.files import Files
-from rig.ways import assert_as_told, noted
+from rig.ways import assert_as_told, noted, way_of
 from storage.samples import IN_MEMORY, NOW_MS, create, open_sole_logs
 
 
-def test_a_piece_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_of_a_segment(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
     """More than the buffer holds, so that it is written before the segment's end, too."""
     monkeypatch.setattr(rewriter, "_OUTPUT_BYTES", 400)
     config = dataclasses.replace(CONFIG, segment_bytes=1 << 20)
@@ -37,4 +37,4 @@ def test_a_piece_of_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
             pool.stop()
         logs.abandon()
     longest = max((way for way in ways if any(each.co_name == "rewrite" for each in way)), key=len)
-    assert_as_told("cleaning, a piece of a segment", longest, 14, 14)
+    assert_as_told("cleaning, a piece of a segment", way_of(longest), pytestconfig)

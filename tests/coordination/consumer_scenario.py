@@ -79,9 +79,7 @@ class ConsumerScenario:
             StateTopic(
                 GROUP_METADATA,
                 self.log.find,
-                self.log.confirm,
                 self.log.read,
-                self.log.batch_bytes_max,
                 lambda: 1,
                 self._no_creation,
             ),

@@ -63,14 +63,6 @@ class MemoryLog:
     def find(self, partition: int) -> MemoryPartition:
         return MemoryPartition(self, partition)
 
-    def confirm(self, partition: int) -> Confirmation:
-        """Confirms what was appended last, when the test does so."""
-        assert self.confirmations is not None
-        return self.confirmations[-1]
-
-    def batch_bytes_max(self, partition: int) -> int:
-        return MESSAGE_BYTES_MAX
-
     def read(self, partition: int) -> Iterator[bytes]:
         self.gate.wait(10)
         if self.broken:
@@ -94,8 +86,17 @@ class MemoryPartition(NamedTuple):
     index: int
 
     @property
+    def batch_bytes_max(self) -> int:
+        return MESSAGE_BYTES_MAX
+
+    @property
     def awaits_confirmation(self) -> bool:
         return self.log.confirmations is not None
+
+    def confirm(self) -> Confirmation:
+        """Confirms what was appended last, when the test does so."""
+        assert self.log.confirmations is not None
+        return self.log.confirmations[-1]
 
     def append_internal(
         self,
@@ -197,9 +198,7 @@ def new_coordinator(
         StateTopic(
             OFFSETS_TOPIC,
             log.find,
-            log.confirm,
             log.read,
-            log.batch_bytes_max,
             lambda: log.partition_count,
             create_topic,
         ),

@@ -115,9 +115,7 @@ class ShareWorld:
         topic = StateTopic(
             SHARE_GROUP_STATE,
             log.find,
-            log.confirm,
             log.read,
-            log.batch_bytes_max,
             lambda: log.partition_count,
             nothing,
         )

@@ -28,12 +28,13 @@ from drumlin.coordination.groups.every_kind.messages import (
     SyncRequest,
 )
 from drumlin.coordination.groups.every_kind.states import GroupState
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.groups.offsets.offset_records import OffsetKey
 from drumlin.coordination.groups.shard.record_registry import decode_key
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.records.batch.batch import parse_header
 from drumlin.turns import to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets
 from rig.committed_offsets import position as a_position

@@ -13,13 +13,14 @@ from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.committer import Committer
 from drumlin.coordination.groups.every_kind.messages import LeavingMember
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_partitions import partition_for
 from drumlin.storage.producers.verification import NOT_REQUIRED
 from drumlin.turns import Work, to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 _MANY = 17_000  # more than a batch
@@ -81,10 +82,10 @@ def test_a_member_that_has_left_commits_nothing_more(positions: Sequence[TopicOf
 def test_nothing_is_written_past_a_coordinator_that_comes_after(
     positions: Sequence[TopicOffsets],
 ) -> None:
-    """It has read the log by then, and would not know of it."""
+    """It has read the log by then, and would not know of it. What has not begun goes to it."""
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, _: ManualClock) -> None:
-        for steps in range(1_000):
+        for steps in range(1, 1_000):
             group_id = f"g{steps}"
             partition = partition_for(group_id, 4)
             work = coordinator.commit(Commit(group_id, "", None, -1, None, positions))

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from drumlin.coordination.groups.offsets.commit import TopicOffsets
 from drumlin.coordination.groups.offsets.offset_batches import OffsetPacker
 from drumlin.coordination.groups.offsets.offset_records import (
     CommittedOffset,
@@ -19,6 +18,7 @@ from drumlin.coordination.groups.shard.log import encode_batches
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.records.batch.batch import HEADER_SIZE, parse_header
 from drumlin.turns import to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 NOW_MS = 1_700_000_000_000

@@ -14,7 +14,7 @@ from coordination.memory_log import TOPIC_ID, MemoryLog, lead_all, new_coordinat
 from coordination.test_group_coordinator import loaded, with_coordinator
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.coordination.shards.state_partitions import partition_for
@@ -24,6 +24,7 @@ from drumlin.storage.producers.control_records import encode_marker
 from drumlin.storage.producers.producer_state import TransactionMarker
 from drumlin.storage.producers.verification import NOT_REQUIRED
 from drumlin.turns import to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from rig.committed_offsets import commit_offsets, fetch_offsets, position
 from rig.depth import seeds

@@ -205,6 +205,18 @@ def test_one_who_gives_up_does_not_disturb_others_who_connect() -> None:
         assert with_connections(broker.address, use)
 
 
+def test_one_who_waits_for_a_connection_hears_that_none_will_come() -> None:
+    async def use(connections: BrokerConnections) -> None:
+        waiting = asyncio.ensure_future(connections.any())
+        await asyncio.sleep(0)
+        await connections.close()
+        with pytest.raises(ConnectionLost):
+            await waiting
+
+    with ScriptedBroker() as broker:
+        with_connections(broker.address, use)
+
+
 def test_metadata_that_is_lost_is_asked_for_again() -> None:
     def lose(shape: Shape, request: Any) -> Any:
         return CloseConnection()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.groups.offsets.offset_records import (
     CommittedOffset,
     OffsetKey,
@@ -17,6 +17,7 @@ from drumlin.coordination.groups.offsets.offset_records import (
 from drumlin.coordination.groups.shard.log import LoadedPartition
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.turns import to_end
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 from drumlin.wire.error_codes import ErrorCode
 
 

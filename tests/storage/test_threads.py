@@ -122,7 +122,12 @@ def test_a_read_that_would_block_says_so(tmp_path: Path) -> None:
         log.read(3, 1000, log.log_end_offset, minimum_one_batch=True, may_block=False)
     (part,) = log.read(3, 1000, log.log_end_offset, minimum_one_batch=True).slices
     assert not part.is_resident()
+    assert not part.keep()
     part.prefetch()
+    files.is_cold = False
+    assert part.keep()
+    kept, files.is_cold = part.read(), True
+    assert part.read_resident() == kept
     part.release()
     # What was appended a moment ago needs no look into the file.
     append(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import tracemalloc
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -13,8 +14,9 @@ import pytest
 
 from drumlin.turns import to_end
 from drumlin.wire.by_hand.commit_request import (
+    PIECE_MAX,
     CommitRequest,
-    RequestedOffsets,
+    TopicOffsets,
     read_commit_request,
     read_txn_commit_request,
 )
@@ -107,19 +109,22 @@ def decoded(api: str, version: int, frame: bytes) -> CommitRequest | str:
         getattr(request, "group_instance_id", None),
         getattr(request, "generation_id", -1) if generation is None else generation,
         None if retention_ms == -1 else retention_ms,
-        [_columns(topic, version >= 10) for topic in request.topics],
+        [piece for topic in request.topics for piece in _pieces(topic, version >= 10)],
     )
 
 
-def _columns(topic: Any, has_ids: bool) -> RequestedOffsets:
-    parts = topic.partitions
-    return RequestedOffsets(
-        topic.topic_id if has_ids else topic.name,
-        [part.partition_index for part in parts],
-        [part.committed_offset for part in parts],
-        [getattr(part, "committed_leader_epoch", -1) for part in parts],
-        [(part.committed_metadata or "").encode() for part in parts],
-    )
+def _pieces(topic: Any, has_ids: bool) -> Iterator[TopicOffsets]:
+    for first in range(0, max(1, len(topic.partitions)), PIECE_MAX):
+        parts = topic.partitions[first : first + PIECE_MAX]
+        yield TopicOffsets(
+            "" if has_ids else topic.name,
+            topic.topic_id if has_ids else None,
+            tuple(part.partition_index for part in parts),
+            tuple(part.committed_offset for part in parts),
+            tuple(getattr(part, "committed_leader_epoch", -1) for part in parts),
+            [(part.committed_metadata or "").encode() for part in parts],
+            begins=first == 0,
+        )
 
 
 def same(one: CommitRequest | str, other: CommitRequest | str) -> bool:

@@ -1,6 +1,6 @@
-"""When a group committed last: read from `__consumer_offsets`, as no request of the protocol tells.
+"""Commit timestamps of a group, read from `__consumer_offsets`: no request returns them.
 
-Only what was committed since some moment is read, and only the partition that has the group.
+Reads only the records since a given time, and only the partition that holds the group.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _TOPIC: Final = "__consumer_offsets"
 
 
 class CommitTime(NamedTuple):
-    """A commit, and when the coordinator took it."""
+    """A committed offset, and the timestamp that the coordinator gave it."""
 
     offset: int
     timestamp_ms: int
 
 
-#: Last commits at or after a moment, by partition; None where that cannot be read.
+#: Finds the last commits of a group since a timestamp, by partition; None if they are unreadable.
 FindCommits = Callable[[str, int], Mapping[TopicPartition, CommitTime] | None]
 
 
 def find_commits(bootstrap: str, security: Security) -> FindCommits:
-    """Looks commits up on this cluster, with a connection for each question: they are rare."""
+    """A function that looks up commits on this cluster. It is rare, so each call connects anew."""
 
     def find(group: str, since_ms: int) -> Mapping[TopicPartition, CommitTime] | None:
-        from drumlin.client.client import connect  # loads Arrow, which is hardly ever needed
+        from drumlin.client.client import connect  # loads Arrow, which is rarely needed
 
         try:
             with connect(bootstrap, client_id="drumlin-cli", security=security) as client:

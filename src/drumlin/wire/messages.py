@@ -24,6 +24,7 @@ from drumlin.wire.schema.types import ZERO, Array, Struct, type_name
 __all__ = ["ZERO"]
 
 _RESPONSE_HEADER: Final = struct.Struct(">ii")  # length, correlation id
+_CORRELATION_ID_SIZE: Final = 4
 _REQUEST_HEADER_START: Final = struct.Struct(">hhih")  # up to the length of the client id
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
@@ -308,14 +309,13 @@ def encode_response(api_name: str, version: int, correlation_id: int, message: A
     in a `records` field: a slice of a file passes through untouched, so that it can go out by
     `sendfile`.
     """
-    parts = Parts()
-    parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id)
-    if has_flexible_response_header(api_name, version):
-        parts.buffer += b"\x00"
+    tags = b"\x00" if has_flexible_response_header(api_name, version) else b""
     if isinstance(message, EncodedBody):
-        parts.put(message.body)
-    else:
-        _encoder(api_name, version, "response")(message, parts)
+        size = _CORRELATION_ID_SIZE + len(tags) + len(message.body)
+        return [_RESPONSE_HEADER.pack(size, correlation_id) + tags + message.body]
+    parts = Parts()
+    parts.buffer += _RESPONSE_HEADER.pack(0, correlation_id) + tags
+    _encoder(api_name, version, "response")(message, parts)
     return parts.finish_frame()
 
 

@@ -254,9 +254,7 @@ class Scenario:
         topic = StateTopic(
             TRANSACTION_STATE,
             self.log.find,
-            self.log.confirm,
             self.log.read,
-            self.log.batch_bytes_max,
             lambda: 1,
             _nothing,
         )

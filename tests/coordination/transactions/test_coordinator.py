@@ -79,9 +79,7 @@ class Cluster:
             StateTopic(
                 TRANSACTION_STATE,
                 self.log.find,
-                self.log.confirm,
                 self.log.read,
-                self.log.batch_bytes_max,
                 lambda: COUNT if self.has_topic else None,
                 create,
             ),

@@ -37,7 +37,7 @@ def write_and_clean(topic: Topic, round_number: int) -> None:
 
 def test_the_past_of_a_cleaned_log(spark: SparkSession, topic: Topic) -> None:
     write_and_clean(topic, 0)
-    given = {"bootstrap_servers": topic.address}
+    given = {"bootstrap": topic.address}
     # No cleaning is known at offset 3, so that all must be there; and it is not.
     with pytest.raises(PySparkException, match="offset 3 can't be read exactly: records are miss"):
         snapshot(spark, topic.name, at={0: 3}, **given).collect()
@@ -53,7 +53,7 @@ def test_the_past_of_a_cleaned_log(spark: SparkSession, topic: Topic) -> None:
 
 def test_a_cleaner_comes_meanwhile(spark: SparkSession, topic: Topic) -> None:
     write_and_clean(topic, 0)
-    now = snapshot(spark, topic.name, bootstrap_servers=topic.address)
+    now = snapshot(spark, topic.name, bootstrap=topic.address)
     assert now.count() == 100
     write_and_clean(topic, 1)
     with pytest.raises(PySparkException, match="the cleaner has overtaken the reader"):
@@ -65,14 +65,14 @@ def test_the_past_of_deleted_records(spark: SparkSession, history: History) -> N
     topic.write([(0, b"key", b"%d" % number, 1_700_000_000_000, None) for number in range(4)])
     topic.delete_records_before(0, 2)
     with pytest.raises(StateNotExact, match="records before offset 2 are deleted"):
-        snapshot(spark, topic.name, bootstrap_servers=topic.address, at={0: 3})
+        snapshot(spark, topic.name, bootstrap=topic.address, at={0: 3})
 
 
 def test_a_topic_that_is_another_one_by_now(spark: SparkSession, address: str) -> None:
     """A DataFrame may be used long after it was made, and offsets are those of one topic."""
     topic = Topic(address, 1).create()
     topic.write([(0, b"key", b"old", 1_700_000_000_000, None)])
-    given = {"bootstrap_servers": address}
+    given = {"bootstrap": address}
     made = [snapshot(spark, topic.name, **given), changes(spark, topic.name, {0: 0}, **given)]
     topic.delete()
     topic.create()

@@ -113,23 +113,25 @@ class PartitionRead:
     def follow(self, partition: Replica, wanted: Wanted) -> Answer | None:
         """Note how far a follower has come, before it is answered.
 
-        An answer is returned if it is refused, or held back as it has had enough for now.
+        An answer is returned if it is refused, is told where the logs part, or is held back as it
+        has had enough for now. Without one, `look` is to follow in this turn.
         """
         _, leader_epoch, fetch_offset, _, log_start_offset, _ = wanted
         try:
             partition.check_follower(self._replica_id)
             partition.check_leader_epoch(leader_epoch)
             parting = self._parting(partition, wanted)
-            if parting is not None and parting[0] == _NO_EPOCH:
-                partition.follower_begins_anew(self._replica_id)
-            elif parting is None:
-                partition.follower_fetched(
-                    self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
-                )
-                if partition.holds_back(self._replica_id):
-                    partition.check_offset(fetch_offset)
-                    if fetch_offset < partition.log_end_offset:
-                        return (0, *partition.offsets(), None, NO_ROOM, None)
+            if parting is not None:
+                if parting[0] == _NO_EPOCH:
+                    partition.follower_refetches(self._replica_id)
+                return _told(partition, parting)
+            partition.follower_fetched(
+                self._replica_id, self._replica_epoch, fetch_offset, log_start_offset
+            )
+            if partition.is_throttled(self._replica_id):
+                partition.check_offset(fetch_offset)
+                if fetch_offset < partition.log_end_offset:
+                    return (0, *partition.offsets(), None, NO_ROOM, None)
         except KafkaError as error:
             return failed(error.code)
         return None
@@ -137,18 +139,18 @@ class PartitionRead:
     def look(self, partition: Replica, wanted: Wanted, *, may_block: bool) -> Answer:
         """The answer for a partition. Changes nothing, so a thread may call it.
 
+        A follower's comes right after `follow`, unless it may block: then it is all asked again.
+
         Raises:
             BlockingIOError: unless it may block, and finding a batch needs the disk.
         """
-        _, leader_epoch, fetch_offset, last_fetched_epoch, _, max_bytes = wanted
+        _, _, fetch_offset, _, _, max_bytes = wanted
         records: Any = NOTHING
         try:
-            if leader_epoch >= 0:
-                partition.check_leader_epoch(leader_epoch)
-            if last_fetched_epoch >= 0 or self._rack is not None:
+            if may_block or not self.is_follower:  # else `follow` has just asked
                 aside = self._told_instead(partition, wanted)
                 if aside is not None:
-                    return (0, *partition.offsets(), None, NOTHING, aside)
+                    return _told(partition, aside)
             is_committed = self._isolation_level == _READ_COMMITTED and not self.is_follower
             aborted: Sequence[tuple[int, int]] | None = _NO_ABORTED if is_committed else None
             bytes_left = self.bytes_left
@@ -209,7 +211,7 @@ class PartitionRead:
         else:
             if parting is None:
                 return answer
-            instead = (0, *partition.offsets(), None, NOTHING, parting)
+            instead = _told(partition, parting)
         if has_records(answer):
             answer[5].release()
         return instead
@@ -231,10 +233,18 @@ class PartitionRead:
     def _told_instead(
         self, partition: Replica, wanted: Wanted
     ) -> tuple[int, int] | PreferredReplica | None:
-        """What a reader is told in place of records."""
-        parting = self._parting(partition, wanted)
-        if parting is not None:
-            return parting
+        """What a reader is told in place of records.
+
+        Raises:
+            KafkaError: it knows another leader epoch.
+        """
+        _, leader_epoch, _, last_fetched_epoch, _, _ = wanted
+        if leader_epoch >= 0:
+            partition.check_leader_epoch(leader_epoch)
+        if last_fetched_epoch >= 0:
+            parting = self._parting(partition, wanted)
+            if parting is not None:
+                return parting
         nearest = None
         if self._rack is not None:
             nearest = partition.nearest_to(self._rack, wanted[2])
@@ -266,6 +276,11 @@ class PartitionRead:
         if partition.has_in_sync(self._replica_id):
             return parting
         return _NO_EPOCH, partition.settled_before
+
+
+def _told(partition: Replica, aside: tuple[int, int] | PreferredReplica) -> Answer:
+    """The answer of a reader that is told this in place of records."""
+    return (0, *partition.offsets(), None, NOTHING, aside)
 
 
 def _diverging(

@@ -47,12 +47,15 @@ _TOPIC_IDS_FROM: Final = 13
 #: Partitions in a step of the work, between two of which others may have their turn.
 STEP: Final = 32
 _FREED_AT_ONCE_MAX: Final = 1000
+#: Records that are read where others are only looked for in memory, as they are about to be sent.
+_KEPT_BYTES_MAX: Final = 8 * 1024
 
 
 class Fetch:
     """What fetches with and without a session have in common. Used for one request, once."""
 
     __slots__ = (
+        "_is_large",
         "_is_last",
         "_is_over",
         "_is_waiting",
@@ -170,7 +173,7 @@ class Fetch:
         """
         return True
 
-    def is_large(self) -> bool:
+    def is_next_large(self) -> bool:
         """Whether the next pass may take longer than a turn."""
         raise NotImplementedError
 
@@ -247,7 +250,8 @@ class Fetch:
         )
         self.answers = []
         try:
-            if self.is_large():
+            self._is_large = self.is_next_large()
+            if self._is_large:
                 parts = self._after_reading() if self._read_for_a_turn() else None
             else:
                 self.prepare_now()
@@ -295,17 +299,18 @@ class Fetch:
 
     def _after_reading(self) -> Parts | None:
         if not self._is_enough():
-            if self.is_large():
+            if self._is_large:
                 self._go_on_in_task(None)
                 return None
             for _ in self._begin_to_wait():
                 pass
             return None
+        are_few = self.reading.read_bytes <= _KEPT_BYTES_MAX
         for answer in self.answers:
-            if has_records(answer) and not answer[5].is_resident():
+            if has_records(answer) and not (answer[5].keep if are_few else answer[5].is_resident)():
                 self._go_on_in_task(None)
                 return None
-        if not self.is_large():
+        if not self._is_large:
             return self.write_now()
         writing = self.write()
         finished = one_turn(writing, first_turn_ends_at(asyncio.get_running_loop()))

@@ -8,7 +8,7 @@ breaks off is ended, as it is unknown what its client has received.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.fetch_sessions.partition_read import has_records, sent_to_follower
@@ -40,6 +40,7 @@ class SessionFetch(Fetch):
         "_gained",
         "_is_incremental",
         "_items",
+        "_looked_through_for",
         "_needed",
         "_news",
         "_request_size",
@@ -64,6 +65,8 @@ class SessionFetch(Fetch):
         self._is_incremental = created is None
         self._request_size = request_size
         self._items: list[Watched] = []
+        #: The state of the log dirs, if the next pass looks at all partitions for it.
+        self._looked_through_for: list[OSError | None] | None = None
         self._news: dict[Watched, Answer] = {}
         self._gained = 0
         self._needed = 0
@@ -140,12 +143,13 @@ class SessionFetch(Fetch):
 
     # -- reading ------------------------------------------------------------------------
 
-    def is_large(self) -> bool:
+    def is_next_large(self) -> bool:
         session = self._the_session
-        return max(self._request_size, len(self._items), len(session.dirty)) > _AT_ONCE or (
-            len(session) > _AT_ONCE
-            and session.is_to_be_looked_through(self._log_dirs(), for_stable=self.for_stable)
-        )
+        log_dirs = [directory.failure for directory in self.broker.logs.directories]
+        looks_through = session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable)
+        self._looked_through_for = log_dirs if looks_through else None
+        count = len(session) if looks_through else len(session.dirty)
+        return count + self._request_size + len(self._news) > _AT_ONCE
 
     @property
     def is_empty(self) -> bool:
@@ -156,12 +160,10 @@ class SessionFetch(Fetch):
         assert self._session is not None
         return self._session
 
-    def _log_dirs(self) -> list[OSError | None]:
-        return [directory.failure for directory in self.broker.logs.directories]
-
     def prepare(self) -> Work[None]:
-        session, log_dirs = self._the_session, self._log_dirs()
-        if session.is_to_be_looked_through(log_dirs, for_stable=self.for_stable):
+        session = self._the_session
+        log_dirs, self._looked_through_for = self._looked_through_for, None
+        if log_dirs is not None:
             yield from session.look_through(log_dirs, for_stable=self.for_stable)
         if self._request_size:
             yield from session.follow(self.request.topics, self.request.forgotten)
@@ -169,11 +171,17 @@ class SessionFetch(Fetch):
             self.broker.fetch_sessions.recount(session)
             if self._is_incremental and not len(session):
                 self.broker.fetch_sessions.close(session.id)
-        self._items = settled(list(session.dirty))
-        self._gained = 0
+        self._take_items(session)
 
     def prepare_now(self) -> None:
-        to_end(self.prepare())
+        if self._request_size or self._looked_through_for is not None:
+            to_end(self.prepare())
+        else:
+            self._take_items(self._the_session)
+
+    def _take_items(self, session: Session) -> None:
+        self._items = settled(list(session.dirty))
+        self._gained = 0
 
     def amount(self) -> int:
         return len(self._items)
@@ -267,10 +275,21 @@ class SessionFetch(Fetch):
     # -- answering ----------------------------------------------------------------------
 
     def write_now(self) -> Parts:
-        return to_end(self.write())
+        writer, pieces, topics = self.writer, list[Any](), 0
+        for topic, news in groupby(self._news.items(), _topic_of):
+            told = list(news)
+            pieces.append(writer.topic(topic, len(told)))
+            self._write_some(pieces, told)
+            pieces.append(writer.topic_end)
+            topics += 1
+        session_id, endpoints = self._told_session_id(), self.endpoints()
+        correlation_id = self.context.header.correlation_id
+        return writer.frame(
+            correlation_id, topics, pieces, session_id=session_id, endpoints=endpoints
+        )
 
     def write(self) -> Work[Parts]:
-        writer, joined, session = self.writer, Joined(), self._the_session
+        writer, joined = self.writer, Joined()
         news = yield from listed(self._news.items())
         topics = at = 0
         while at < len(news):
@@ -282,20 +301,32 @@ class SessionFetch(Fetch):
             topics += 1
             pieces: list[Any] = [writer.topic(topic, end - at)]
             for first in range(at, end, STEP):
-                told = news[first : min(end, first + STEP)]
-                for watched, answer in told:
-                    watched.told(answer)
-                    if self.is_follower:
-                        sent_to_follower(watched.partition, answer)
-                    if self._is_incremental and has_records(answer):
-                        session.to_the_back(watched)
-                writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
+                self._write_some(pieces, news[first : min(end, first + STEP)])
                 joined.add(pieces)
                 pieces = []
                 yield
             joined.add([writer.topic_end])
             at = end
         yield from let_go(news)
-        session_id = NO_SESSION if session.is_ended else session.id
         correlation_id = self.context.header.correlation_id
+        session_id = self._told_session_id()
         return writer.frame_of(correlation_id, topics, joined, session_id, self.endpoints())
+
+    def _write_some(self, pieces: list[Any], told: list[tuple[Watched, Answer]]) -> None:
+        """Add partitions of a topic to a response's pieces."""
+        session = self._the_session
+        for watched, answer in told:
+            watched.told(answer)
+            if self.is_follower:
+                sent_to_follower(watched.partition, answer)
+            if self._is_incremental and has_records(answer):
+                session.to_the_back(watched)
+        self.writer.partitions(pieces, [(each.wanted[0], answer) for each, answer in told])
+
+    def _told_session_id(self) -> int:
+        session = self._the_session
+        return NO_SESSION if session.is_ended else session.id
+
+
+def _topic_of(news: tuple[Watched, Answer]) -> bytes:
+    return news[0].topic

@@ -29,19 +29,18 @@ _AT_ONCE: Final = 128
 class PlainFetch(Fetch):
     """A fetch without a session: nothing of it is kept."""
 
-    __slots__ = ("_amount", "_is_large", "_items", "_rooms", "_waiter")
+    __slots__ = ("_amount", "_items", "_rooms", "_waiter")
 
     def __init__(self, context: RequestContext, request: FetchRequest, amount: int) -> None:
         """`amount`: how many partitions the request names."""
         super().__init__(context, request, amount)
         self._amount = amount
-        self._is_large = amount > _AT_ONCE
         self._items: list[tuple[bytes, Wanted]] = []
         self._rooms: list[WaitingRoom] = []
         self._waiter: Waiter | None = None
 
-    def is_large(self) -> bool:
-        return self._is_large
+    def is_next_large(self) -> bool:
+        return self._amount > _AT_ONCE
 
     @property
     def is_empty(self) -> bool:
@@ -102,7 +101,7 @@ class PlainFetch(Fetch):
         self.answers[number] = answer
 
     def over(self, *, is_answered: bool) -> None:  # noqa: ARG002
-        if self._is_large:
+        if self._amount > _AT_ONCE:
             self.broker.turns.start(let_go(self._items))
 
     # -- waiting ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from drumlin.broker.several_apis.committable_offsets import (
     few_at_a_time,
     sort_out,
 )
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.metadata.image import TopicState
 from drumlin.turns import Work, let_go
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
 
 _GROUP_ID_NOT_FOUND: Final = 9
+_TOPIC_IDS_FROM: Final = 10
 _FORGOTTEN_AT_ONCE_MAX: Final = 1000
 
 
@@ -50,72 +51,47 @@ def handle(context: RequestContext, request: Unread, shape: Shape) -> Answer:
 
 def _work(context: RequestContext, request: Unread, version: int) -> Work[EncodedBody | Waiting]:
     asked = yield from read_commit_request(version, *request)
-    sorted_out = yield from sort_out(asked.topics, partial(_find_topic, context.broker))
-    if not sorted_out.accepted:
-        return (yield from _last_told(version, asked, sorted_out, [], []))
-    positions = yield from sorted_out.offsets()
-    codes: Iterable[ErrorCode]
-    commit = _commit(asked, positions, version)
-    try:
-        written = yield from context.broker.groups.commit(commit)
-    except KafkaError as error:
-        codes = _failed(commit, error)
-    else:
-        if not written.done():
-            return Waiting(_respond(context, asked, sorted_out, commit, positions, written))
-        codes = written.result()
-    return (yield from _last_told(version, asked, sorted_out, codes, positions))
+    find = partial(_find_topic, context.broker)
+    sorted_out = yield from sort_out(asked.topics, find, by_id=version >= _TOPIC_IDS_FROM)
+    codes: Iterable[ErrorCode] = ()
+    if sorted_out.accepted:
+        commit = Commit(*asked[:-1], sorted_out.accepted, version)
+        try:
+            written = yield from context.broker.groups.commit(commit)
+        except KafkaError as error:
+            codes = _failed(version, error)
+        else:
+            if not written.done():
+                return Waiting(_respond(context, asked, sorted_out, written))
+            codes = written.result()
+    return (yield from _told(version, asked, sorted_out, codes))
 
 
 async def _respond(
     context: RequestContext,
     asked: CommitRequest,
     sorted_out: SortedOut,
-    commit: Commit,
-    positions: list[TopicOffsets],
     written: Written[list[ErrorCode]],
 ) -> EncodedBody:
     codes: Iterable[ErrorCode]
     try:
         codes = await written
     except KafkaError as error:
-        codes = _failed(commit, error)
-    told = _last_told(commit.version, asked, sorted_out, codes, positions)
-    return await context.broker.turns.run(told)
+        codes = _failed(context.version, error)
+    return await context.broker.turns.run(_told(context.version, asked, sorted_out, codes))
 
 
-def _told(version: int, sorted_out: SortedOut, codes: Iterable[ErrorCode]) -> Work[EncodedBody]:
+def _told(
+    version: int, asked: CommitRequest, sorted_out: SortedOut, codes: Iterable[ErrorCode]
+) -> Work[EncodedBody]:
+    """The answer. Very many topics of the request are freed in turns."""
     results = yield from sorted_out.results(codes)
     body = yield from commit_response(version, results)
-    yield from let_go(results)
-    return body
-
-
-def _last_told(
-    version: int,
-    asked: CommitRequest,
-    sorted_out: SortedOut,
-    codes: Iterable[ErrorCode],
-    positions: list[TopicOffsets],
-) -> Work[EncodedBody]:
-    """Like `_told`, but also frees the request's many topics, in turns."""
-    body = yield from _told(version, sorted_out, codes)
     if len(asked.topics) > _FORGOTTEN_AT_ONCE_MAX:
+        yield from let_go(results)
         yield from sorted_out.let_go()
-        yield from let_go(positions, asked.topics)
+        yield from let_go(asked.topics)
     return body
-
-
-def _commit(request: CommitRequest, positions: list[TopicOffsets], version: int) -> Commit:
-    return Commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        request.retention_ms,
-        positions,
-        version,
-    )
 
 
 def _find_topic(
@@ -129,9 +105,9 @@ def _find_topic(
     return state, missing
 
 
-def _failed(commit: Commit, error: KafkaError) -> Iterable[ErrorCode]:
+def _failed(version: int, error: KafkaError) -> Iterable[ErrorCode]:
     """The error's code, once for each position."""
     code = error.code
-    if code is ErrorCode.group_id_not_found and commit.version < _GROUP_ID_NOT_FOUND:
+    if code is ErrorCode.group_id_not_found and version < _GROUP_ID_NOT_FOUND:
         code = ErrorCode.illegal_generation
     return repeat(code)

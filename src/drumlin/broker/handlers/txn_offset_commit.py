@@ -12,7 +12,7 @@ TRANSACTION_ABORTABLE, and 5 adds the partition to the transaction (KIP-890).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ from drumlin.broker.several_apis.committable_offsets import (
     few_at_a_time,
     sort_out,
 )
-from drumlin.coordination.groups.offsets.commit import Commit, TopicOffsets
+from drumlin.coordination.groups.offsets.commit import Commit
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
@@ -47,8 +47,6 @@ _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
 #: Topics of a request; more are freed in turns.
 _FORGOTTEN_AT_ONCE_MAX: Final = 1000
-#: Partitions that are answered in one go.
-_AT_ONCE: Final = 1000
 
 #: Codes that clients of this API do not expect, and the codes that replace them.
 _TOLD: Final = {
@@ -76,27 +74,16 @@ def _work(
     asked = yield from read_txn_commit_request(version, *request)
     sorted_out = yield from sort_out(asked.commit.topics, partial(_find_topic, context.broker))
     if sorted_out.accepted:
-        offsets = yield from sorted_out.offsets()
-        return _commit(context, asked, sorted_out, offsets)
-    return (yield from _answer(version, asked, sorted_out, [], []))
+        return _commit(context, asked, sorted_out)
+    return (yield from _answer(version, asked, sorted_out, []))
 
 
 async def _commit(
-    context: RequestContext,
-    asked: TxnCommitRequest,
-    sorted_out: SortedOut,
-    offsets: list[TopicOffsets],
+    context: RequestContext, asked: TxnCommitRequest, sorted_out: SortedOut
 ) -> EncodedBody:
-    groups, turns, request = context.broker.groups, context.broker.turns, asked.commit
-    commit = Commit(
-        request.group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id,
-        None,
-        offsets,
-        producer=Producer(asked.producer_id, asked.producer_epoch),
-    )
+    groups, turns = context.broker.groups, context.broker.turns
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    commit = Commit(*asked.commit[:-1], sorted_out.accepted, producer=producer)
     try:
         verification = await _verify(context, asked)
         written = await turns.run(groups.commit_in_transaction(commit, verification))
@@ -106,7 +93,7 @@ async def _commit(
         if code is ErrorCode.coordinator_load_in_progress and context.version < _KNOWS_LOADING_FROM:
             code = ErrorCode.coordinator_not_available
         codes = code
-    return await turns.run(_answer(context.version, asked, sorted_out, codes, offsets))
+    return await turns.run(_answer(context.version, asked, sorted_out, codes))
 
 
 def _find_topic(broker: BrokerData, name: str) -> tuple[TopicState | None, ErrorCode]:
@@ -151,26 +138,22 @@ def _answer(
     asked: TxnCommitRequest,
     sorted_out: SortedOut,
     codes: list[ErrorCode] | ErrorCode,
-    offsets: list[TopicOffsets],
 ) -> Work[EncodedBody]:
-    """Topics and partitions in the order of the request, each once.
+    """Topics and partitions in the order of the request, each once; what was asked is freed.
 
-    `codes`: of the accepted offsets in turn, or of all of them. `offsets`: of which nothing is
-    left either, where there are very many.
+    `codes`: of the accepted offsets in turn, or of all of them.
     """
     results: Growing[str | UUID | None, dict[int, ErrorCode]] = Growing()
+    refused = sorted_out.refused or ()
     for topic in asked.commit.topics:
         yield
-        if topic.partitions or topic.topic in sorted_out.refused:
+        if topic.partitions or topic.topic in refused:
             found = results.setdefault(topic.topic, {})
-            for some in _some_at_a_time(topic.partitions):
-                found.update(dict.fromkeys(some, ErrorCode.unknown_topic_or_partition))
-                yield
+            found.update(dict.fromkeys(topic.partitions, ErrorCode.unknown_topic_or_partition))
     taken = iter(codes) if isinstance(codes, list) else repeat(codes)
-    for key, accepted in sorted_out.accepted:
-        for some in _some_at_a_time(accepted.partitions):
-            results[key].update(zip(some, taken, strict=False))
-            yield
+    for offsets in sorted_out.accepted:
+        results[offsets.topic].update(zip(offsets.partitions, taken, strict=False))
+        yield
     told: list[TopicResult] = []
     for name, each in results.items():
         told.append(TopicResult(name, list(each), list(each.values())))
@@ -179,10 +162,5 @@ def _answer(
     body = yield from txn_commit_response(version, told)
     if len(asked.commit.topics) > _FORGOTTEN_AT_ONCE_MAX:
         yield from sorted_out.let_go()
-        yield from let_go(told, offsets, asked.commit.topics)
+        yield from let_go(told, asked.commit.topics)
     return body
-
-
-def _some_at_a_time(partitions: Sequence[int]) -> Iterator[Sequence[int]]:
-    for first in range(0, len(partitions), _AT_ONCE):
-        yield partitions[first : first + _AT_ONCE]

@@ -8,10 +8,9 @@ replicas have connections of their own, and pauses of their own.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from drumlin.metadata.image import BrokerState, ClusterImage
 from drumlin.metadata.store.changes import BrokersChanged, Change
 from drumlin.peer.connection import Address, BrokerConnection, RequestBuilder
+from drumlin.peer.link import Link, Open
 from drumlin.peer.options import PeerOptions
 from drumlin.peer.peer_error import ConnectionLost, UnsupportedByBroker
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ class Peers:
         self._image = image
         self._threads = threads
         self._prepared: set[tuple[str, int]] = set()
-        self._links: dict[tuple[int, Purpose], _Link] = {}
+        self._links: dict[tuple[int, Purpose], _BrokerLink] = {}
         self._fetching: set[tuple[BrokerState, BrokerConnection]] = set()
         self._is_closed = False
 
@@ -82,8 +82,9 @@ class Peers:
         if link is None or link.broker != broker:
             if link is not None:
                 link.close()
-            options = self._options(purpose)
-            link = self._links[node_id, purpose] = _Link(broker, address, options)
+            link = self._links[node_id, purpose] = _BrokerLink(
+                broker, partial(BrokerConnection.open, address, self._options(purpose))
+            )
         return await link.connection()
 
     async def open_to_fetch(self, node_id: int) -> BrokerConnection:
@@ -159,68 +160,17 @@ class Peers:
         )
 
 
-class _Link:
-    """To one process of one broker, for one purpose."""
+class _BrokerLink(Link):
+    """To one process of one broker."""
 
-    def __init__(self, broker: BrokerState, address: Address, options: PeerOptions) -> None:
+    def __init__(self, broker: BrokerState, open_: Open) -> None:
+        super().__init__(f"broker {broker.node_id}", open_, _pauses)
         self.broker = broker
-        self._address, self._options = address, options
-        self._open: BrokerConnection | None = None
-        self._opening: asyncio.Task[BrokerConnection] | None = None
-        self._waiting: asyncio.Future[BrokerConnection] | None = None
-        self._failure = ""
-        self._pauses = _pauses()
-        self._not_before = 0.0
-        self._is_closed = False
 
-    async def connection(self) -> BrokerConnection:
-        """
-        Raises:
-            PeerError: there is none now.
-        """
-        if self._open is not None and self._open.is_open:
-            return self._open
-        if self._waiting is None:
-            loop = asyncio.get_running_loop()
-            if loop.time() < self._not_before:
-                raise ConnectionLost(self._failure)
-            self._waiting = loop.create_future()
-            opening = BrokerConnection.open(self._address, self._options)
-            self._opening = loop.create_task(opening)
-            self._opening.add_done_callback(partial(self._opened, self._waiting, loop.time))
-        # Several may wait for one connection: the first of them to give up must not end it.
-        return await asyncio.shield(self._waiting)
 
-    def _opened(
-        self,
-        waiting: asyncio.Future[BrokerConnection],
-        time: Callable[[], float],
-        task: asyncio.Task[BrokerConnection],
-    ) -> None:
-        self._waiting = self._opening = None
-        error = ConnectionLost(f"broker {self._address}: no longer wanted")
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None:
-            error = ConnectionLost(str(failure))
-            if not self._failure:
-                _log.info("broker %d cannot be reached: %s", self.broker.node_id, failure)
-            self._failure = str(failure)
-            self._not_before = time() + next(self._pauses)
-        elif not task.cancelled() and self._is_closed:
-            task.result().close()
-        elif not task.cancelled():
-            self._open, self._failure, self._pauses = task.result(), "", _pauses()
-            waiting.set_result(self._open)
-            return
-        waiting.set_exception(error)
-        waiting.exception()  # nobody may be waiting any more
-
-    def close(self) -> None:
-        self._is_closed = True
-        if self._opening is not None:
-            self._opening.cancel()
-        if self._open is not None:
-            self._open.close()
+def not_asked() -> ConnectionLost:
+    """The error of who has a question to others that was not asked yet."""
+    return ConnectionLost("not asked, as this broker stops")
 
 
 def _pauses() -> Iterator[float]:

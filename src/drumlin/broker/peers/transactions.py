@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic, in_pieces
-from drumlin.broker.peers.together import Together
+from drumlin.broker.peers.peers import Peers, not_asked
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.peer.peer_error import PeerError
+from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
-
-if TYPE_CHECKING:
-    from drumlin.broker.peers.peers import Peers
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +46,7 @@ class RemoteTransactions:
             lambda each: each.transactional_id,
             lambda each: len(each.partitions),
             _PARTITIONS_MAX,
+            not_asked,
         )
 
     async def add_partitions(

@@ -10,10 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic
-from drumlin.broker.peers.together import Together
+from drumlin.broker.peers.peers import not_asked
 from drumlin.coordination.transactions.markers import TopicPartition
 from drumlin.metadata.image import NO_LEADER
 from drumlin.peer.peer_error import PeerError
+from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
 
@@ -33,7 +34,7 @@ class LogEnds:
 
     def __init__(self, broker: BrokerData) -> None:
         self._broker = broker
-        self._questions = Together(self._ask, lambda it: it, lambda _: 1, AT_ONCE)
+        self._questions = Together(self._ask, lambda it: it, lambda _: 1, AT_ONCE, not_asked)
 
     async def high_watermark(self, topic: str, index: int) -> int:
         """

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drumlin.broker.hosting.markers import write_markers
 from drumlin.broker.peers.partitions import AT_ONCE, by_topic, in_pieces
-from drumlin.broker.peers.together import Together
+from drumlin.broker.peers.peers import not_asked
 from drumlin.coordination.transactions.markers import Marker, TopicPartition
 from drumlin.metadata.image import NO_LEADER
 from drumlin.peer.peer_error import PeerError
+from drumlin.together import Together
 from drumlin.turns import Pace
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import Shape
@@ -43,6 +44,7 @@ class MarkerRoutes:
             lambda each: each.producer_id,  # answers go by it
             lambda each: len(each.partitions),
             _PARTITIONS_MAX,
+            not_asked,
         )
 
     async def write(self, marker: Marker) -> _Codes:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from drumlin.broker.peers.coordinators import coordinator_of
-from drumlin.broker.peers.together import Together
+from drumlin.broker.peers.peers import not_asked
 from drumlin.broker.remote.share_state_messages import (
     Call,
     Delete,
@@ -35,6 +35,7 @@ from drumlin.coordination.share.state.state import SharePartitionKey, ShareState
 from drumlin.metadata.image import NO_LEADER
 from drumlin.metadata.names import SHARE_GROUP_STATE
 from drumlin.peer.peer_error import PeerError
+from drumlin.together import Together
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class ShareStateRoutes:
         self._broker = broker
         self._here = here
         self._patience_s = patience_s
-        self._calls = Together(self._send, lambda it: it.key, size_of, _SIZE_MAX)
+        self._calls = Together(self._send, lambda it: it.key, size_of, _SIZE_MAX, not_asked)
         self._is_stopping = False
 
     def finish(self) -> None:

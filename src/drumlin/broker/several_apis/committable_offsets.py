@@ -11,12 +11,10 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from drumlin.broker.context import Answer, Awaited, RequestContext, Waiting
-from drumlin.coordination.groups.offsets.commit import TopicOffsets, joined
 from drumlin.distinct import Growing
 from drumlin.metadata.image import TopicState
-from drumlin.tuples import from_tuple
-from drumlin.turns import Work, let_go, listed
-from drumlin.wire.by_hand.commit_request import RequestedOffsets
+from drumlin.turns import Work, let_go
+from drumlin.wire.by_hand.commit_request import TopicOffsets, topic_offsets_of
 from drumlin.wire.by_hand.commit_response import TopicResult
 from drumlin.wire.error_codes import ErrorCode
 
@@ -31,23 +29,27 @@ class Unread(NamedTuple):
     position: int
 
 
+#: Partitions, and a code for each of them, by how the request names the topic.
+Refused = Growing[Any, tuple[list[int], list[ErrorCode]]]
+
+
 class SortedOut(NamedTuple):
     """Offsets in existing partitions, and the partitions that do not exist.
 
-    accepted: with how the request names the topic.
-    refused: partitions, and a code for each of them, by how the request names the topic.
+    accepted: as they may be committed, in pieces; each begins a topic of the answer, or goes on.
+    refused: None if nothing is.
+    by_id: whether the request names topics by their ids.
     """
 
-    accepted: list[tuple[Any, TopicOffsets]]
-    refused: Growing[Any, tuple[list[int], list[ErrorCode]]]
+    accepted: list[TopicOffsets]
+    refused: Refused | None = None
+    by_id: bool = False
 
     def let_go(self) -> Work[None]:
         """Free all of it, in turns."""
         yield from let_go(self.accepted)
-        yield from self.refused.let_go()
-
-    def offsets(self) -> Work[list[TopicOffsets]]:
-        return listed(offsets for _, offsets in self.accepted)
+        if self.refused is not None:
+            yield from self.refused.let_go()
 
     def results(self, codes: Iterable[ErrorCode]) -> Work[list[TopicResult]]:
         """The answer, `codes` being those of the accepted offsets in turn.
@@ -56,82 +58,78 @@ class SortedOut(NamedTuple):
         """
         taken = iter(codes)
         results: list[TopicResult] = []
-        for key, offsets in self.accepted:
+        whole: tuple[list[int], list[ErrorCode]] | None = None  # of a topic in several pieces
+        for offsets in self.accepted:
             if results:
                 yield
-            of_topic = list(islice(taken, len(offsets.partitions)))
-            is_fine = of_topic.count(ErrorCode.none) == len(of_topic)
-            results.append(TopicResult(key, offsets.partitions, None if is_fine else of_topic))
-        if not len(self.refused):
+            key, partitions = offsets.topic_id if self.by_id else offsets.topic, offsets.partitions
+            said = list(islice(taken, len(partitions)))
+            if offsets.begins:
+                is_fine = said.count(ErrorCode.none) == len(said)
+                results.append(TopicResult(key, partitions, None if is_fine else said))
+                whole = None
+                continue
+            if whole is None:
+                _, first, codes_of_first = results[-1]
+                whole = list(first), list(codes_of_first or [ErrorCode.none] * len(first))
+                results[-1] = TopicResult(key, *whole)
+            whole[0].extend(partitions)
+            whole[1].extend(said)
+        if self.refused is None:
             return results
-        told: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
-        for key, (absent, said) in self.refused.items():
-            told[key] = list(absent), list(said)
-            yield
-        for key, partitions, some in results:
-            known = told.setdefault(key, ([], []))
-            known[0].extend(partitions)
-            known[1].extend(some or [ErrorCode.none] * len(partitions))
-            yield
-        every = []
-        for key, (partitions, said) in told.items():
-            every.append(TopicResult(key, partitions, said))
-            yield
-        yield from told.let_go()
-        yield from let_go(results)
-        return every
+        return (yield from _with_refused(self.refused, results))
 
 
-_offsets_of: Final = from_tuple(TopicOffsets)
-_sorted_out_of: Final = from_tuple(SortedOut)
+def _with_refused(refused: Refused, results: list[TopicResult]) -> Work[list[TopicResult]]:
+    told: Refused = Growing()
+    for key, (absent, codes) in refused.items():
+        told[key] = list(absent), list(codes)
+        yield
+    for key, partitions, some in results:
+        known = told.setdefault(key, ([], []))
+        known[0].extend(partitions)
+        known[1].extend(some or [ErrorCode.none] * len(partitions))
+        yield
+    every = []
+    for key, (absent, codes) in told.items():
+        every.append(TopicResult(key, absent, codes))
+        yield
+    yield from told.let_go()
+    yield from let_go(results)
+    return every
 
 
 def sort_out(
-    topics: Sequence[RequestedOffsets],
+    topics: Sequence[TopicOffsets],
     find: Callable[[Any], tuple[TopicState | None, ErrorCode]],
+    *,
+    by_id: bool = False,
 ) -> Work[SortedOut]:
     """`find`: how a request names a topic -> the topic, and the error where one is missing."""
-    accepted: list[tuple[Any, TopicOffsets]] = []
-    refused: Growing[Any, tuple[list[int], list[ErrorCode]]] = Growing()
-    for number, topic in enumerate(topics):
+    accepted: list[TopicOffsets] = []
+    refused: Refused | None = None
+    begins = False
+    for number, asked in enumerate(topics):
         if number:
             yield
-        key = topic.topic
+        begins = begins or asked.begins
+        key, partitions = asked.topic_id if by_id else asked.topic, asked.partitions
         state, missing = find(key)
-        name, topic_id, count = "", None, 0
-        if state is not None:
-            name, topic_id, count = state.name, state.topic_id, len(state.partitions)
-        elif not topic.partitions:
-            refused.setdefault(key, ([], []))
-        if topic.partitions:
-            offsets = _offsets_of((name, topic_id, *topic[1:]))
-            there, absent = yield from _those_below(offsets, count)
-            if absent:
-                partitions, said = refused.setdefault(key, ([], []))
-                partitions += absent
-                said += [missing] * len(absent)
-            if there is not None:
-                accepted.append((key, there))
-    return _sorted_out_of((accepted, refused))
-
-
-def _those_below(offsets: TopicOffsets, count: int) -> Work[tuple[TopicOffsets | None, list[int]]]:
-    """The offsets in partitions below `count`, or None; and the other partitions."""
-    pieces: list[TopicOffsets] = []
-    absent: list[int] = []
-    for piece in offsets.pieces():
-        partitions = piece.partitions
-        if min(partitions) >= 0 and max(partitions) < count:
-            pieces.append(piece)
-        else:
-            absent += [each for each in partitions if not 0 <= each < count]
-            there = [index for index, each in enumerate(partitions) if 0 <= each < count]
-            if there:
-                pieces.append(piece.some(there))
-        yield
-    if len(pieces) <= 1:
-        return (pieces[0] if pieces else None), absent
-    return (joined(pieces) if absent else offsets), absent
+        count = 0 if state is None else len(state.partitions)
+        there: TopicOffsets | None = asked
+        if not partitions or not (min(partitions) >= 0 and max(partitions) < count):
+            absent = [each for each in partitions if not 0 <= each < count]
+            if absent or state is None:
+                refused = Growing() if refused is None else refused
+                named, codes = refused.setdefault(key, ([], []))
+                named += absent
+                codes += [missing] * len(absent)
+            some = [index for index, each in enumerate(partitions) if 0 <= each < count]
+            there = asked.some(some) if some else None
+        if there is not None and state is not None:
+            accepted.append(topic_offsets_of((state.name, state.topic_id, *there[2:-1], begins)))
+            begins = False
+    return SortedOut(accepted, refused, by_id)
 
 
 def few_at_a_time(context: RequestContext, request: Unread, work: Work[Answer]) -> Answer:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from drumlin.background import Background
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.partition_leader import SharePartitionLeader
 from drumlin.broker.share_partitions.sessions import (
@@ -22,7 +23,6 @@ from drumlin.broker.share_partitions.sessions import (
     ShareSession,
     ShareSessions,
 )
-from drumlin.coordination.background import Background
 from drumlin.coordination.share.state.state import SharePartitionKey
 from drumlin.metadata.store.changes import Change, PartitionsChanged, TopicDeleted
 from drumlin.replication.partition import Partition

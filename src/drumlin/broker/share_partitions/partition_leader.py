@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from drumlin.background import Background
 from drumlin.broker.share_partitions.group_settings import GroupSettings
 from drumlin.broker.share_partitions.room import ShareRoom
 from drumlin.broker.share_partitions.start_offset import first_start_offset
-from drumlin.coordination.background import Background
 from drumlin.coordination.shards.pending_answer import Written
 from drumlin.coordination.share.delivery.acknowledgement import Acknowledgement
 from drumlin.coordination.share.delivery.fetched_batches import Acquired, Fetched, Limits

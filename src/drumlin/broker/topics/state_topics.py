@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from drumlin.broker.topics.topics import create_automatically
-from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+from drumlin.coordination.shards.state_topic import StateTopic
 
 if TYPE_CHECKING:
     from drumlin.broker.parts.parts import BrokerData
@@ -16,16 +16,8 @@ if TYPE_CHECKING:
 def state_topic(broker: BrokerData, name: str) -> StateTopic:
     """The topic of that name, there or to be created."""
 
-    def confirm(partition: int) -> Confirmation:
-        """A decision must be safe before it is answered, or written to other logs."""
-        return broker.flushes.confirm(broker.partitions.get(name, partition))
-
     def read_batches(partition: int) -> Iterable[bytes]:
         return broker.partitions.get(name, partition).batches()
-
-    def batch_bytes_max(partition: int) -> int:
-        config = broker.partitions.get(name, partition).config
-        return min(config.max_message_bytes, config.segment_bytes)
 
     def partition_count() -> int | None:
         topic = broker.metadata.image.topics.get(name)
@@ -35,7 +27,7 @@ def state_topic(broker: BrokerData, name: str) -> StateTopic:
         await create_automatically(broker, name)
 
     find = partial(broker.partitions.get, name)  # for each append: no function around it
-    return StateTopic(name, find, confirm, read_batches, batch_bytes_max, partition_count, create)
+    return StateTopic(name, find, read_batches, partition_count, create)
 
 
 class StateLogs:

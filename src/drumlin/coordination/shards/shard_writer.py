@@ -29,7 +29,7 @@ from drumlin.coordination.shards.state_batches import (
 from drumlin.coordination.shards.state_form import Shard, StateForm, StateLimits, StateRecord
 from drumlin.coordination.shards.state_log import StateLog
 from drumlin.coordination.shards.state_partitions import StatePartitions
-from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+from drumlin.coordination.shards.state_topic import Confirmation, LedPartition, StateTopic
 from drumlin.storage.producers.verification import NOT_REQUIRED, Verification
 from drumlin.turns import T, Work, to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
@@ -73,8 +73,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: the records are not in the log.
         """
-        batches, take_over = self._packed(shard, records), partial(self._apply, shard)
-        return to_end(self.write_batches(shard, batches, None, take_over))
+        led, take_over = self.led(shard), partial(self._apply, shard)
+        batches = self._packed(led, records)
+        return to_end(self.write_batches(shard, batches, None, take_over, led=led))
 
     def when_written(self, shard: Shard, records: Sequence[StateRecord], answer: T) -> Written[T]:
         """Write now; `answer` may be given once the records are confirmed.
@@ -96,7 +97,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: they are not known to be in the log, or it is led elsewhere by now.
         """
-        for batch, contained in self._packed(shard, records):
+        for batch, contained in self._packed(self.led(shard), records):
             confirmation = self.append(shard, batch, reserve_bytes)
             if confirmation is not None:
                 await self._log.confirmed(confirmation)
@@ -114,6 +115,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         verification: Verification | None = NOT_REQUIRED,
         counts_without: Callable[[KafkaError], bool] = lambda _: False,
         reserve_bytes: int = 0,
+        led: LedPartition | None = None,
     ) -> Work[Confirmation | None]:
         """Append batches, each with what it says, and take each over in the turn of its append.
 
@@ -122,7 +124,8 @@ class ShardWriter(Generic[Shard, StateRecord]):
         `take_over` is told what a batch says, and the offset of its first record. One that is
         refused is the last; `counts_without` says whether those before are enough.
         `verification` is what the coordinator of a client's transaction was asked with. A batch
-        is refused, too, if one that is longer by `reserve_bytes` would not fit.
+        is refused, too, if one that is longer by `reserve_bytes` would not fit. `led`: the shard's
+        partition, if it was asked for in this turn.
 
         Returns the confirmation of the last, if one is due.
 
@@ -136,9 +139,9 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 if check is not None:
                     yield
                     check(said)
-                self.check_is_ours(shard)
+                if led is None or check is not None:
+                    led = self.led(shard)
                 try:
-                    led = self._topic.find(shard.partition)
                     led.append_internal(batch, self._clock.wall_ms(), verification, reserve_bytes)
                 except KafkaError as error:
                     raise as_told(error) from error
@@ -146,7 +149,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
                 if counts_without(refusal):
                     break
                 raise
-            confirmation = self._log.confirm(shard.partition) if led.awaits_confirmation else None
+            confirmation = self._log.confirm(led) if led.awaits_confirmation else None
             take_over(said, base_offset_of(batch))
         return confirmation
 
@@ -165,7 +168,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: as `write`, and as `last`.
         """
-        limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
+        limit, now_ms = self.led(shard).batch_bytes_max, self._clock.wall_ms()
         packer = RecordPacker(
             self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
         )
@@ -201,18 +204,10 @@ class ShardWriter(Generic[Shard, StateRecord]):
             self.write_batches(shard, one, None, lambda *_: None, reserve_bytes=reserve_bytes)
         )
 
-    def batch_bytes_max(self, shard: Shard) -> int:
-        """Larger batches are refused.
-
-        Raises:
-            KafkaError: the partition is not here.
-        """
-        return self._log.batch_bytes_max(shard.partition)
-
     def _packed(
-        self, shard: Shard, records: Sequence[StateRecord]
+        self, led: LedPartition, records: Sequence[StateRecord]
     ) -> list[tuple[bytearray, list[StateRecord]]]:
-        limit, now_ms = self.batch_bytes_max(shard), self._clock.wall_ms()
+        limit, now_ms = led.batch_bytes_max, self._clock.wall_ms()
         batches = pack(
             records, self._encode, now_ms, self._codec(), bytes_max=record_bytes_max(limit)
         )
@@ -220,6 +215,18 @@ class ShardWriter(Generic[Shard, StateRecord]):
         return batches
 
     # -- whether it is led here ------------------------------------------------------------
+
+    def led(self, shard: Shard) -> LedPartition:
+        """The shard's partition, for what is done in this turn.
+
+        Raises:
+            KafkaError: NOT_COORDINATOR, or whatever else says that it cannot be written to.
+        """
+        self.check_is_ours(shard)
+        try:
+            return self._topic.find(shard.partition)
+        except KafkaError as error:
+            raise as_told(error) from error
 
     def is_ours(self, shard: Shard) -> bool:
         """Whether the shard's partition is still led here, and has been all the time."""
@@ -230,7 +237,7 @@ class ShardWriter(Generic[Shard, StateRecord]):
         Raises:
             KafkaError: NOT_COORDINATOR.
         """
-        if not self.is_ours(shard):
+        if self._partitions.find(shard.partition) is not shard:
             raise KafkaError(ErrorCode.not_coordinator)
 
     def check_leads(self, shard: Shard) -> None:

@@ -15,8 +15,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Generic
 
+from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.background import Background
 from drumlin.coordination.shards.dropped_state import DroppedState
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_form import (
@@ -70,14 +70,14 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
 
         self._topic, self._form, self._limits = topic, form, limits
         self._clock = clock
-        self._log = StateLog(topic, limits.timeout_ms)
+        self._log = StateLog(limits.timeout_ms)
         self._partitions = StatePartitions(
             topic.name, form.new_shard, read, form.take_over, on_loaded
         )
         self._writer = ShardWriter(
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
-        self._background = Background()
+        self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
         self._turns, self._unloading = turns, DroppedState()
         self._tidying = asyncio.Lock()
         self._is_active = False

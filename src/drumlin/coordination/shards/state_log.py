@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from drumlin.coordination.shards.log_errors import as_told
 from drumlin.coordination.shards.pending_answer import Written
-from drumlin.coordination.shards.state_topic import Confirmation, StateTopic
+from drumlin.coordination.shards.state_topic import Confirmation, LedPartition
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -24,25 +24,13 @@ T = TypeVar("T")
 class StateLog:
     """One topic. `timeout_ms()`: how long the replicas may take to have a record."""
 
-    def __init__(self, topic: StateTopic, timeout_ms: Callable[[], int]) -> None:
-        self._topic = topic
+    def __init__(self, timeout_ms: Callable[[], int]) -> None:
         self._timeout_ms = timeout_ms
         self._unconfirmed: set[Confirmation] = set()
 
-    def batch_bytes_max(self, partition: int) -> int:
-        """Larger batches are refused.
-
-        Raises:
-            KafkaError: the partition is not here.
-        """
-        try:
-            return self._topic.batch_bytes_max(partition)
-        except KafkaError as error:
-            raise as_told(error) from error
-
-    def confirm(self, partition: int) -> Confirmation:
+    def confirm(self, led: LedPartition) -> Confirmation:
         """The confirmation of what is appended to a partition by now, as one is due."""
-        confirmation = self._topic.confirm(partition)
+        confirmation = led.confirm()
         self._unconfirmed.add(confirmation)
         confirmation.add_done_callback(self._unconfirmed.discard)
         return confirmation

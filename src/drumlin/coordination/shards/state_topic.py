@@ -19,10 +19,17 @@ class LedPartition(Protocol):
     """A partition of the topic that this broker leads, for what is to be done at once."""
 
     @property
-    def awaits_confirmation(self) -> bool:
-        """Whether what was appended is confirmed only by `StateTopic.confirm`.
+    def batch_bytes_max(self) -> int:
+        """Larger batches are refused."""
 
-        If not, all in-sync replicas have it as soon as it is appended.
+    @property
+    def awaits_confirmation(self) -> bool:
+        """Whether what was appended is safe only when `confirm` says so, or is already."""
+
+    def confirm(self) -> Confirmation:
+        """Done when all in-sync replicas have all that is appended by now, durably if asked for.
+
+        It is called after an append that awaits it.
         """
 
     def append_internal(
@@ -49,11 +56,8 @@ class StateTopic:
 
     name: the topic's.
     find(partition): that partition, as it is now; raises `KafkaError` if it is not led here.
-    confirm(partition): done when all in-sync replicas have all that is appended by now, durably
-        where that is asked for. It is called after an append that awaits it. Raises as `find`.
     read_batches(partition): blocking, called and iterated in a thread: the partition from its
         log start to its end, as buffers of whole batches.
-    batch_bytes_max(partition): larger batches are refused. Raises as `find` does.
     partition_count(): None before the topic exists.
     create(): awaited where the topic is needed and does not exist. When it is done,
         `become_leader` has been called for the partitions that are led here.
@@ -61,9 +65,7 @@ class StateTopic:
 
     name: str
     find: Callable[[int], LedPartition]
-    confirm: Callable[[int], Confirmation]
     read_batches: Callable[[int], Iterable[Buffer]]
-    batch_bytes_max: Callable[[int], int]
     partition_count: Callable[[], int | None]
     create: Callable[[], Coroutine[Any, Any, None]]
 

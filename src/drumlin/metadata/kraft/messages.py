@@ -2,9 +2,9 @@
 
     frame    varint: 1   varint: the type (api key)   varint: the version   the message
 
-All are flexible. Only types that say something about topics, configurations and producer ids are
-declared; `PASSED_OVER` are those that say nothing of them. A type that is in neither comes from a
-later Kafka, and may say anything.
+All versions are flexible. Only types that concern topics, configurations and producer ids are
+declared; `PASSED_OVER` are types that do not concern them. Any other type comes from a later
+Kafka, and may mean anything.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from drumlin.wire.schema.types import Int8, Int16, Int32, Int64, UInt16
 from drumlin.wire.uvarint import read_uvarint
 
 _FRAME: Final = 1
-#: In `PartitionChange`: it has the leader that it had.
+#: In `PartitionChange`: the leader has not changed.
 SAME_LEADER: Final = -2
 
 
 class UnknownRecord(ValueError):
-    """A record that is damaged, or of a later Kafka."""
+    """A record that is damaged or comes from a later Kafka."""
 
 
 @message
 class Topic:
-    """There is a topic."""
+    """A topic was created."""
 
     name: str
     topic_id: UUID | None
@@ -36,14 +36,14 @@ class Topic:
 
 @message
 class RemoveTopic:
-    """There is a topic no more, with its partitions and its configuration."""
+    """A topic was removed, with its partitions and its configuration."""
 
     topic_id: UUID | None
 
 
 @message
 class Partition:
-    """There is a partition."""
+    """A partition was created."""
 
     partition: Int32
     topic_id: UUID | None
@@ -62,7 +62,7 @@ class Partition:
 
 @message
 class PartitionChange:
-    """A partition has changed; null is what has not. Later versions have more tags."""
+    """A partition has changed; unchanged fields are null. Later versions have more tags."""
 
     partition: Int32
     topic_id: UUID | None
@@ -78,14 +78,14 @@ class PartitionChange:
 
 @message
 class ClearEligible:
-    """No replica of a topic is eligible but for the ISR; without a name: of any topic."""
+    """The eligible leader replicas of a topic were cleared; without a name: those of all topics."""
 
     topic: str
 
 
 @message
 class Config:
-    """A key of a resource's configuration; null: it is not set any more."""
+    """A key of a resource's configuration was set; null: removed."""
 
     resource_type: Int8
     resource_name: str
@@ -95,7 +95,7 @@ class Config:
 
 @message
 class ProducerIds:
-    """A block of producer ids was given out."""
+    """A block of producer ids was handed out."""
 
     broker_id: Int32
     broker_epoch: Int64
@@ -104,24 +104,24 @@ class ProducerIds:
 
 @message
 class BeginTransaction:
-    """What follows counts as a whole."""
+    """The following records take effect together, or not at all."""
 
     name: Annotated[str | None, Tag(0)] = None
 
 
 @message
 class EndTransaction:
-    """What came since the beginning counts."""
+    """The records of the transaction take effect."""
 
 
 @message
 class AbortTransaction:
-    """What came since the beginning never was."""
+    """The records of the transaction have no effect."""
 
     reason: Annotated[str | None, Tag(0)] = None
 
 
-#: What `read_message` makes of a record.
+#: All messages that are read.
 Message = (
     Topic
     | RemoveTopic
@@ -155,9 +155,9 @@ _KINDS: Final = {
     25: _Kind(AbortTransaction, 0),
     28: _Kind(ClearEligible, 0),
 }
-#: Features, brokers and controllers that come and go, the move from ZooKeeper, and nothing at all.
+#: Features, registrations of brokers and controllers, the migration from ZooKeeper, and no-ops.
 PASSED_OVER: Final = frozenset({0, 1, 7, 8, 12, 17, 20, 21, 27})
-#: What Kafka enforces and a broker here does not, so that somebody has to be told.
+#: Security settings that Kafka enforces and Drumlin does not, so that the operator must be told.
 NOT_ENFORCED: Final = {
     10: "delegation tokens",
     11: "SCRAM credentials",
@@ -170,10 +170,10 @@ NOT_ENFORCED: Final = {
 
 
 def read_message(value: bytes) -> Message | int:
-    """What a record of the log says; the number of its type where that is passed over.
+    """The message in a record of the log; the number of its type if that is passed over.
 
     Raises:
-        UnknownRecord: nobody can tell.
+        UnknownRecord: it cannot be read.
     """
     try:
         frame, position = read_uvarint(value, 0)

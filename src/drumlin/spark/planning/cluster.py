@@ -6,21 +6,21 @@ other consumers. Every request is bounded in time.
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import EARLIEST, LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.planning.known_logs import LogIdentity, LogView
+from drumlin.spark.planning.seen_ends import SIDES, SeenEnds, Side
 
 if TYPE_CHECKING:  # pulls in pyarrow, too costly for a session that only looks for data sources
     from drumlin.client.admin.admin import TopicDescription
-    from drumlin.client.client import Client
     from drumlin.client.places import OffsetSpec
     from drumlin.peer.options import Isolation
     from drumlin.spark.options.ranges import PlannedRange
@@ -34,22 +34,6 @@ _Answer = TypeVar("_Answer")
 _NAMES: Final[dict[int, OffsetSpec]] = {EARLIEST: "earliest", LATEST: "latest"}
 #: Brokers may keep disagreeing about a topic's id. They are not asked for ever.
 _CONFIRMATIONS_MAX: Final = 5
-
-
-def client_of(options: SourceOptions) -> Client:
-    """This process's client for a query's cluster.
-
-    Spark reuses its Python workers, so the connections of one task serve the next; they end with
-    the process. A broker that is down when a worker starts is waited for as at any other time.
-    """
-    return _connect(options.bootstrap_servers, options.client_options)
-
-
-@functools.cache
-def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Client:
-    from drumlin.client.client import connect
-
-    return connect(bootstrap, check=False, **dict(client_options))
 
 
 def looks(options: SourceOptions) -> Iterator[None]:
@@ -74,6 +58,7 @@ class Cluster:
         self._options = options
         self._assigned = frozenset(options.subscription.partitions)
         self._log_densities: LogDensities | None = None
+        self._seen_ends = SeenEnds()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Readers are sent to tasks. Densities, which serve for planning only, stay on the driver.
@@ -238,13 +223,18 @@ class Cluster:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, float]:
         sizes = client_of(self._options).partition_sizes(partitions)
-        start = self._list((key, "earliest") for key in partitions)
-        end = self._list((key, "latest") for key in partitions)
+        start = self._seen_ends.find(partitions, "earliest", self._ends)
+        end = self._seen_ends.find(partitions, "latest", self._ends)
         return {
             key: sizes[key] / (end[key] - start[key])
             for key in partitions
             if sizes.get(key, -1) >= 0 and end[key] > start[key]
         }
+
+    def _ends(
+        self, partitions: Iterable[TopicPartition], side: Side
+    ) -> Mapping[TopicPartition, int]:
+        return self._list((key, side) for key in partitions)
 
     def _find(
         self, expected: set[TopicPartition], *, must_exist: bool
@@ -330,7 +320,12 @@ class Cluster:
             return {}
         level = isolation or self._options.isolation_level
         found = client_of(self._options).list_offsets(asked, isolation=level)
-        return {TopicPartition(*key): place.offset for key, place in found.items()}
+        offsets = {TopicPartition(*key): place.offset for key, place in found.items()}
+        for side in SIDES:
+            self._seen_ends.note(
+                side, {key: offset for key, offset in offsets.items() if asked[key] == side}
+            )
+        return offsets
 
     def _retrying(self, ask: Callable[[], _Answer]) -> _Answer:
         """Ask again after an error, as often as `fetchOffset.*` says.

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import TopicPartition
 from drumlin.spark.options.option_values import OptionError
-from drumlin.spark.planning.cluster import client_of
 
 if TYPE_CHECKING:
     from drumlin.spark.options.options import SourceOptions

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from drumlin.spark import garbage
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import PlannedRange
-from drumlin.spark.planning.cluster import client_of
 from drumlin.spark.planning.data_loss import ReadFailed, report_data_loss
 
 if TYPE_CHECKING:

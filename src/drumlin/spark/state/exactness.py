@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.options import SourceOptions
 from drumlin.spark.options.ranges import PlannedRange
-from drumlin.spark.planning.cluster import client_of
 from drumlin.spark.planning.data_loss import DataLoss, ReadFailed
 
 if TYPE_CHECKING:  # too costly for a session that only looks for data sources
@@ -54,7 +54,14 @@ def confirm(source: SourceOptions, claims: Claims) -> None:
 
 
 def _refuse_another_topic(source: SourceOptions, ranges: Sequence[PlannedRange]) -> None:
-    """Logs are read by the topic's name. An id never comes back: who has it still had it before."""
+    """Refuse records that were read from another topic of the same name.
+
+    Logs are read by the topic's name. Ids are never used again: a topic that has the planned id now
+    has had it all the while.
+
+    Raises:
+        DataLoss: a topic has another id now.
+    """
     planned = {each.topic: each.topic_id for each in ranges if each.topic_id is not None}
     found = client_of(source).look_up_topics(planned).found if planned else {}
     for topic, described in found.items():

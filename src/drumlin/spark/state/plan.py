@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.options.offsets import LATEST, OffsetLimit, TopicPartition
 from drumlin.spark.options.option_values import OptionError
 from drumlin.spark.options.portable import Portable
 from drumlin.spark.options.ranges import PlannedRange
-from drumlin.spark.planning.cluster import Cluster, client_of
+from drumlin.spark.planning.cluster import Cluster
 from drumlin.spark.planning.data_loss import DataLoss
 from drumlin.spark.planning.driver import plan_tasks
 from drumlin.spark.state.moment import end_offsets
@@ -55,7 +56,7 @@ def plan_state(
     """
     cluster = Cluster(options.source)
     logs = cluster.partitions()
-    # In this order: what moves meanwhile does not come after what follows it.
+    # In this order: a log that moves meanwhile never seems to start after its end.
     start = cluster.earliest(logs)
     begin = {} if since is None else end_offsets(cluster, since, logs)
     end = end_offsets(cluster, moment, logs)

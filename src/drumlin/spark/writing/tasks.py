@@ -5,17 +5,16 @@ An error says what could not be written and why; Spark then repeats the task, or
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from drumlin.spark.connection import client_of
 from drumlin.spark.writing.options import SinkOptions
 from drumlin.spark.writing.protocol import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from drumlin.client.client import Client
     from drumlin.client.write.deliveries import DeliveryRules
     from drumlin.client.write.stream_appender import EncodingRules, StreamAppender, StreamReport
     from drumlin.spark.writing.protocol.messages import TaskIdentity, TaskMessage
@@ -23,18 +22,6 @@ if TYPE_CHECKING:
 
 class WriteFailed(RuntimeError):
     """Rows could not be written."""
-
-
-def client_of(options: SinkOptions) -> Client:
-    """This process's client for the sink's cluster; Spark reuses its Python workers."""
-    return _connect(options.bootstrap_servers, options.client_options)
-
-
-@functools.cache
-def _connect(bootstrap: str, client_options: tuple[tuple[str, Any], ...]) -> Client:
-    from drumlin.client.client import connect
-
-    return connect(bootstrap, check=False, **dict(client_options))
 
 
 def write_at_least_once(

@@ -1,7 +1,7 @@
-"""A part of a log file on its way to a reader: bytes that have not been copied yet.
+"""A slice of a log file for a reader: bytes that have not been copied yet.
 
-It holds the file open: if the segment is cleaned or deleted meanwhile, the slice stays readable
-until it is released. Wherever it is read, a device that fails then takes its log dir offline.
+It holds the file open: if the segment is compacted or deleted meanwhile, the slice stays readable
+until it is released. If the device fails while it is read, the log dir goes offline.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _PREFETCH_STEP_BYTES: Final = 1024 * 1024
 
 
 class FileSlice:
-    """`size` bytes of a log file, from `position` on: batches, the last one maybe cut short.
+    """`size` bytes of a log file from `position` on: batches, of which the last may be cut off.
 
-    Whatever needs the disk raises `KafkaError` KAFKA_STORAGE_ERROR when that fails.
+    Every access to the disk raises `KafkaError` KAFKA_STORAGE_ERROR when it fails.
     """
 
-    __slots__ = ("_descriptor", "_file", "_files", "_log_directory", "position", "size")
+    __slots__ = ("_descriptor", "_file", "_files", "_kept", "_log_directory", "position", "size")
 
     def __init__(
         self,
@@ -37,11 +37,12 @@ class FileSlice:
         position: int,
         size: int,
     ) -> None:
-        """Takes over a lease on `file`, which lies in `log_directory`, that the caller acquired."""
+        """Take over the caller's lease on `file`, which is in `log_directory`."""
         self._file: LogFile | None = file
         self._log_directory = log_directory
         self._files: Files = log_directory.files
         self._descriptor = descriptor
+        self._kept: bytes | bytearray | None = None
         self.position = position
         self.size = size
 
@@ -55,18 +56,20 @@ class FileSlice:
         return self._descriptor
 
     def read(self) -> bytes:
-        """The bytes themselves; blocks if they are not in memory."""
+        """Read the bytes; blocks if they are not in memory."""
         try:
             return self._files.read_at(self._descriptor, self.size, self.position)
         except OSError as error:
             raise self._failed(error) from error
 
     def read_resident(self) -> bytes | bytearray:
-        """The bytes themselves.
+        """Read the bytes from memory only.
 
         Raises:
             BlockingIOError: they are not in memory.
         """
+        if self._kept is not None:
+            return self._kept
         try:
             return self._files.read_resident_at(self._descriptor, self.size, self.position)
         except BlockingIOError:
@@ -74,11 +77,22 @@ class FileSlice:
         except OSError as error:
             raise self._failed(error) from error
 
+    def keep(self) -> bool:
+        """Read all of it for `read_resident`, which is to come soon; False if it is not in memory.
+
+        For few bytes, that costs less than to look whether they can be read.
+        """
+        try:
+            self._kept = self._files.read_resident_at(self._descriptor, self.size, self.position)
+        except OSError:  # a failure will be met by the read that blocks
+            return False
+        return True
+
     def headers(self, *, may_block: bool) -> Iterator[tuple[int, BatchHeader]]:
-        """Position in the file and header of each whole batch.
+        """The position in the file and the header of each whole batch.
 
         Raises:
-            BlockingIOError: unless it may block, and a header is not in memory.
+            BlockingIOError: a header is not in memory, and it must not block.
         """
         how = self._files.read_at if may_block else self._files.read_resident_at
         end = self.position + self.size
@@ -114,15 +128,15 @@ class FileSlice:
         return position, self.position + self.size if size is None else position + size
 
     def _failed(self, error: OSError) -> KafkaError:
-        """What to raise for `error`, of which the log dir has learnt then."""
+        """Report `error` to the log dir; returns the exception to raise."""
         what = "a log file" if self._file is None else self._file.path
         return self._log_directory.fail_log(error, f"read {what}")
 
     def release(self) -> None:
-        """Let go of the file; the slice must not be read any more."""
+        """Release the file; the slice must not be read afterwards."""
         if self._file is not None:
             self._file.release()
-            self._file = None
+            self._file = self._kept = None
 
     __del__ = release  # a response that is never sent must not keep the file open
 

@@ -2,8 +2,9 @@
 
 A consumer may commit the offsets of thousands of partitions at once. As a rule none of them
 has metadata: then all entries have the same size, and are unpacked in one go. This reader accepts
-and refuses exactly what `decoder.py` does; tests hold the two against each other. Reading yields
-to other work from time to time, as a request may be large.
+and refuses exactly what `decoder.py` does; tests hold the two against each other. A request may be
+large: it is read in pieces, and other work has its turn between two of them. What comes after works
+through the same pieces, to the records in the log.
 
     OffsetCommit      v2-4 with a retention; from 6 leader epochs, from 7 static members;
                       8 and later flexible; 10 topic ids
@@ -18,6 +19,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from drumlin.tuples import from_tuple
 from drumlin.turns import Work
 from drumlin.wire.by_hand.field_reader import FieldReader
 from drumlin.wire.error_codes import MalformedMessage
@@ -34,18 +36,11 @@ _INT64: Final = struct.Struct(">q")
 _PRODUCER: Final = struct.Struct(">qh")
 _WITH_EPOCH: Final = struct.Struct(">iqi")  # partition, offset, leader epoch
 _WITHOUT_EPOCH: Final = struct.Struct(">iq")
-#: The same, the length of metadata, and tagged fields in flexible versions.
-_PLAIN: Final = {
-    (True, True): struct.Struct(">iqiBB"),
-    (True, False): struct.Struct(">iqih"),
-    (False, False): struct.Struct(">iqh"),
-}
-#: Lengths of metadata that is null or empty.
-_NO_METADATA: Final = {True: {0, 1}, False: {-1, 0}}
 _NO_TAGS: Final = {0}
 #: From here on a length takes more than a byte in flexible versions.
 _LONG: Final = 0x7F
-_AT_ONCE: Final = 1000
+#: Offsets in a piece: they are read, checked and packed in a millisecond or two.
+PIECE_MAX: Final = 1000
 #: Frames up to this size are copied before they are read: slices of bytes cost less than a view's.
 _COPIED_BYTES_MAX: Final = 64 * 1024
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -62,27 +57,61 @@ _TOPIC_IDS_FROM: Final = 10
 _MEMBERS_FROM: Final = 3
 
 
+#: Partitions, offsets, leader epochs, metadata.
+_Columns = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[bytes] | None]
+
+
 class _Layout(NamedTuple):
     has_epochs: bool
     is_flexible: bool
-    has_topic_ids: bool = False
+    has_topic_ids: bool
+    rows: struct.Struct
+    """An offset without metadata and tagged fields."""
+    no_metadata: frozenset[int]
+    """Lengths of metadata that is null or empty."""
+
+
+def _layout(has_epochs: bool, is_flexible: bool, has_topic_ids: bool = False) -> _Layout:
+    ends = "BB" if is_flexible else "h"
+    rows = struct.Struct((">iqi" if has_epochs else ">iq") + ends)
+    return _Layout(
+        has_epochs, is_flexible, has_topic_ids, rows, frozenset({0, 1} if is_flexible else {-1, 0})
+    )
 
 
 _COMMIT_LAYOUTS: Final = tuple(
-    _Layout(version >= 6, version >= 8, version >= _TOPIC_IDS_FROM) for version in range(11)
+    _layout(version >= 6, version >= 8, version >= _TOPIC_IDS_FROM) for version in range(11)
 )
-_TXN_LAYOUTS: Final = tuple(_Layout(version >= 2, version >= 3) for version in range(6))
+_TXN_LAYOUTS: Final = tuple(_layout(version >= 2, version >= 3) for version in range(6))
 
 
-class RequestedOffsets(NamedTuple):
-    """One topic's offsets, column by column; `topic` is its name or id (None: a null one)."""
+class TopicOffsets(NamedTuple):
+    """Offsets in some partitions of a topic, column by column.
 
-    topic: str | UUID | None
+    As a request names the topic, by name or by id (None: a null one); when it is found, with both.
+    """
+
+    topic: str
+    topic_id: UUID | None
     partitions: Sequence[int]
     offsets: Sequence[int]
     leader_epochs: Sequence[int]
-    metadata: Sequence[bytes] | None
+    metadata: Sequence[bytes] | None = None
     """As UTF-8; None where no offset has any."""
+    begins: bool = True
+    """Whether the request names the topic here; or it is a further piece of the one before."""
+
+    def some(self, indexes: Sequence[int]) -> TopicOffsets:
+        """The offsets at these indexes."""
+        return self._replace(
+            partitions=[self.partitions[index] for index in indexes],
+            offsets=[self.offsets[index] for index in indexes],
+            leader_epochs=[self.leader_epochs[index] for index in indexes],
+            metadata=None if self.metadata is None else [self.metadata[index] for index in indexes],
+        )
+
+
+topic_offsets_of: Final = from_tuple(TopicOffsets)
 
 
 class CommitRequest(NamedTuple):
@@ -91,7 +120,8 @@ class CommitRequest(NamedTuple):
     group_instance_id: str | None
     generation_id: int
     retention_ms: int | None
-    topics: list[RequestedOffsets]
+    topics: list[TopicOffsets]
+    """In pieces of at most `PIECE_MAX` partitions; a topic may be named several times."""
 
 
 class TxnCommitRequest(NamedTuple):
@@ -107,10 +137,23 @@ def read_commit_request(version: int, frame: memoryview, position: int) -> Work[
     Raises:
         MalformedMessage: whatever is wrong with it.
     """
+    layout = _COMMIT_LAYOUTS[version]
     try:
-        return (yield from _read_commit(version, _copied(frame), position))
+        reader = _Reader(_copied(frame), position, flexible=layout.is_flexible)
+        group_id = reader.short_string()
+        (generation_id,) = reader.fixed(_INT32)
+        member_id = reader.short_string()
+        instance_id = reader.nullable_short_string() if version >= _STATIC_MEMBERS_FROM else None
+        retention_ms = None
+        if version <= _RETENTION_UP_TO:
+            (retention_ms,) = reader.fixed(_INT64)
+            _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
+        topics = yield from reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
         raise MalformedMessage(f"offset_commit request v{version}: {error}") from None
+    if retention_ms == _NO_RETENTION_MS:
+        retention_ms = None
+    return CommitRequest(group_id, member_id, instance_id, generation_id, retention_ms, topics)
 
 
 def read_txn_commit_request(
@@ -121,51 +164,25 @@ def read_txn_commit_request(
     Raises:
         MalformedMessage: whatever is wrong with it.
     """
+    layout = _TXN_LAYOUTS[version]
+    generation_id, member_id, instance_id = _NO_GENERATION, "", None
     try:
-        return (yield from _read_txn_commit(version, _copied(frame), position))
+        reader = _Reader(_copied(frame), position, flexible=layout.is_flexible)
+        transactional_id, group_id = reader.short_string(), reader.short_string()
+        producer_id, producer_epoch = reader.fixed(_PRODUCER)
+        if version >= _MEMBERS_FROM:
+            (generation_id,) = reader.fixed(_INT32)
+            member_id = reader.short_string()
+            instance_id = reader.nullable_short_string()
+        topics = yield from reader.topics(layout)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"txn_offset_commit request v{version}: {error}") from None
+    commit = CommitRequest(group_id, member_id, instance_id, generation_id, None, topics)
+    return TxnCommitRequest(transactional_id, producer_id, producer_epoch, commit)
 
 
 def _copied(frame: memoryview) -> Frame:
     return bytes(frame) if len(frame) <= _COPIED_BYTES_MAX else frame
-
-
-def _read_commit(version: int, frame: Frame, position: int) -> Work[CommitRequest]:
-    layout = _COMMIT_LAYOUTS[version]
-    reader = _Reader(frame, position, flexible=layout.is_flexible)
-    group_id = reader.short_string()
-    (generation_id,) = reader.fixed(_INT32)
-    member_id = reader.short_string()
-    instance_id = reader.nullable_short_string() if version >= _STATIC_MEMBERS_FROM else None
-    retention_ms = _NO_RETENTION_MS
-    if version <= _RETENTION_UP_TO:
-        (retention_ms,) = reader.fixed(_INT64)
-        _ = retention_ms * _MILLISECOND  # as far as that goes, and no longer
-    topics = yield from _read_topics(frame, reader, layout)
-    return CommitRequest(
-        group_id,
-        member_id,
-        instance_id,
-        generation_id,
-        None if retention_ms == _NO_RETENTION_MS else retention_ms,
-        topics,
-    )
-
-
-def _read_txn_commit(version: int, frame: Frame, position: int) -> Work[TxnCommitRequest]:
-    layout = _TXN_LAYOUTS[version]
-    reader = _Reader(frame, position, flexible=layout.is_flexible)
-    transactional_id, group_id = reader.short_string(), reader.short_string()
-    producer_id, producer_epoch = reader.fixed(_PRODUCER)
-    generation_id, member_id, instance_id = _NO_GENERATION, "", None
-    if version >= _MEMBERS_FROM:
-        (generation_id,) = reader.fixed(_INT32)
-        member_id = reader.short_string()
-        instance_id = reader.nullable_short_string()
-    topics = yield from _read_topics(frame, reader, layout)
-    commit = CommitRequest(group_id, member_id, instance_id, generation_id, None, topics)
-    return TxnCommitRequest(transactional_id, producer_id, producer_epoch, commit)
 
 
 class _Reader(FieldReader):
@@ -190,86 +207,59 @@ class _Reader(FieldReader):
             _check_length(text)
         return text
 
-
-def _check_length(text: str) -> None:
-    if len(text.encode()) > STRING_BYTES_MAX:
-        raise MalformedMessage(f"a string of more than {STRING_BYTES_MAX} bytes")
-
-
-def _read_topics(frame: Frame, reader: _Reader, layout: _Layout) -> Work[list[RequestedOffsets]]:
-    topics = []
-    count = reader.array_length()
-    elements_left = ELEMENTS_MAX - count
-    for number in range(count):
-        if number:
-            yield
-        topic: str | UUID | None
-        if layout.has_topic_ids:
-            raw = bytes(reader.raw(len(_NULL_UUID)))
-            topic = None if raw == _NULL_UUID else UUID(bytes=raw)
-        else:
-            topic = reader.short_string()
-        partition_count = reader.array_length()
-        elements_left -= partition_count
-        if elements_left < 0:
-            raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
-        columns = _Columns(layout)
-        place = reader.position
-        for first in range(0, partition_count, _AT_ONCE):
-            if first:
+    def topics(self, layout: _Layout) -> Work[list[TopicOffsets]]:
+        """All topics, in pieces."""
+        topics: list[TopicOffsets] = []
+        count = self.array_length()
+        elements_left = ELEMENTS_MAX - count
+        for number in range(count):
+            if number:
                 yield
-            place = columns.read(frame, place, min(_AT_ONCE, partition_count - first))
-        reader.move_to(place)
-        reader.skip_tags()
-        topics.append(columns.offsets(topic))
-    reader.skip_tags()
-    return topics
+            topic, topic_id = "", None
+            if layout.has_topic_ids:
+                raw = bytes(self.raw(len(_NULL_UUID)))
+                topic_id = None if raw == _NULL_UUID else UUID(bytes=raw)
+            else:
+                topic = self.short_string()
+            partition_count = self.array_length()
+            elements_left -= partition_count
+            if elements_left < 0:
+                raise MalformedMessage(f"more than {ELEMENTS_MAX} topics and partitions")
+            begins = True
+            while begins or partition_count:
+                if not begins:
+                    yield
+                some = min(PIECE_MAX, partition_count)
+                columns = self._plain_columns(layout, some) or self._columns(layout, some)
+                topics.append(topic_offsets_of((topic, topic_id, *columns, begins)))
+                partition_count -= some
+                begins = False
+            self.skip_tags()
+        self.skip_tags()
+        return topics
 
-
-class _Columns:
-    """The offsets of one topic that have been read so far."""
-
-    def __init__(self, layout: _Layout) -> None:
-        self._has_epochs, self._is_flexible, _ = layout
-        self._plain = _PLAIN[self._has_epochs, self._is_flexible]
-        self._partitions: list[int] = []
-        self._offsets: list[int] = []
-        self._epochs: list[int] = []
-        self._metadata: list[bytes] | None = None
-
-    def offsets(self, topic: str | UUID | None) -> RequestedOffsets:
-        return RequestedOffsets(
-            topic, self._partitions, self._offsets, self._epochs, self._metadata
-        )
-
-    def read(self, frame: Frame, position: int, count: int) -> int:
-        """Read `count` offsets; returns where the last one ends."""
-        return self._read_plain(frame, position, count) or self._read_any(frame, position, count)
-
-    def _read_plain(self, frame: Frame, position: int, count: int) -> int:
-        """Like `read` if no offset has metadata; otherwise reads nothing and returns 0."""
-        end = position + self._plain.size * count
-        if end > len(frame):
-            return 0
-        columns = list(zip(*self._plain.iter_unpack(frame[position:end]), strict=True))
-        has_tags = self._is_flexible and not _NO_TAGS.issuperset(columns.pop())
+    def _plain_columns(self, layout: _Layout, count: int) -> _Columns | None:
+        """Like `_columns` if no offset has metadata; otherwise reads nothing and returns None."""
+        frame, start, rows = self._frame, self._position, layout.rows
+        end = start + rows.size * count
+        if end > len(frame) or not count:
+            return None
+        columns = list(zip(*rows.iter_unpack(frame[start:end]), strict=True))
+        has_tags = layout.is_flexible and not _NO_TAGS.issuperset(columns.pop())
         # If the first has no metadata, the second begins where we look for it, and so on.
-        if has_tags or not _NO_METADATA[self._is_flexible].issuperset(columns[-1]):
-            return 0
-        self._partitions += columns[0]
-        self._offsets += columns[1]
-        self._epochs += columns[2] if self._has_epochs else (_NO_LEADER_EPOCH,) * count
-        if self._metadata is not None:
-            self._metadata += (b"",) * count
-        return end
+        if has_tags or not layout.no_metadata.issuperset(columns[-1]):
+            return None
+        self._position = end
+        epochs = columns[2] if layout.has_epochs else (_NO_LEADER_EPOCH,) * count
+        return columns[0], columns[1], epochs, None
 
-    def _read_any(self, frame: Frame, position: int, count: int) -> int:
-        if self._metadata is None:
-            self._metadata = [b""] * len(self._partitions)
-        texts, rows, is_flexible = self._metadata, [], self._is_flexible
-        layout = _WITH_EPOCH if self._has_epochs else _WITHOUT_EPOCH
-        unpack, row_bytes = layout.unpack_from, layout.size
-        frame_end = len(frame)
+    def _columns(self, layout: _Layout, count: int) -> _Columns:
+        """The next `count` offsets."""
+        frame, position, is_flexible = self._frame, self._position, layout.is_flexible
+        row = _WITH_EPOCH if layout.has_epochs else _WITHOUT_EPOCH
+        unpack, row_bytes = row.unpack_from, row.size
+        rows: list[tuple[int, ...]] = []
+        texts: list[bytes] = []
         for _ in range(count):
             rows.append(unpack(frame, position))
             position += row_bytes
@@ -284,7 +274,7 @@ class _Columns:
             text = b""
             if size > 0:
                 end = position + size
-                if size > STRING_BYTES_MAX or end > frame_end:
+                if size > STRING_BYTES_MAX or end > len(frame):
                     raise MalformedMessage(f"a string of {size} bytes")
                 text, position = bytes(frame[position:end]), end
                 if not text.isascii():
@@ -292,8 +282,14 @@ class _Columns:
             texts.append(text)
             if is_flexible:
                 position = skip_tags(frame, position) if frame[position] else position + 1
+        self._position = position
+        if not count:
+            return (), (), (), None
         columns = list(zip(*rows, strict=True))
-        self._partitions += columns[0]
-        self._offsets += columns[1]
-        self._epochs += columns[2] if self._has_epochs else (_NO_LEADER_EPOCH,) * count
-        return position
+        epochs = columns[2] if layout.has_epochs else (_NO_LEADER_EPOCH,) * count
+        return columns[0], columns[1], epochs, texts
+
+
+def _check_length(text: str) -> None:
+    if len(text.encode()) > STRING_BYTES_MAX:
+        raise MalformedMessage(f"a string of more than {STRING_BYTES_MAX} bytes")

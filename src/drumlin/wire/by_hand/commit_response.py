@@ -15,7 +15,7 @@ from uuid import UUID
 from drumlin.turns import Work
 from drumlin.wire.error_codes import ErrorCode
 from drumlin.wire.messages import EncodedBody
-from drumlin.wire.uvarint import uvarint
+from drumlin.wire.uvarint import ONE_BYTE, uvarint
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -26,6 +26,8 @@ _AT_ONCE: Final = 256
 #: Many small parts take long to join, and to free.
 _PARTS_MAX: Final = 5000
 _NULL_UUID: Final = bytes(16)
+#: From here on a count takes more than a byte in flexible versions.
+_LONG: Final = len(ONE_BYTE) - 1
 
 
 class TopicResult(NamedTuple):
@@ -86,4 +88,4 @@ def _count(count: int, is_flexible: bool) -> bytes:
     """How many elements follow."""
     if not is_flexible:
         return _INT32.pack(count)
-    return uvarint(count + 1)
+    return ONE_BYTE[count + 1] if count < _LONG else uvarint(count + 1)

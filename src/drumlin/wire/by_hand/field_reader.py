@@ -49,7 +49,10 @@ class FieldReader:
 
     def nullable_string(self) -> str | None:
         frame, start = self._frame, self._position
-        if self._flexible and 0 < frame[start] < 0x80:  # nearly all are so short
+        if self._flexible and frame[start] < 0x80:  # nearly all are so short
+            if not frame[start]:
+                self._position = start + 1
+                return None
             end = start + frame[start]
             if end > len(frame):
                 raise MalformedMessage(f"a string of {end - start - 1} bytes ends after its frame")

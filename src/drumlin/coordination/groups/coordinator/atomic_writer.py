@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.background import Background
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
 from drumlin.coordination.groups.shard.record_registry import encode_record
 from drumlin.coordination.groups.shard.shard import GroupShard
@@ -71,10 +71,9 @@ class AtomicWriter:
         Raises:
             KafkaError: the partition cannot be written to.
         """
-        limit = self._writer.batch_bytes_max(shard)
-        bytes_max = min(
-            record_bytes_max(limit), BATCH_BYTES_MAX
-        )  # one takes part of a turn to append
+        limit = self._writer.led(shard).batch_bytes_max
+        # One takes part of a turn to append.
+        bytes_max = min(record_bytes_max(limit), BATCH_BYTES_MAX)
         now_ms = self._clock.wall_ms()
         return RecordPacker(
             encode_record, now_ms, self._codec(), bytes_max=bytes_max, if_several=producer
@@ -96,7 +95,7 @@ class AtomicWriter:
             KafkaError: it cannot be written.
             Exception: what `check` raises.
         """
-        check_sizes(batches, self._writer.batch_bytes_max(shard))
+        check_sizes(batches, self._writer.led(shard).batch_bytes_max)
         is_begun, are_several = False, len(batches) > 1
 
         def begun(_: None, __: int) -> None:

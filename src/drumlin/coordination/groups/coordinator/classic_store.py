@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.coordinator.effects import Effects
@@ -154,10 +154,8 @@ class ClassicStore:
 
     async def _encoded(self, shard: GroupShard, group: Group, metadata: GroupMetadata) -> bytearray:
         record: GroupRecord = (GroupKey(group.group_id), metadata)
-        now_ms, bytes_max = (
-            self._clock.wall_ms(),
-            record_bytes_max(self._writer.batch_bytes_max(shard)),
-        )
+        bytes_max = record_bytes_max(self._writer.led(shard).batch_bytes_max)
+        now_ms = self._clock.wall_ms()
         ((batch, _),) = await asyncio.to_thread(
             encode_batches, [record], now_ms, self._codec(), bytes_max=bytes_max
         )

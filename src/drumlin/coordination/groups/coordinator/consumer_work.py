@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.consumer import classic_members
 from drumlin.coordination.groups.consumer.assignment import NextTarget, as_it_is_now
 from drumlin.coordination.groups.consumer.group import ConsumerGroup

@@ -302,7 +302,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         Raises:
             KafkaError: none of it was committed.
         """
-        return self._offsets.commit(self._shard_of(commit.group_id), commit, NOT_REQUIRED)
+        return self._offsets.commit(self._shard_of, commit, NOT_REQUIRED)
 
     def committed_offsets(
         self,
@@ -337,7 +337,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         Raises:
             KafkaError: none of it was committed.
         """
-        return self._offsets.commit(self._shard_with_members(commit.group_id), commit, verification)
+        return self._offsets.commit(self._shard_with_members, commit, verification)
 
     def partition_to_commit(self, group_id: str) -> int:
         """The partition that `commit_in_transaction` will write to.

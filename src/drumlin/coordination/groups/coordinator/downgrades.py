@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.consumer.conversion import (

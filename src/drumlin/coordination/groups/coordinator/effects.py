@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.coordinator.answer_queue import ANSWERS_PER_TURN, AnswerQueue
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm

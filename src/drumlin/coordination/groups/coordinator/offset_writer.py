@@ -51,21 +51,26 @@ class OffsetWriter:
         self._writer, self._log, self._clock, self._config = writer, log, clock, config
 
     def commit(
-        self, shard: GroupShard, commit: Commit, verification: Verification | None
+        self,
+        find: Callable[[str], GroupShard],
+        commit: Commit,
+        verification: Verification | None,
     ) -> Work[Written[list[ErrorCode]]]:
         """Append offsets and take them over; a code for each of them.
+
+        `find`: the shard of a group that can be asked now, or an error.
 
         Raises:
             KafkaError: none of them is committed, whatever the log has of a transaction's.
         """
-        self._writer.check_leads(shard)
+        shard = find(commit.group_id)
         check = shard.admit_commit(commit.group_id, commit.committer)
         metadata_max_bytes = self._config.offset_metadata_max_bytes
         codes, accepted = yield from sorted_out(commit, check, metadata_max_bytes)
         if not accepted:
             return Written(codes)
-        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
-        codec = self._config.offsets_topic_compression_codec
+        led, now_ms = self._writer.led(shard), self._clock.wall_ms()
+        limit, codec = led.batch_bytes_max, self._config.offsets_topic_compression_codec
         packer = OffsetPacker(
             commit.group_id,
             now_ms,
@@ -86,6 +91,7 @@ class OffsetWriter:
                 None,
                 lambda topics, _: shard.apply_offsets(commit.group_id, topics, commit.producer),
                 verification,
+                led=led,
             )
             return self._log.written(codes, confirmation)
         if len(batches) > 1:
@@ -182,7 +188,7 @@ class OffsetWriter:
         Raises:
             KafkaError: as `ShardWriter.write`, and as `check`.
         """
-        limit, now_ms = self._writer.batch_bytes_max(shard), self._clock.wall_ms()
+        limit, now_ms = self._writer.led(shard).batch_bytes_max, self._clock.wall_ms()
         codec = self._config.offsets_topic_compression_codec
         packer = OffsetPacker(group_id, now_ms, codec=codec, bytes_max=record_bytes_max(limit))
         for topic, partitions in topics.items():

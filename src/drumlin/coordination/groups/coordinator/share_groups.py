@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.late_assignment import assign_late
 from drumlin.coordination.groups.every_kind.group_context import Topic

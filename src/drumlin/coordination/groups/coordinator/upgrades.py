@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from drumlin.coordination.background import Background
+from drumlin.background import Background
 from drumlin.coordination.groups.classic.group import Group
 from drumlin.coordination.groups.consumer import heartbeats
 from drumlin.coordination.groups.consumer.conversion import (

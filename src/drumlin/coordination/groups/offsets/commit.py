@@ -2,62 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
-from typing import Final, NamedTuple
-from uuid import UUID
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from drumlin.coordination.groups.every_kind.committer import Committer, OffsetCheck
 from drumlin.coordination.shards.state_batches import Producer
 from drumlin.turns import Work
+from drumlin.wire.by_hand.commit_request import PIECE_MAX, TopicOffsets
 from drumlin.wire.error_codes import ErrorCode, KafkaError
-
-#: Offsets that are worked on in one turn: a millisecond or two of them.
-_AT_ONCE: Final = 1000
-
-
-class TopicOffsets(NamedTuple):
-    """Offsets in partitions of one topic, column by column."""
-
-    topic: str
-    topic_id: UUID | None
-    partitions: Sequence[int]
-    offsets: Sequence[int]
-    leader_epochs: Sequence[int]
-    metadata: Sequence[bytes] | None = None
-    """As UTF-8; None where no offset has any."""
-
-    def pieces(self) -> Iterator[TopicOffsets]:
-        """The offsets in pieces that take little time each."""
-        if self.is_one_piece:
-            yield self
-            return
-        for start in range(0, len(self.partitions), _AT_ONCE):
-            yield self.some(range(start, min(start + _AT_ONCE, len(self.partitions))))
-
-    @property
-    def is_one_piece(self) -> bool:
-        return len(self.partitions) <= _AT_ONCE
-
-    def some(self, indexes: Sequence[int]) -> TopicOffsets:
-        """The offsets at these indexes."""
-        return TopicOffsets(
-            self.topic,
-            self.topic_id,
-            [self.partitions[index] for index in indexes],
-            [self.offsets[index] for index in indexes],
-            [self.leader_epochs[index] for index in indexes],
-            None if self.metadata is None else [self.metadata[index] for index in indexes],
-        )
-
-
-def joined(pieces: Sequence[TopicOffsets]) -> TopicOffsets:
-    """Pieces of one topic put together; there is at least one."""
-    topic, topic_id, *columns = zip(*pieces, strict=True)
-    partitions, offsets, leader_epochs = (list(chain.from_iterable(each)) for each in columns[:3])
-    has_metadata = pieces[0].metadata is not None
-    metadata = list(chain.from_iterable(columns[3])) if has_metadata else None
-    return TopicOffsets(topic[0], topic_id[0], partitions, offsets, leader_epochs, metadata)
 
 
 class Commit(NamedTuple):
@@ -70,7 +22,7 @@ class Commit(NamedTuple):
     retention_ms: int | None
     """Only of clients of the oldest versions; None: the broker's retention."""
     offsets: Sequence[TopicOffsets]
-    """A topic may be there several times."""
+    """In pieces of at most `PIECE_MAX`; a topic may be there several times."""
     version: int = 10
     """The version of the request; what a client may do depends on it."""
     producer: Producer | None = None
@@ -79,7 +31,7 @@ class Commit(NamedTuple):
     @property
     def is_one_piece(self) -> bool:
         """Whether it is committed in one turn."""
-        return len(self.offsets) == 1 and self.offsets[0].is_one_piece
+        return len(self.offsets) == 1 and len(self.offsets[0].partitions) <= PIECE_MAX
 
     @property
     def committer(self) -> Committer:
@@ -109,19 +61,18 @@ def sorted_out(
     """
     codes: list[ErrorCode] = []
     accepted: list[TopicOffsets] = []
-    for topic in commit.offsets:
-        for piece in topic.pieces():
-            if codes:
-                yield
-            found = _codes(piece, check, metadata_max_bytes)
-            if found is None:
-                codes += [ErrorCode.none] * len(piece.partitions)
-                accepted.append(piece)
-            else:
-                codes += found
-                fine = [index for index, code in enumerate(found) if code is ErrorCode.none]
-                if fine:
-                    accepted.append(piece.some(fine))
+    for piece in commit.offsets:
+        if codes:
+            yield
+        found = _codes(piece, check, metadata_max_bytes)
+        if found is None:
+            codes += [ErrorCode.none] * len(piece.partitions)
+            accepted.append(piece)
+        else:
+            codes += found
+            fine = [index for index, code in enumerate(found) if code is ErrorCode.none]
+            if fine:
+                accepted.append(piece.some(fine))
     return codes, accepted
 
 
@@ -138,8 +89,8 @@ def counts_partly(commit: Commit, count: int, error: KafkaError) -> bool:
 def partly(codes: Sequence[ErrorCode], count: int, code: ErrorCode) -> Work[list[ErrorCode]]:
     """`codes`, where of the accepted offsets only the first ones are committed, `count` many."""
     told: list[ErrorCode] = []
-    for start in range(0, len(codes), _AT_ONCE):
-        for each in codes[start : start + _AT_ONCE]:
+    for start in range(0, len(codes), PIECE_MAX):
+        for each in codes[start : start + PIECE_MAX]:
             if each is not ErrorCode.none:
                 told.append(each)
             else:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from drumlin.coordination.groups.offsets.commit import TopicOffsets
 from drumlin.coordination.groups.offsets.offset_records import (
     OffsetFacts,
     offset_key_start,
@@ -31,13 +30,13 @@ from drumlin.records.batch.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL_MASK,
     BatchHeader,
-    seal,
-    write_header,
+    sealed_batch,
 )
 from drumlin.records.batch.varint import varint
 from drumlin.records.compression.compression import compress_in_steps
 from drumlin.tuples import from_tuple
 from drumlin.turns import Work
+from drumlin.wire.by_hand.commit_request import TopicOffsets
 
 _PARTITION: Final = struct.Struct(">i")
 _NO_LEADER_EPOCH: Final = -1
@@ -124,11 +123,12 @@ class OffsetPacker:
         overhead = _OVERHEAD_BYTES + len(key_start) + _PARTITION.size
         while True:
             fitting = self._fitting(values, overhead)
-            if fitting == len(values):
-                self._put(offsets, key_start, partitions, values)
-                return
             if fitting:
-                self._put(offsets, key_start, partitions[:fitting], values[:fitting])
+                some, said = partitions[:fitting], values[:fitting]
+                self._records += _records(len(self._records), key_start, some, said)
+                self._topics.append(_values_of((offsets.topic, offsets.topic_id, some, said)))
+            if fitting == len(values):
+                return
             self._end()
             partitions, values = partitions[fitting:], values[fitting:]
 
@@ -189,17 +189,6 @@ class OffsetPacker:
         self._size += ends[fitting - 1] if fitting else 0
         return fitting
 
-    def _put(
-        self,
-        offsets: TopicOffsets,
-        key_start: bytes,
-        partitions: Sequence[int],
-        values: Sequence[bytes],
-    ) -> None:
-        first = len(self._records)
-        self._records += _records(first, key_start, partitions, values)
-        self._topics.append(_values_of((offsets.topic, offsets.topic_id, partitions, values)))
-
     def _end(self) -> None:
         self._ended.append((self._records, self._topics))
         self._begin()
@@ -211,11 +200,10 @@ class OffsetPacker:
         if self._codec:
             body = yield from compress_in_steps(self._codec, body)
         producer_id, epoch = self._producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-        size = HEADER_SIZE + len(body)
         header = _header_of(
             (
                 0,
-                size - LOG_OVERHEAD,
+                HEADER_SIZE - LOG_OVERHEAD + len(body),
                 _NO_LEADER_EPOCH,
                 MAGIC,
                 0,
@@ -229,30 +217,28 @@ class OffsetPacker:
                 len(records),
             )
         )
-        batch = bytearray(HEADER_SIZE)
-        batch += body
-        write_header(batch, 0, header)
-        seal(batch, 0, size)
-        return _batch_of((batch, topics))
+        return _batch_of((sealed_batch(header, body), topics))
 
 
 def _records(
     first: int, key_start: bytes, partitions: Sequence[int], values: Sequence[bytes]
-) -> Iterator[bytes]:
+) -> list[bytes]:
     """Records as they stand in a batch, in which that many come before."""
     pack = _PARTITION.pack
     key_size = len(key_start) + _PARTITION.size
     key_begins = varint(key_size) + key_start
     around = len(_BEGINS) + len(key_begins) + _PARTITION.size + len(_ENDS)
     value_size, length = -1, b""
-    for offset, partition, value in zip(
-        _deltas(first, len(values)), partitions, values, strict=True
-    ):
+    records = []
+    deltas = _deltas(first, len(values))
+    for offset, partition, value in zip(deltas, partitions, values, strict=True):
         if len(value) != value_size:
             value_size = len(value)
             length = varint(value_size)
         size = varint(around + len(offset) + len(length) + value_size)
-        yield b"".join((size, _BEGINS, offset, key_begins, pack(partition), length, value, _ENDS))
+        parts = (size, _BEGINS, offset, key_begins, pack(partition), length, value, _ENDS)
+        records.append(b"".join(parts))
+    return records
 
 
 def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iterator[bytes]:
@@ -265,11 +251,14 @@ def _tombstones(first: int, key_start: bytes, partitions: Sequence[int]) -> Iter
         yield b"".join((size, _BEGINS, offset, key_begins, pack(partition), _NO_VALUE, _ENDS))
 
 
-def _deltas(first: int, count: int) -> Iterator[bytes]:
+def _deltas(first: int, count: int) -> Iterable[bytes]:
     """The encoded offset deltas of consecutive records."""
     if first + count <= len(_ONE_BYTE):
-        yield from _ONE_BYTE[first : first + count]
-        return
+        return _ONE_BYTE[first : first + count]
+    return _more_deltas(first, count)
+
+
+def _more_deltas(first: int, count: int) -> Iterator[bytes]:
     for delta in range(first, first + count):
         if delta < len(_ONE_BYTE):
             yield _ONE_BYTE[delta]

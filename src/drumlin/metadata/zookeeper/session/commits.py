@@ -1,4 +1,4 @@
-"""Reads and transactions for the event loop: they run in one thread, and come back as values."""
+"""Reads and transactions for the event loop, carried out by one thread."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from drumlin.metadata.store.mutations import Together
 from drumlin.metadata.zookeeper.session.failures import asked, told
 from drumlin.metadata.zookeeper.znodes.operations import transactions
 from drumlin.ready_threads import ready_threads
+from drumlin.together import Together
 from drumlin.zookeeper.connection import ZooKeeperFailure
 
 if TYPE_CHECKING:
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
     from drumlin.metadata.zookeeper.znodes.operations import Fence, Operation, Transaction
 
 T = TypeVar("T")
-#: How often something is tried that others keep changing meanwhile.
+#: The number of attempts of a mutation that conflicts with those of others.
 ATTEMPTS: Final = 10
 
 
 class Commits:
-    """What one store asks of its session."""
+    """The thread of one store's session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._thread = ready_threads(1, "metadata")
         self._is_closed = False
-        self._together: Together[Transaction] = Together(self._commit_all)
+        self._together: Together[None, Transaction, None] = Together(self._commit_all)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """What `function` gives, called in the thread with the session and `args`.
+        """The result of `function`, called in the thread with the session and `args`.
 
         Raises:
-            ZooKeeperFailure: the session has been ended.
+            ZooKeeperFailure: the session has been closed.
         """
         return await self._in_thread(function, self.session, *args)
 
     async def commit(self, operations: Iterable[Operation], fence: Fence) -> None:
-        """Do all operations of a mutation, together with other mutations that wait now.
+        """Commit all operations of a mutation, together with other mutations that wait now.
 
-        If they are too many for one transaction, the first may count although this raises.
+        If they need several transactions, the first ones may be committed although this raises.
 
         Raises:
             Conflict: a node is not as expected; of the first transaction: nothing was done.
             KafkaError: KAFKA_STORAGE_ERROR: what was done is unknown; NOT_CONTROLLER: nothing.
         """
         for each in await self._transactions(operations, fence):
-            await self._together.commit(each)
+            await self._together.ask(None, each)
 
     async def commit_first(self, operations: Iterable[Operation], fence: Fence) -> frozenset[str]:
-        """The same, for as many operations as one transaction holds; the paths of all others."""
+        """The same for the operations that fit into one transaction; returns the others' paths."""
         first, *others = await self._transactions(operations, fence)
-        await self._together.commit(first)
+        await self._together.ask(None, first)
         return frozenset(each.path for part in others for each in part)
 
     async def _transactions(
@@ -61,7 +61,9 @@ class Commits:
     ) -> list[list[Operation]]:
         return await asked(self._in_thread(_listed, operations, fence))
 
-    async def _commit_all(self, waiting: list[Transaction]) -> Sequence[Exception | None]:
+    async def _commit_all(
+        self, _: None, waiting: Sequence[Transaction]
+    ) -> Sequence[Exception | None]:
         outcomes = await asked(self.run(_commit_all, waiting))
         return [None if each is None else told(each) for each in outcomes]
 
@@ -72,7 +74,7 @@ class Commits:
         return await loop.run_in_executor(self._thread, function, *args)
 
     async def close(self) -> None:
-        """End the session once what is under way has ended; whatever is asked later is refused."""
+        """Close the session after the requests in progress; later ones are refused."""
         self.session.stop_waiting()
         await self._together.settle()
         self._is_closed = True

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
-from drumlin.coordination.background import Background
-from drumlin.peer.peer_error import ConnectionLost
+from drumlin.background import Background
 
 Lane = TypeVar("Lane", bound=Hashable)
 Item = TypeVar("Item")
@@ -27,21 +26,24 @@ class Together(Generic[Lane, Item, Answer]):
         key(item): of items with the same key, one goes into a request.
         size(item): of its part of a request; a request is no larger than `size_max`, unless one
             item alone is.
+        closed(): the error of who waits when this is closed.
     """
 
     def __init__(
         self,
-        send: Callable[[Lane, Sequence[Item]], Awaitable[Sequence[Answer]]],
-        key: Callable[[Item], Hashable],
-        size: Callable[[Item], int],
-        size_max: int,
+        send: Callable[[Lane, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        key: Callable[[Item], Hashable] = id,
+        size: Callable[[Item], int] = lambda _: 0,
+        size_max: int = 0,
+        closed: Callable[[], Exception] = asyncio.InvalidStateError,
     ) -> None:
         self._send, self._key, self._size, self._size_max = send, key, size, size_max
+        self._closed = closed
         self._queues: dict[Lane, deque[tuple[Item, asyncio.Future[Answer]]]] = {}
         self._lanes = Background()
 
     def ask(self, lane: Lane, item: Item) -> asyncio.Future[Answer]:
-        """The answer to come; it fails with what `send` has raised."""
+        """The answer to come; it fails with what `send` has raised, or says of the item."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         queue = self._queues.get(lane)
         if queue is None:
@@ -51,8 +53,12 @@ class Together(Generic[Lane, Item, Answer]):
         queue.append((item, answer))
         return answer
 
+    async def settle(self) -> None:
+        """Wait for all that is asked."""
+        await self._lanes.settle()
+
     async def close(self) -> None:
-        """Whoever waits for an answer gets `ConnectionLost`."""
+        """Whoever waits for an answer gets the error that was handed in."""
         await self._lanes.end()
 
     async def _ask_all(self, lane: Lane, queue: deque[tuple[Item, asyncio.Future[Answer]]]) -> None:
@@ -68,11 +74,15 @@ class Together(Generic[Lane, Item, Answer]):
                     _fail(together, error)
                 else:
                     for (_, waiting), answer in zip(together, answers, strict=True):
-                        if not waiting.done():
+                        if waiting.done():
+                            continue
+                        if isinstance(answer, Exception):
+                            waiting.set_exception(answer)
+                        else:
                             waiting.set_result(answer)
         finally:
             del self._queues[lane]
-            _fail([*together, *queue], ConnectionLost("not asked, as this broker stops"))
+            _fail([*together, *queue], self._closed())
 
     def _take(
         self, queue: deque[tuple[Item, asyncio.Future[Answer]]]

@@ -11,17 +11,20 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from drumlin.wire.error_codes import ErrorCode, KafkaError
-
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
 class Background:
-    """The tasks of one owner."""
+    """The tasks of one owner.
 
-    def __init__(self) -> None:
+    Handed in:
+        ended(): what those get who wait for an answer at the end.
+    """
+
+    def __init__(self, ended: Callable[[], BaseException] = asyncio.CancelledError) -> None:
+        self._ended = ended
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
@@ -38,7 +41,7 @@ class Background:
     def answer_with(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Like `spawn`; the caller may await the result, or the error, which is not logged.
 
-        After `end`, the error is COORDINATOR_NOT_AVAILABLE.
+        After `end`, the error is what was handed in for it.
         """
         loop = asyncio.get_running_loop()
         task, answer = loop.create_task(work), loop.create_future()
@@ -70,8 +73,7 @@ class Background:
 
     def _answered(self, answer: asyncio.Future[T], task: asyncio.Task[T]) -> None:
         self._tasks.discard(task)
-        is_ended = task.cancelled()
-        error = KafkaError(ErrorCode.coordinator_not_available) if is_ended else task.exception()
+        error = self._ended() if task.cancelled() else task.exception()
         if answer.done():  # its caller has given up
             return
         if error is None:

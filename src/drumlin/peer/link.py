@@ -1,0 +1,96 @@
+"""A link to one broker: a connection that is made when it is needed, and again when it is lost.
+
+Owns the one connection. Sends no request, and tries nothing again by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import repeat
+from typing import Any
+
+from drumlin.peer.connection import BrokerConnection
+from drumlin.peer.peer_error import ConnectionLost
+
+_log = logging.getLogger(__name__)
+
+Open = Callable[[], Coroutine[Any, Any, BrokerConnection]]
+
+
+class Link:
+    """To one broker, for one purpose.
+
+    Handed in:
+        name: of the broker, for messages.
+        open_(): makes a connection.
+        pauses(): seconds for which the broker is left alone after each attempt that has failed, in
+            a row.
+    """
+
+    def __init__(
+        self, name: str, open_: Open, pauses: Callable[[], Iterator[float]] = lambda: repeat(0.0)
+    ) -> None:
+        self._name, self._open, self._new_pauses = name, open_, pauses
+        self._connection: BrokerConnection | None = None
+        self._opening: asyncio.Task[BrokerConnection] | None = None
+        self._waiting: asyncio.Future[BrokerConnection] | None = None
+        self._failure: BaseException | None = None
+        self._pauses = pauses()
+        self._not_before = 0.0
+        self._is_closed = False
+
+    @property
+    def if_open(self) -> BrokerConnection | None:
+        """The connection, if there is one now."""
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else None
+
+    async def connection(self) -> BrokerConnection:
+        """
+        Raises:
+            PeerError: there is none now.
+        """
+        connection = self.if_open
+        if connection is not None:
+            return connection
+        if self._waiting is None:
+            loop = asyncio.get_running_loop()
+            if self._failure is not None and loop.time() < self._not_before:
+                raise ConnectionLost(str(self._failure))
+            self._waiting = loop.create_future()
+            self._opening = loop.create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        # Several may wait for one connection: the first of them to give up must not end it.
+        return await asyncio.shield(self._waiting)
+
+    def _opened(self, task: asyncio.Task[BrokerConnection]) -> None:
+        """Keep the connection, even if nobody waits for it any more."""
+        waiting, self._waiting, self._opening = self._waiting, None, None
+        assert waiting is not None
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            if self._failure is None:
+                _log.info("%s cannot be reached: %s", self._name, failure)
+            self._failure = failure
+            self._not_before = asyncio.get_running_loop().time() + next(self._pauses)
+        elif task.cancelled() or self._is_closed:
+            failure = ConnectionLost(f"{self._name}: no longer wanted")
+            if not task.cancelled():
+                task.result().close()
+        else:
+            self._connection, self._failure = task.result(), None
+            self._pauses = self._new_pauses()
+            waiting.set_result(self._connection)
+            return
+        waiting.set_exception(failure)
+        waiting.exception()  # nobody may be waiting any more
+
+    def close(self) -> None:
+        """Whoever waits for a connection gets `ConnectionLost`."""
+        self._is_closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._connection is not None:
+            self._connection.close()
