@@ -122,7 +122,7 @@ class Leaders:
         finally:
             self.unsettled_count -= count
         if count:
-            _log.info("%d partitions were to be given leaders or in-sync replicas", count)
+            _log.info("%d partitions needed another leader or ISR", count)
         for error in written.errors.values():
             if error is not written.failure and error.code is not ErrorCode.not_controller:
                 self._parts.report(str(error))
