@@ -84,9 +84,7 @@ class Partition(Replica):
         return self.log.log_end_offset if self.isr is None else self.isr.first_offset
 
     def check_latest_is_known(self) -> None:
-        """Refuse to list the latest offset while it might go back (KIP-207).
-
-        That is so until the high watermark has reached this leader epoch.
+        """Refuse the latest offset until the high watermark has reached this epoch (KIP-207).
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE.
@@ -135,10 +133,7 @@ class Partition(Replica):
         )
 
     def withdrawal_of(self, producer_id: int, verification: Verification) -> Callable[[], None]:
-        """A callback that ends a verification which the coordinator did not confirm.
-
-        It may be kept for long: it keeps only the producer state alive, not the partition.
-        """
+        """A callback for an unconfirmed verification. It keeps only the producer state alive."""
         state = self.log.producer_state
         return partial(state.withdraw_verification, producer_id, verification)
 
