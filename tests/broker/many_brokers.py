@@ -32,6 +32,7 @@ from drumlin.metadata.image import (
     ResourceType,
     TopicState,
 )
+from drumlin.metadata.rules.isr_requests import IsrRequest
 from drumlin.metadata.store.changes import (
     BrokersChanged,
     Change,
@@ -41,7 +42,7 @@ from drumlin.metadata.store.changes import (
     TopicDeleted,
 )
 from drumlin.metadata.store.mutations import Listeners, check_is_new, new_partitions, topic_with_id
-from drumlin.metadata.store.store import Alteration, Assignment, IsrWish, Listener, ProducerIdBlock
+from drumlin.metadata.store.store import Alteration, Assignment, Listener, ProducerIdBlock
 from drumlin.wire.error_codes import KafkaError
 
 _CLUSTER_ID = "cluster-in-memory00000"
@@ -97,9 +98,6 @@ class Member:
 
     def register_no_more(self) -> None:
         """It does so only once."""
-
-    async def advance_leader_epochs(self) -> None:
-        raise AssertionError("no broker of these is ever killed")
 
     def on_change(self, listener: Listener) -> None:
         self.listeners.add(listener)
@@ -160,11 +158,13 @@ class Member:
             lambda image: image.put_configs(resource, configs), ConfigsChanged(resource, configs)
         )
 
-    async def advance_leader_epochs_of(self, partitions: Collection[PartitionId]) -> None:
+    async def advance_leader_epochs(
+        self, partitions: Collection[PartitionId] | None = None
+    ) -> None:
         raise AssertionError("no log of these is ever lost")
 
     async def alter_isrs(
-        self, wishes: Mapping[PartitionId, IsrWish]
+        self, requests: Mapping[PartitionId, IsrRequest]
     ) -> Mapping[PartitionId, PartitionState | KafkaError]:
         raise AssertionError("partitions have one replica")
 

@@ -15,6 +15,7 @@ from coordination.test_group_coordinator import loaded
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.classic import membership
 from drumlin.coordination.groups.classic.records import GROUP_METADATA, GroupKey, GroupMetadata
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.coordinator import answer_queue, classic_store
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
@@ -34,10 +35,12 @@ Members = list[JoinAnswer]
 
 
 def single_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step is a turn from now on."""
+    """Every step is a turn from now on, of more than a member."""
     single_steps(monkeypatch)
     monkeypatch.setattr(answer_queue, "TURN_S", 0)
     monkeypatch.setattr(membership, "MEMBERS_PER_STEP", 1)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch) -> threading.Event:

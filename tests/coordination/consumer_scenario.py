@@ -32,7 +32,6 @@ from coordination.memory_log import (
     MemoryLog,
     default_setting,
     lead_all,
-    new_producer_ids,
     wake,
 )
 from coordination.settings import Settings
@@ -84,7 +83,6 @@ class ConsumerScenario:
             ),
             self.topics,
             self._setting,
-            new_producer_ids(),
             lambda: str(next(self._numbers)),
         )
         self.coordinator.start()

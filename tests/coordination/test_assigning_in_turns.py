@@ -17,6 +17,7 @@ from coordination.memory_log import KnownTopics, MemoryLog, lead_all, new_coordi
 from coordination.settings import Settings
 from drumlin.clock import ManualClock
 from drumlin.coordination.deadlines import DeadlineQueue
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer, JoinRequest
@@ -156,6 +157,7 @@ def run(scenario: Scenario) -> None:
 @pytest.fixture(autouse=True)
 def every_step_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     single_steps(monkeypatch)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
 
 
 async def begin(world: World) -> asyncio.Task[HeartbeatAnswer]:
@@ -471,6 +473,7 @@ def test_the_twin_that_does_not_give_way(seed: int, monkeypatch: pytest.MonkeyPa
     """The same members have equally much of the same partitions: which ones may differ."""
     gave_way = asyncio.run(live_through(seed, in_turns=True))
     unhurried(monkeypatch)
+    monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 1_000_000)
     at_once = asyncio.run(live_through(seed, in_turns=False))
     assert gave_way.keys() == at_once.keys()
     for topic in "tu":

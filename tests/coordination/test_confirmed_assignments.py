@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordination.test_assigning_in_turns import GROUP, World
+from drumlin.coordination.groups.consumer import member_change
 from drumlin.coordination.groups.consumer.messages import HeartbeatRequest
 from rig.turn_lengths import single_steps
 
@@ -27,6 +28,7 @@ def test_no_answer_before_what_it_is_for_is_confirmed(monkeypatch: pytest.Monkey
         world.clock.advance_ms(5000)
         world.log.confirmations = []  # as with flush.messages
         single_steps(monkeypatch)
+        monkeypatch.setattr(member_change, "_ASSIGNED_AT_ONCE", 0)
         request = HeartbeatRequest(
             member.member_id,
             member.epoch,

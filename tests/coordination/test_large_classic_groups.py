@@ -28,7 +28,7 @@ from coordination.scenario import subscription
 from coordination.settings import Settings
 from coordination.test_group_coordinator import commit, loaded, with_coordinator
 from drumlin.clock import ManualClock
-from drumlin.coordination.groups.coordinator import answer_queue
+from drumlin.coordination.groups.coordinator import answer_queue, classic_store
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import (
     JoinAnswer,
@@ -89,6 +89,7 @@ def test_what_is_decided_at_once_for_few_members_needs_no_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
     monkeypatch.setattr(answer_queue, "TURN_S", 10)
 
     async def run(coordinator: GroupCoordinator, _: MemoryLog, clock: ManualClock) -> None:
@@ -218,6 +219,7 @@ def test_a_small_record_does_not_overtake_a_large_one(
 ) -> None:
     """As long as one member says much, the group is encoded in a thread."""
     unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
 
     def asking(instance_id: str, size: int) -> JoinRequest:
         protocols = (("range", subscription("t") + bytes(size)),)
@@ -285,6 +287,7 @@ def test_much_in_few_members_is_encoded_apart(
     monkeypatch: pytest.MonkeyPatch, gate: threading.Event
 ) -> None:
     unhurried(monkeypatch)
+    monkeypatch.setattr(classic_store, "_MEMBERS_AT_ONCE", 200)
 
     async def run(coordinator: GroupCoordinator, log: MemoryLog, clock: ManualClock) -> None:
         members = await first_generation(coordinator, clock, 2)

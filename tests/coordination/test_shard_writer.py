@@ -43,18 +43,14 @@ def _with_shard(body: Body) -> None:
     asyncio.run(run())
 
 
-def test_without_a_check_all_is_written_in_one_step() -> None:
+def test_what_is_written_at_once_is_taken_over_batch_by_batch() -> None:
     async def body(coordinator: GroupCoordinator, shard: GroupShard, log: FullLog) -> None:
         said: list[tuple[str, int]] = []
 
         def take_over(name: str, _: int) -> None:
             said.append((name, len(log.batches[0])))
 
-        work = Stepped(
-            coordinator._writer.write_batches(shard, _batches("a", "b"), None, take_over)
-        )
-        with pytest.raises(StopIteration):
-            next(work)
+        coordinator._writer.write_batches_at_once(shard, _batches("a", "b"), take_over)
         assert said == [("a", 1), ("b", 2)], "each is taken over before the next is appended"
 
     _with_shard(body)

@@ -284,7 +284,7 @@ def test_initialisation_that_was_interrupted_is_done_after_a_while() -> None:
         group = world.share.group("g")
         shard = world.groups.shard_of("g")
         begun = type(group.partitions)(group.partitions.initialized)
-        await world.groups.write(shard, [(StatePartitionMetadataKey("g"), begun)])
+        world.groups._writer.write(shard, [(StatePartitionMetadataKey("g"), begun)])
         await world.restart()
         assert world.share.initialized("g") == {}
         await world.beat("a", 0, "t")

@@ -11,14 +11,14 @@ from coordination.classic_members import REBALANCE_MS, request, single_step, som
 from coordination.memory_log import MemoryLog, lead_all
 from coordination.share_world import ShareWorld
 from coordination.share_world import run as run_with_shares
+from coordination.test_conversions import SETTINGS, stable, upgrade
 from coordination.test_group_coordinator import commit, loaded, position, with_coordinator
-from coordination.test_upgrades_in_turns import SETTINGS, stable, upgrade
 from coordination.transactions.test_coordinator import COUNT, TIMEOUT_MS, Cluster
 from coordination.transactions.test_coordinator import run as run_with_transactions
 from drumlin.clock import ManualClock
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.every_kind.messages import JoinAnswer
-from drumlin.coordination.shards.dropped_state import DroppedState, forget
+from drumlin.coordination.shards.dropped_state import forget
 from drumlin.coordination.transactions.coordinator import TransactionCoordinator
 from drumlin.wire.error_codes import ErrorCode
 from rig.committed_offsets import commit_offsets
@@ -124,25 +124,6 @@ def test_what_is_large_is_forgotten_piece_by_piece() -> None:
     some, named = list(range(10)), dict.fromkeys(range(10))
     assert Stepped(forget(some, named)).count() == 20
     assert not (some or named)
-
-
-def test_who_waits_for_all_to_be_forgotten_waits_for_what_is_under_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def run() -> None:
-        unloading, some, more = DroppedState(), list(range(10)), list(range(10))
-        unloading.begin(forget(some))
-        unloading.begin(forget(more))
-        first = asyncio.create_task(unloading.go_on())
-        while len(some) > 5:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        first.cancel()  # whoever waits, the work goes on
-        assert more
-        await unloading.go_on()
-        assert not (some or more)
-
-    single_step(monkeypatch)
-    asyncio.run(run())
 
 
 def test_transactional_ids_are_forgotten_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,9 +103,7 @@ class Broker:
         self.producer_ids = ProducerIds(metadata.next_producer_id_block)
         topics, offsets_topic = ImageTopics(self), state_topic(self, GROUP_METADATA)
         setting_of = partial(group_setting, self)
-        self.groups = GroupCoordinator(
-            config, clock, offsets_topic, topics, setting_of, self.producer_ids
-        )
+        self.groups = GroupCoordinator(config, clock, offsets_topic, topics, setting_of)
         self._make_share_coordinators(topics)
         self.transactions = TransactionCoordinator(
             config,

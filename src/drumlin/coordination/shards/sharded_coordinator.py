@@ -17,7 +17,6 @@ from typing import Generic
 
 from drumlin.background import Background
 from drumlin.clock import Clock
-from drumlin.coordination.shards.dropped_state import DroppedState
 from drumlin.coordination.shards.shard_writer import ShardWriter
 from drumlin.coordination.shards.state_form import (
     Loaded,
@@ -76,7 +75,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             topic, self._log, self._partitions, form, limits, clock, self._check_active
         )
         self._background = Background(lambda: KafkaError(ErrorCode.coordinator_not_available))
-        self._unloading = DroppedState()
+        self._unloading = Background()  # of what was coordinated here, and is not freed yet
         self._tidying = asyncio.Lock()
         self._is_active = False
 
@@ -93,7 +92,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
             self.resign(partition)
         await self._background.end()
         await self._partitions.close()
-        await self._unloading.go_on()
+        await self._unloading.settle()
 
     def become_leader(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition: its state is loaded in the background."""
@@ -103,8 +102,7 @@ class ShardedCoordinator(Generic[Shard, Loaded, StateRecord]):
         """Another broker leads the partition: its state is dropped here."""
         shard = self._partitions.end(partition)
         if shard is not None:
-            self._unloading.begin(self._form.unload(shard))
-            self._background.spawn(self._unloading.go_on())
+            self._unloading.spawn(self._form.unload(shard))
 
     # -- finding ---------------------------------------------------------------------------
 

@@ -36,8 +36,6 @@ class Generation:
         self.id = 0
         self.state = GroupState.EMPTY
         self.state_timestamp_ms: int | None = clock.wall_ms()
-        self.transitions = 0
-        """How often the state has changed."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: AbstractSet[str] | None = None
@@ -77,7 +75,6 @@ class Generation:
         if state not in LEGAL_TRANSITIONS[self.state]:
             raise IllegalTransition(f"{self._group_id}: {self.state.value} to {state.value}")
         self.state = state
-        self.transitions += 1
         self.state_timestamp_ms = self._clock.wall_ms()
 
     def begin_next(self) -> None:

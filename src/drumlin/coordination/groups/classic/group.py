@@ -19,6 +19,7 @@ that do not know it: `membership.py` (its members), `generation.py` (what they h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -28,7 +29,7 @@ from drumlin.coordination.deadlines import DeadlineQueue
 from drumlin.coordination.groups.classic.admission import Admission
 from drumlin.coordination.groups.classic.effects import Effects
 from drumlin.coordination.groups.classic.generation import Generation
-from drumlin.coordination.groups.classic.membership import Member, Membership, in_steps
+from drumlin.coordination.groups.classic.membership import Member, Membership
 from drumlin.coordination.groups.classic.rebalance import Rebalance
 from drumlin.coordination.groups.classic.records import GroupKey, GroupMetadata
 from drumlin.coordination.groups.classic.static_members import StaticMembers
@@ -84,6 +85,8 @@ class Group:
         """How many records are being made in turns."""
         self.replacements: list[Store] = []
         """Static members that are back, for the next record, of which nothing is made yet."""
+        self.stays_classic_from: float = math.inf
+        """Of so many members, what would make a consumer group is more than a batch."""
         self._rules = rules
         self._new_id = new_id
         self._timers = Timers(group_id, clock, deadlines)
@@ -127,21 +130,6 @@ class Group:
         if reason is not None:
             self._rebalance.prepare(reason)
         return self._effects.take()
-
-    def take_place(self, deadlines: DeadlineQueue[Deadline], reason: str) -> list[Effect]:
-        """Take the place of the consumer group that it was made beside, and rebalance."""
-        self._timers.use(deadlines)
-        self._rebalance.prepare(reason)
-        return self._effects.take()
-
-    async def extend_sessions(self) -> None:
-        """Restart the sessions of all current members."""
-        for some in in_steps(self.membership.members.values()):
-            for each in some:
-                is_here = self.membership.members.get(each.member_id) is each
-                if is_here and self.state is not GroupState.DEAD:
-                    self._timers.extend_session(each)
-            await give_way()
 
     def replay(self, key: RecordKey, value: Any | None) -> None:
         """Do nothing: the record's content is known here already, and `stored` confirms it."""
@@ -412,11 +400,6 @@ class Group:
     @property
     def protocol_name(self) -> str | None:
         return self._generation.protocol_name
-
-    @property
-    def revision(self) -> int:
-        """A number that changes with the state, the generation, its members and its record."""
-        return self._generation.transitions + self.membership.changes + self.records_in_log
 
     @property
     def is_deletable(self) -> bool:

@@ -10,6 +10,7 @@ kept only because groups can be large.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -73,6 +74,8 @@ class ConsumerGroup:
         self.classic_protocols = Preferences()
         self.classic_count = 0
         self.has_partition_metadata = False
+        self.stays_consumer_from: float = math.inf
+        """Of so many members, what would make a classic group is more than a batch."""
         # What the log does not know: whether the metadata has been looked at since it changed.
         self.knows_metadata = False
         self.knows_new_topics = False
@@ -166,10 +169,9 @@ class ConsumerGroup:
         return commit_timestamp_ms
 
     def tombstones(self) -> list[GroupRecord]:
-        return [(key, None) for key in self.keys()]
+        return [(key, None) for key in self._keys()]
 
-    def keys(self) -> Iterator[RecordKey]:
-        """The keys of the group's records in the log. The group must not change meanwhile."""
+    def _keys(self) -> Iterator[RecordKey]:
         group_id = self.group_id
         yield from (ProgressKey(group_id, each) for each in self.members)
         yield from (TargetKey(group_id, each) for each in self.targets)

@@ -9,7 +9,7 @@ group's epoch, the target assignment, the member's own progress.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
@@ -31,15 +31,22 @@ from drumlin.coordination.groups.consumer.records import (
     TargetKey,
 )
 from drumlin.coordination.groups.consumer.regexes import check_regex
+from drumlin.coordination.groups.every_kind.any_group import (
+    AnyGroup,
+    Assign,
+    Decision,
+    Effect,
+    Resolve,
+)
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
-from drumlin.turns import Rest
+from drumlin.turns import to_end
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 
 #: The least time between two resolutions of regular expressions that are known already.
 _REFRESH_INTERVAL_MIN_MS: Final = 10_000
 
-#: Parts of a target assignment that are encoded in the turn in which it is decided.
-_WRITTEN_AT_ONCE: Final = 100
+#: The size of an assignment that is made in the turn in which it is due: a millisecond's worth.
+_ASSIGNED_AT_ONCE: Final = 2_000
 
 
 class RegexChange(Enum):
@@ -57,8 +64,8 @@ class MemberChange:
         self.epoch = group.epoch
         self.regexes: frozenset[str] = frozenset()
         """To be resolved."""
-        self.assigning: Awaitable[NextTarget] | None = None
-        """To be continued."""
+        self.assigning: Callable[[], Coroutine[Any, Any, NextTarget]] | None = None
+        """Takes longer."""
 
     def write(self, key: RecordKey, value: Any | None) -> None:
         self.records.append((key, value))
@@ -168,21 +175,28 @@ class MemberChange:
     def assign(self, member: Member) -> tuple[int, Partitions]:
         """Epoch and part of the target assignment for the member: of a new one if it is due.
 
-        One that takes longer than a turn, or is long to write, is `assigning` then: until it is
-        there, all is as if none were due.
+        That for very many is `assigning` then: until it is there, all is as if none were due.
         """
         group = self.group
         former_id = _former_id(group, member)
         if not is_assignment_due(group, self.epoch):
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        assigning = Rest(Assigning(group, self.epoch, former_id, member).work())
-        if not assigning.begin() or len(assigning.result().records) > _WRITTEN_AT_ONCE:
-            self.assigning = assigning
+        assigning = Assigning(group, self.epoch, former_id, member)
+        if assigning.size > _ASSIGNED_AT_ONCE:
+            self.assigning = assigning.work
             return group.target_epoch.epoch, group.targets.get(former_id, {})
-        target = assigning.result()
+        target = to_end(assigning.work())
         self.records += target.records
         self.records.append(target.epoch_record(group.group_id))
         return self.epoch, target.partitions[member.member_id]
+
+    def assign_later(self, follow: Callable[[ConsumerGroup, Any], Decision]) -> Assign | None:
+        """Of the assignment that takes longer, if there is one; `follow` as it has it."""
+        return None if self.assigning is None else Assign(self.assigning, follow)
+
+    def resolve(self, _: AnyGroup) -> Sequence[Effect]:
+        """What is to be done once the records are written."""
+        return [Resolve(self.regexes)] if self.regexes else ()
 
     # -- the member's progress -----------------------------------------------------------------
 

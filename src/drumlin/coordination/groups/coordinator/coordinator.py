@@ -22,17 +22,15 @@ from drumlin.coordination.groups.consumer.group import ConsumerGroup
 from drumlin.coordination.groups.consumer.member import NO_EPOCH
 from drumlin.coordination.groups.consumer.messages import HeartbeatAnswer, HeartbeatRequest
 from drumlin.coordination.groups.coordinator.answer_queue import AnswerQueue
-from drumlin.coordination.groups.coordinator.atomic_writer import AtomicWriter
 from drumlin.coordination.groups.coordinator.classic_protocol import ClassicProtocol
 from drumlin.coordination.groups.coordinator.classic_store import ClassicStore
 from drumlin.coordination.groups.coordinator.consumer_work import ConsumerWork
 from drumlin.coordination.groups.coordinator.deadline_alarm import DeadlineAlarm
-from drumlin.coordination.groups.coordinator.downgrades import Downgrades
 from drumlin.coordination.groups.coordinator.effects import Effects
 from drumlin.coordination.groups.coordinator.offset_writer import OffsetWriter
 from drumlin.coordination.groups.coordinator.removals import Removals
 from drumlin.coordination.groups.coordinator.upgrades import Upgrades
-from drumlin.coordination.groups.every_kind.any_group import AnyGroup
+from drumlin.coordination.groups.every_kind.any_group import AnyGroup, Decision
 from drumlin.coordination.groups.every_kind.config import CoordinatorConfig
 from drumlin.coordination.groups.every_kind.group_context import GroupContext, GroupSetting, Topics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -52,7 +50,6 @@ from drumlin.coordination.groups.shard.log import LoadedPartition, load
 from drumlin.coordination.groups.shard.record_registry import encode_record
 from drumlin.coordination.groups.shard.shard import GroupShard
 from drumlin.coordination.groups.share.group import ShareGroup
-from drumlin.coordination.producer_ids import ProducerIds
 from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.shards.sharded_coordinator import ShardedCoordinator
 from drumlin.coordination.shards.state_form import StateForm, StateLimits
@@ -77,7 +74,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: `__consumer_offsets`.
         topics: what can be subscribed to.
         group_setting(group_id, key): the configuration of a single group.
-        producer_ids: for what is written as a transaction.
 
     The broker calls `start` and `close`, `become_leader` and `resign` for each partition of
     `__consumer_offsets` that it begins or ceases to lead, and `topic_deleted`.
@@ -92,7 +88,6 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         topic: StateTopic,
         topics: Topics,
         group_setting: GroupSetting,
-        producer_ids: ProducerIds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         limits = StateLimits(
@@ -117,22 +112,18 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         writer, log, background = self._writer, self._log, self._background
         alarm = self._alarm = DeadlineAlarm(self._deadlines, clock, self._tell)
         self._answers = AnswerQueue()
+        consumers = ConsumerWork(writer, log, alarm, background, topics)
         effects = self._effects = Effects(
             writer,
             log,
-            background,
+            consumers,
             self._answers,
             alarm,
             lambda shard, group, store: stores.store(shard, group, store),
-            lambda shard, group: downgrades.begin(shard, group),
         )
         stores = ClassicStore(writer, log, effects, background, clock, limits.codec)
-        self._consumers = ConsumerWork(writer, log, effects, alarm, background, topics)
-        self._atomic_writer = AtomicWriter(writer, background, clock, producer_ids, limits.codec)
-        shared = self._context, writer, self._atomic_writer, effects, alarm, background
-        downgrades = Downgrades(*shared)
-        self._upgrades = Upgrades(*shared, self._consumers, downgrades.begin)
-        self._classic = ClassicProtocol(config, writer, effects, alarm, self._consumers)
+        self._upgrades = Upgrades(self._context, writer, effects)
+        self._classic = ClassicProtocol(config, writer, effects, alarm)
         self._offsets = OffsetWriter(writer, log, clock, config)
         self._removals = Removals(writer, self._partitions, self._write_found, config)
 
@@ -151,14 +142,11 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         await self._answers.finish()
 
     async def _take_over(self, shard: GroupShard, loaded: LoadedPartition) -> None:
-        await self._unloading.go_on()
+        await self._unloading.settle()
         await shard.take_over(loaded)
 
     def _on_loaded(self, partition: int) -> None:
         self._alarm.set()
-        shard = self._partitions.find(partition)
-        if shard is not None:
-            self._atomic_writer.abort_unfinished(shard)
         if self._context.topics.was_any_deleted():  # else there is no need to look at every group
             self._background.spawn(self._removals.remove_orphans(partition))
 
@@ -175,9 +163,7 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         group_id = deadline.group_id
         partition = self._partition_for(group_id)
         shard = self._partitions.find(partition)
-        is_converted = shard is not None and shard.conversions.is_under_way(group_id)
-        # Where no member could be heard of, or be answered.
-        if self._partitions.is_loading(partition) or is_converted:
+        if self._partitions.is_loading(partition):  # no member could be heard of, or be answered
             self._deadlines.schedule(deadline, self._clock.monotonic() + _LOADING_RETRY_S)
             return
         group = None if shard is None else shard.groups.get(group_id)
@@ -256,10 +242,9 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         self._check_active()
         heartbeats.check_request(group_id, request, self._config.group_consumer_assignors)
         shard = self._shard_of(group_id)
-        shard.conversions.check_not_held(group_id)
         if request.is_leaving:
-            outcome = leave_group(self._consumer_group(shard, group_id), request)
-            return self._consumers.bring_about(shard, group_id, outcome)
+            decision = leave_group(self._consumer_group(shard, group_id), request)
+            return self._effects.bring_about(shard, group_id, decision)
         return self._upgrades.heartbeat(shard, group_id, request)
 
     def _consumer_group(self, shard: GroupShard, group_id: str) -> ConsumerGroup:
@@ -449,13 +434,13 @@ class GroupCoordinator(ShardedCoordinator[GroupShard, LoadedPartition, GroupReco
         """
         return self._shard_with_members(group_id)
 
-    def write(self, shard: GroupShard, records: Sequence[GroupRecord]) -> Written[None]:
-        """Write records and take them over now; done when they are confirmed.
+    def bring_about(self, shard: GroupShard, group_id: str, decision: Decision) -> Pending[Any]:
+        """Do what a group has decided; see `Effects.bring_about`.
 
         Raises:
-            KafkaError: none of them was written.
+            KafkaError: nothing has happened.
         """
-        return self._writer.when_written(shard, records, None)
+        return self._effects.bring_about(shard, group_id, decision)
 
     async def write_in_turns(
         self,

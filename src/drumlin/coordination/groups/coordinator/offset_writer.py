@@ -85,10 +85,9 @@ class OffsetWriter:
             packer.add(offsets)
         batches = await packer.batches()
         if len(batches) == 1 and commit.is_one_piece and not codec:  # nothing had its turn
-            confirmation = await self._writer.write_batches(
+            confirmation = self._writer.write_batches_at_once(
                 shard,
                 batches,
-                None,
                 lambda topics, _: shard.apply_offsets(commit.group_id, topics, commit.producer),
                 verification,
                 led=led,

@@ -16,6 +16,7 @@ from uuid import UUID
 from drumlin.background import Background
 from drumlin.coordination.groups.coordinator.coordinator import GroupCoordinator
 from drumlin.coordination.groups.coordinator.late_assignment import assign_late
+from drumlin.coordination.groups.every_kind.any_group import Decision
 from drumlin.coordination.groups.every_kind.group_context import Topic
 from drumlin.coordination.groups.every_kind.group_context import Topics as KnownTopics
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord
@@ -40,7 +41,7 @@ from drumlin.coordination.groups.share.records import (
     StatePartitionMetadata,
     TopicPartitions,
 )
-from drumlin.coordination.shards.pending_answer import Written
+from drumlin.coordination.shards.pending_answer import Pending, Written
 from drumlin.coordination.share.state.state import UNINITIALIZED_OFFSET, ShareState
 from drumlin.coordination.share.state.states import ShareStates
 from drumlin.turns import give_way
@@ -54,8 +55,6 @@ _Change = Callable[[StatePartitionMetadata], StatePartitionMetadata]
 _TRIES: Final = 3
 #: How long a heartbeat waits for new partitions to have their share states.
 _INITIALIZED_WITHIN_S: Final = 2.0
-#: Targets of members: half a millisecond's worth.
-_WRITTEN_AT_ONCE: Final = 50
 
 
 class _HasChanged(Exception):
@@ -175,8 +174,7 @@ class ShareGroupMembership:
             is_same = is_same and shard.groups.get(group_id) is known
             if not (is_same and considered.is_current()):
                 continue  # others had their turn before this continued
-            is_large = len(considered.next_target.records) > _WRITTEN_AT_ONCE
-            if not (is_large and tries_left):
+            if not (considered.next_target.is_large and tries_left):
                 confirmed = self._write_at_once(shard, group_id, request.member_id, considered)
                 break
             writing = self._write_in_turns(shard, group, request.member_id, considered)
@@ -191,9 +189,9 @@ class ShareGroupMembership:
 
     def _write_at_once(
         self, shard: GroupShard, group_id: str, member_id: str, considered: Considered
-    ) -> Written[None]:
+    ) -> Pending[None]:
         records = [*considered.next_target.records, *considered.records]
-        confirmed = self._groups.write(shard, records)
+        confirmed = self._groups.bring_about(shard, group_id, Decision(records))
         group = self._found(shard, group_id)
         group.keep_alive(member_id)
         if considered.is_late:
@@ -226,7 +224,7 @@ class ShareGroupMembership:
     async def _leave(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         shard = self._groups.shard_of(group_id)
         records = self._found(shard, group_id).leave(request.member_id)
-        await self._groups.write(shard, records)
+        await self._groups.bring_about(shard, group_id, Decision(records))
         return ShareHeartbeatAnswer(request.member_id, LEAVE_EPOCH)
 
     # -- share state -------------------------------------------------------------------------
@@ -298,7 +296,8 @@ class ShareGroupMembership:
         outcomes: Mapping[UUID, Outcome] = {}
         if topics:
             value = initialization.begun(group.partitions, topics)
-            await self._groups.write(shard, [group.partitions_record(value)])
+            decision = Decision([group.partitions_record(value)])
+            await self._groups.bring_about(shard, group_id, decision)
             outcomes = await self._initialize_at(group_id, topics, starts, group.epoch)
         return await told(found, starts, outcomes)
 
@@ -394,7 +393,8 @@ class ShareGroupMembership:
         """Write a change of a group's partitions, made to the group as it is by now."""
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
-        await self._groups.write(shard, [group.partitions_record(change(group.partitions))])
+        decision = Decision([group.partitions_record(change(group.partitions))])
+        await self._groups.bring_about(shard, group_id, decision)
 
     async def delete(self, group_id: str) -> ErrorCode:
         """DeleteGroups, one share group: with its state.
@@ -424,7 +424,7 @@ class ShareGroupMembership:
         shard = self._groups.shard_of(group_id)
         group = self._found(shard, group_id)
         group.check_delete()  # a member may have joined meanwhile
-        await self._groups.write(shard, group.tombstones())
+        await self._groups.bring_about(shard, group_id, Decision(group.tombstones()))
         return ErrorCode.none
 
     # -- questions -----------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from drumlin.coordination.groups.offsets.offset_records import (
 from drumlin.coordination.groups.offsets.offsets import CommittedOffsets
 from drumlin.coordination.groups.offsets.transactional_offsets import TransactionalOffsets
 from drumlin.coordination.groups.shard.by_kind import new_group
-from drumlin.coordination.groups.shard.conversions import Conversions
 from drumlin.coordination.groups.shard.log import LoadedPartition
 from drumlin.coordination.groups.shard.record_registry import type_of
 from drumlin.coordination.groups.share.group import ShareGroup
@@ -50,11 +49,8 @@ class GroupShard:
     def __init__(self, partition: int, context: GroupContext) -> None:
         self.partition = partition
         self.groups: dict[str, AnyGroup] = {}
-        self.conversions = Conversions()
         self.offsets = CommittedOffsets()
         self.transactional = TransactionalOffsets()
-        self.unfinished = set[Producer]()
-        """Transactions in which a coordinator before this one has left records of groups."""
         self._context = context
 
     # -- groups ----------------------------------------------------------------------------
@@ -95,7 +91,6 @@ class GroupShard:
 
     async def take_over(self, loaded: LoadedPartition) -> None:
         """Become what the log says; others get their turn meanwhile."""
-        self.unfinished = loaded.unfinished
         for group_id, said in loaded.groups.items():
             group = new_group(said.kind, group_id, self._context)
             self.groups[group_id] = group

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from drumlin.coordination.counts import add_all
 from drumlin.coordination.groups.consumer.metadata_hash import hash_of
-from drumlin.coordination.groups.every_kind.any_group import Effect, Write
+from drumlin.coordination.groups.every_kind.any_group import Decision, Effect
 from drumlin.coordination.groups.every_kind.committer import Committer
 from drumlin.coordination.groups.every_kind.group_context import GroupContext
 from drumlin.coordination.groups.every_kind.group_record import GroupRecord, RecordKey
@@ -482,7 +482,7 @@ class ShareGroup:
             return []
         # If it cannot be written now, the member is looked at again after a session.
         self.keep_alive(deadline.member_id)
-        return [Write(self.leave(deadline.member_id))]
+        return [Decision(self.leave(deadline.member_id))]
 
     def unload(self, error: ErrorCode = ErrorCode.not_coordinator) -> Sequence[Effect]:  # noqa: ARG002
         return ()  # sessions are left to expire: a member found then has a new session
