@@ -1,4 +1,4 @@
-"""How connections to a cluster are secured: what `drumlin.connect(security=...)` takes.
+"""Security of connections to a cluster: the values for `drumlin.connect(security=...)`.
 
 security = Security(tls=Tls(ca="ca.pem"), login=Scram("user", "password"))
 

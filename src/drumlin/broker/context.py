@@ -36,8 +36,6 @@ from drumlin.broker.parts.parts import Coordinators
 from drumlin.tuples import from_tuple
 
 if TYPE_CHECKING:
-    from kio.static.protocol import Entity
-
     from drumlin.broker.fetch_sessions.sessions import FetchSessions
     from drumlin.broker.hosting.log_moves import LogMoves
     from drumlin.broker.loop.later import Later
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from drumlin.broker.share_partitions.delivery import ShareDelivery
     from drumlin.broker.topics.topic_pieces import TopicPieces
     from drumlin.wire.messages import EncodedBody, RequestHeader, Shape
+    from drumlin.wire.schema.declaration import Message
 
 
 class Services(Coordinators, Protocol):
@@ -87,7 +86,7 @@ context_of: Final = from_tuple(RequestContext)
 
 
 #: A message of the schemas, or one that is encoded already.
-Response: TypeAlias = "Entity | EncodedBody"
+Response: TypeAlias = "Message | EncodedBody"
 #: What becomes of a request; None where its connection has ended.
 Handled: TypeAlias = "Response | Later[Any] | None"
 #: The function `handle` of an API's module.

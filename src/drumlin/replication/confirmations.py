@@ -1,7 +1,7 @@
-"""What waits for the in-sync replicas: `acks=all`, whoever asks.
+"""Waiters for the high watermark: everything that is acknowledged with `acks=all`.
 
-One place for produce, offset commits, the transaction log, markers and share state. The partition
-says how far the high watermark has come, or that it is not led here any more.
+Serves produce requests, offset commits, the transaction log, markers and share state. The
+partition reports how far the high watermark has advanced, or that this broker leads it no longer.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Confirmations:
         return future
 
     def reached(self, high_watermark: int) -> None:
-        """All below `high_watermark` is on all in-sync replicas, which are enough."""
+        """Complete the futures up to `high_watermark`, which enough in-sync replicas have."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             for told in waiting.popleft()[1]:
                 told(None)
 
-    def give_up(self, code: ErrorCode) -> None:
-        """Others decide what becomes of what was appended, or there are too few of them."""
+    def fail(self, code: ErrorCode) -> None:
+        """Fail every waiter: leadership was lost, or there are too few in-sync replicas."""
         while self._waiting:
             for told in self._waiting.popleft()[1]:
                 told(KafkaError(code))
@@ -64,4 +64,4 @@ def _settle(future: asyncio.Future[None], error: KafkaError | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
-        future.exception()  # retrieved, even if nobody waits any more
+        future.exception()  # marks it as retrieved, as there may be no waiter left

@@ -20,26 +20,22 @@ from drumlin.broker.loop.garbage import settled
 from drumlin.distinct import counted
 from drumlin.turns import give_way
 from drumlin.wire.by_hand.offset_fetch_response import NO_OFFSET, pack_partitions
-from drumlin.wire.compiled.encoder import EncodedItems
 from drumlin.wire.error_codes import ErrorCode, KafkaError
 from drumlin.wire.messages import ZERO, Shape
+from drumlin.wire.schema.parts import EncodedItems
 
 if TYPE_CHECKING:
-    from kio.schema.offset_fetch.v7.request import OffsetFetchRequest as OneGroupRequest
-    from kio.schema.offset_fetch.v7.response import OffsetFetchResponseTopic as OneGroupTopic
-    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup as NamedTopicsGroup
-    from kio.schema.offset_fetch.v10.request import (
+    from drumlin.wire.protocol.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopics,
-    )
-    from kio.schema.offset_fetch.v10.response import (
         OffsetFetchResponse,
         OffsetFetchResponseGroup,
+        OffsetFetchResponseTopic,
         OffsetFetchResponseTopics,
     )
 
-    _Group = OneGroupRequest | NamedTopicsGroup | OffsetFetchRequestGroup
+    _Group = OffsetFetchRequest | OffsetFetchRequestGroup
 
 Told = TypeVar("Told")
 _GROUP_ERROR: Final = 2
@@ -69,7 +65,7 @@ class _Topic:
 
 
 async def handle(
-    context: RequestContext, request: OffsetFetchRequest | OneGroupRequest, shape: Shape
+    context: RequestContext, request: OffsetFetchRequest, shape: Shape
 ) -> OffsetFetchResponse:
     refusal = None
     if context.broker.groups.has_unconfirmed:
@@ -82,12 +78,12 @@ async def handle(
 
 async def _respond(
     context: RequestContext,
-    request: OffsetFetchRequest | OneGroupRequest,
+    request: OffsetFetchRequest,
     shape: Shape,
     refusal: KafkaError | None,
 ) -> OffsetFetchResponse:
     """`refusal`: an error that is the answer for all groups."""
-    if not hasattr(request, "groups"):
+    if request.groups is None:
         return await _one_group(context, request, shape, refusal)
     by_id = context.version >= _TOPIC_IDS
     groups = []
@@ -106,10 +102,9 @@ async def _unlike(groups: Sequence[Any]) -> list[Any]:
         if times[group.group_id] > 1:  # what else it says is compared as plain tuples: quick
             topics = []
             for topic in group.topics or ():
-                name = topic.topic_id if hasattr(topic, "topic_id") else topic.name
-                topics.append((name, topic.partition_indexes))
+                topics.append((topic.topic_id, topic.name, topic.partition_indexes))
                 await give_way()
-            member = getattr(group, "member_id", None), getattr(group, "member_epoch", None)
+            member = group.member_id, group.member_epoch
             said = (group.group_id, group.topics is None, tuple(topics), member)
             if said in said_before:
                 continue
@@ -149,10 +144,10 @@ async def _committed(
 
 
 async def _one_group(
-    context: RequestContext, request: OneGroupRequest, shape: Shape, refusal: KafkaError | None
+    context: RequestContext, request: OffsetFetchRequest, shape: Shape, refusal: KafkaError | None
 ) -> OffsetFetchResponse:
     code = ErrorCode.none
-    topics: tuple[OneGroupTopic, ...] = ()
+    topics: tuple[OffsetFetchResponseTopic, ...] = ()
     asked = await _asked(request)
     try:
         stable = getattr(request, "require_stable", False)
@@ -171,7 +166,7 @@ async def _one_group(
 
 
 async def _asked(
-    request: OneGroupRequest | NamedTopicsGroup,
+    request: OffsetFetchRequest | OffsetFetchRequestGroup,
 ) -> list[tuple[str, Sequence[int]]] | None:
     if request.topics is None:
         return None
@@ -184,7 +179,7 @@ async def _asked(
 
 async def _group_by_names(
     context: RequestContext,
-    group: NamedTopicsGroup,
+    group: OffsetFetchRequestGroup,
     shape: Shape,
     refusal: KafkaError | None,
     stable: bool,
@@ -279,8 +274,8 @@ async def _unknown_topic(
 
 
 async def _failed_topics(
-    shape: Shape, request: OneGroupRequest, code: ErrorCode
-) -> tuple[OneGroupTopic, ...]:
+    shape: Shape, request: OffsetFetchRequest, code: ErrorCode
+) -> tuple[OffsetFetchResponseTopic, ...]:
     topics = []
     for topic in request.topics or ():
         partitions = await _failed(shape.version, topic.partition_indexes, code)

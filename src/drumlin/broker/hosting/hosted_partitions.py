@@ -157,7 +157,7 @@ class HostedPartitions:
         """Have others lead what is in a log dir that has failed, where they can."""
         replicated = []
         for log in self._logs.in_directory(directory):
-            self._followers.hold_back(log.topic, log.partition)
+            self._followers.pause_while_offline(log.topic, log.partition)
             topic = self._image.topics_by_id.get(log.topic_id)
             state = None if topic is None else topic.partition(log.partition)
             if state is not None and self._config.node_id in {*state.isr, *state.elr}:
@@ -191,7 +191,7 @@ class HostedPartitions:
             if partition is not None and partition.log is log:
                 served.append(partition)
             await give_way()
-        await self._metadata.advance_leader_epochs_of(
+        await self._metadata.advance_leader_epochs(
             {PartitionId(each.topic_id, each.index) for each in served}
         )
         lossy = [each.log for each in served if each.log.epoch_due_at is not None]
@@ -322,7 +322,7 @@ class HostedPartitions:
             return
         failure = None
         try:
-            await self._metadata.advance_leader_epochs_of(
+            await self._metadata.advance_leader_epochs(
                 {PartitionId(topic.topic_id, index) for index in logs}
             )
             current = self._image.topics_by_id.get(topic.topic_id)

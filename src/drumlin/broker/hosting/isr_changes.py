@@ -140,17 +140,17 @@ class IsrChanges:
         if answer.code in _OUTDATED:
             # There is news of the partition. Until that has come to it, both ISRs count.
             text = f"in-sync replicas have changed otherwise: {answer}"
-            self._lines.say(logging.INFO, partition.name, text)
+            self._lines.write(logging.INFO, partition.name, text)
         elif answer.code in _UNKNOWN:
             # It may have been made, now or before: both ISRs count until that is known.
             text = f"in-sync replicas are not changed yet: {answer}"
             if text != said:
-                self._lines.say(logging.WARNING, partition.name, text)
+                self._lines.write(logging.WARNING, partition.name, text)
             if partition.is_led and partition not in self._wishes:
                 self._unknown[partition] = wish, text
             return False
         else:
             text = f"in-sync replicas stay, {answer}"
-            self._lines.say(logging.INFO, partition.name, text)
+            self._lines.write(logging.INFO, partition.name, text)
             partition.refused(wish)
         return True

@@ -307,7 +307,7 @@ class ShareFetch:
                 stay.enter(live.room)
                 await give_way()
             if not await self._has_more_to_try() and not self._is_over:
-                await stay.until_told(self._time_left)
+                await stay.until_notified(self._time_left)
         finally:
             await stay.leave_in_turns()
 

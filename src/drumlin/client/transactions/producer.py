@@ -13,14 +13,14 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from drumlin.client.arguments import ACKS_ALL
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.transactions.participants import Participants
 from drumlin.client.transactions.requests import OpenTransaction
 from drumlin.client.write.partition_sender import Batch, PartitionSender, ProducerIdentity
-from drumlin.client.write.producer import Manner, Producer
+from drumlin.client.write.producer import DeliveryMode, Producer
 from drumlin.peer.broker_connections import BrokerConnections
 
-_MANNER: Final = Manner(ACKS_ALL, is_idempotent=True)
+_MODE: Final = DeliveryMode(ACKS_ALL, is_idempotent=True)
 
 
 class TransactionalProducer(Producer):
@@ -50,17 +50,20 @@ class TransactionalProducer(Producer):
     @property
     def sequences(self) -> dict[TopicPartition, int]:
         """The sequences with which the next transaction of this epoch begins."""
-        sent = {(topic, n): each.next_sequence for (topic, n, _), each in self._senders.items()}
+        sent = {
+            TopicPartition(topic, number): each.next_sequence
+            for (topic, number, _), each in self._senders.items()
+        }
         return {**self._sequences, **sent}
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:  # noqa: ARG002
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:  # noqa: ARG002
         """Deliver a batch after all that were put for the same partition."""
         self.put_count += 1
         self._unsettled.add(batch.done)
         self._is_settled.clear()
         batch.done.add_done_callback(self._settle)
         # Two senders of one partition would count its sequences twice.
-        super().put(topic, partition, _MANNER, batch)
+        super().put(topic, partition, _MODE, batch)
 
     def fail(self, error: Exception) -> None:
         """Take and send nothing more. The first error is the one that is reported."""
@@ -68,12 +71,7 @@ class TransactionalProducer(Producer):
             self._closed_by = error
             for sender in self._senders.values():
                 sender.end(error)
-            for dependent in list(self._dependents):
-                dependent.give_up(error)
-
-    def give_up(self, error: Exception) -> None:
-        """The client is closed."""
-        self.fail(error)
+            self._tell_dependents(error)
 
     async def settled(self) -> None:
         """Wait until everything that was put is answered, or given up."""
@@ -83,7 +81,7 @@ class TransactionalProducer(Producer):
         super().close()
         self._participants.close()
 
-    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _new_sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         async def identify(_: ProducerIdentity | None) -> ProducerIdentity:
             await self._participants.add(topic, partition)
             return ProducerIdentity(self._opened.producer_id, self._opened.epoch)
@@ -92,11 +90,11 @@ class TransactionalProducer(Producer):
             self._connections,
             topic,
             partition,
-            manner.acks,
+            mode.acks,
             identify,
             is_idempotent=True,
             transactional_id=self._opened.transactional_id,
-            first_sequence=self._sequences.get((topic, partition), 0),
+            first_sequence=self._sequences.get(TopicPartition(topic, partition), 0),
         )
 
     def _settle(self, done: Future[Any]) -> None:

@@ -31,11 +31,11 @@ _NO_HEADER: Final = "the value does not begin with a zero byte and a schema id"
 
 
 class ValueFormat(Protocol):
-    """How one format decodes. Such an object can be pickled."""
+    """A format of values, with all that decoding takes. Can be pickled."""
 
     @property
     def type(self) -> pa.DataType:
-        """What values become."""
+        """The Arrow type of values."""
 
     @property
     def kind(self) -> str | None:

@@ -20,7 +20,7 @@ _INDEXES_MAX: Final = 64
 
 
 class Payloads(NamedTuple):
-    """Where the bytes of some rows lie in one buffer; `starts` and `ends` are positions in it."""
+    """The bytes of some rows in one buffer; `starts` and `ends` are positions in it."""
 
     data: np.ndarray
     rows: np.ndarray
@@ -64,7 +64,7 @@ def payloads(values: pa.Array) -> Payloads:
 
 
 def with_zero(values: Payloads, size: int) -> np.ndarray:
-    """Which of the rows begin with a zero byte, and have at least so many."""
+    """A mask of the rows that begin with a zero byte, and have at least so many bytes."""
     has_room = values.ends - values.starts >= size
     found = np.zeros(len(values.rows), bool)
     found[has_room] = values.data[values.starts[has_room]] == 0
@@ -103,5 +103,5 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int] | None:
 
 
 def header(schema_id: int) -> bytes:
-    """What stands before a payload."""
+    """The bytes before a payload."""
     return b"\0" + schema_id.to_bytes(4, "big")

@@ -45,7 +45,7 @@ _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """Where a schema registry is, and how to log in there.
+    """The address of a schema registry, and the login there.
 
     Args:
         url: such as `https://registry.example:8081`, without user and password.
@@ -234,7 +234,7 @@ def _request(
 
 
 def _content(response: Any, deadline: Deadline) -> bytes:
-    """What was answered, up to a byte more than it may be.
+    """The content of an answer, up to a byte more than it may have.
 
     Raises:
         TimeoutError: it came in pieces, each of them in time, but not all of it.

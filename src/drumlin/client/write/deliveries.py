@@ -14,31 +14,43 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 from drumlin.client.arguments import Acks
 from drumlin.client.errors import ClientError, DeliveryFailed, as_delivery_failed
 from drumlin.client.loop_thread import LoopThread
-from drumlin.client.read.offsets import TopicPartition
+from drumlin.client.topic_partition import TopicPartition
 from drumlin.client.write.partition_sender import Batch
-from drumlin.client.write.producer import Manner
+from drumlin.client.write.producer import DeliveryMode
 from drumlin.peer.produce import Produced
 from drumlin.peer.retry import Deadline
 
 BATCH_BYTES: Final = 1_000_000  # just within a broker's max.message.bytes
 BUFFER_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
+#: Writing tasks of Spark have little room beside it.
+WINDOW_BYTES: Final = 8 << 20
 #: Batches up to this size in all go into one request.
 _TOGETHER_BYTES: Final = 1 << 20
 
 
 class Target(Protocol):
-    """Where batches go: a client's producer, or one that writes in a transaction."""
+    """A producer that batches go to: a client's, or that of a transaction."""
 
     async def partitions(self, topic: str, at_least: int = 0) -> list[int]:
         """The partitions of a topic; asks again where it knows of fewer than `at_least`."""
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
 
 
+class EncodingRules(NamedTuple):
+    """The rules by which rows that arrive in pieces become record batches."""
+
+    batch_bytes: int = BATCH_BYTES
+    compression: str = "none"
+    compression_level: int | None = None
+    window_bytes: int = WINDOW_BYTES
+    with_checksum: bool = False
+
+
 class DeliveryRules(NamedTuple):
-    """How batches are delivered, and how many bytes of them may be without an answer."""
+    """The rules by which batches are delivered, and how many bytes may be unacknowledged."""
 
     acks: Acks = "all"
     retries: int | None = None
@@ -47,13 +59,13 @@ class DeliveryRules(NamedTuple):
     is_idempotent: bool = True
 
     @property
-    def manner(self) -> Manner:
-        manner = Manner.of(self.acks, self.retries)
-        return manner._replace(is_idempotent=manner.is_idempotent and self.is_idempotent)
+    def mode(self) -> DeliveryMode:
+        mode = DeliveryMode.of(self.acks, self.retries)
+        return mode._replace(is_idempotent=mode.is_idempotent and self.is_idempotent)
 
 
 class AppendedRange(NamedTuple):
-    """What went into one partition. Other producers' records may lie in between."""
+    """The offsets of records in one partition. Other producers' records may lie in between."""
 
     first_offset: int
     end_offset: int
@@ -92,7 +104,7 @@ class Deliveries:
         while self._on_their_way and self._bytes_on_their_way + len(buffer) > limit:
             self._await_oldest()
         batch = Batch(buffer, Deadline(self.rules.timeout_ms), retries=self.rules.retries)
-        delivery = _Delivery((topic, partition), batch)
+        delivery = _Delivery(TopicPartition(topic, partition), batch)
         self._on_their_way.append(delivery)
         self._bytes_on_their_way += len(buffer)
         self.size_bytes += len(buffer)
@@ -107,7 +119,7 @@ class Deliveries:
             for each in held:  # its time does not pass while it is held here
                 each.batch.deadline = Deadline(self.rules.timeout_ms)
             try:
-                self.thread.call_soon(_put_all, self.target, self.rules.manner, held)
+                self.thread.call_soon(_put_all, self.target, self.rules.mode, held)
             except ClientError as error:  # the client is closed
                 for each in held:
                     each.batch.done.set_exception(as_delivery_failed(*each.where, error))
@@ -163,7 +175,7 @@ class Deliveries:
         self.done[delivery.where] = AppendedRange(first, end, count)
 
     def _fail(self, batch: Batch, error: DeliveryFailed) -> NoReturn:
-        """Wait until nothing is on its way any more, and report the failure."""
+        """Wait until nothing is in flight, and report the failure."""
         count = batch.record_count
         size = f"{count} {'record' if count == 1 else 'records'}, {len(batch.buffer)} bytes"
         failures = [each.batch.done for each in self._on_their_way]
@@ -178,6 +190,6 @@ class Deliveries:
         ) from error
 
 
-def _put_all(target: Target, manner: Manner, deliveries: list[_Delivery]) -> None:
+def _put_all(target: Target, mode: DeliveryMode, deliveries: list[_Delivery]) -> None:
     for each in deliveries:
-        target.put(*each.where, manner, each.batch)
+        target.put(*each.where, mode, each.batch)

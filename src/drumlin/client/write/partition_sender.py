@@ -96,7 +96,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """What makes batches of this producer recognisable to brokers."""
+    """The producer id and epoch by which brokers recognise a batch that is sent again."""
 
     producer_id: int
     epoch: int
@@ -124,7 +124,7 @@ class PartitionSender:
         self._identify = identify
         self._is_idempotent = is_idempotent
         self._transactional_id = transactional_id
-        self._ended_by: Exception | None = None  # only in a transaction: nothing is sent any more
+        self._ended_by: Exception | None = None  # only in a transaction: nothing more is sent
         self._identity: ProducerIdentity | None = None
         self._spent_identity: ProducerIdentity | None = None
         self._next_ordinal = 0
@@ -324,7 +324,7 @@ class PartitionSender:
         self._send_what_may_go()
 
     async def _explain_failed(self) -> None:
-        """Nothing is in flight, and nothing sent meanwhile: what has failed stays as it is."""
+        """Find out why batches have failed. Nothing is in flight, and nothing is sent meanwhile."""
         for place, (batch, error) in enumerate(self._failed):
             if isinstance(error, KafkaError) and is_too_large(error):
                 size = len(batch.buffer)

@@ -1,11 +1,12 @@
-"""What appends and writers of one client share: producer id, and one sender per partition."""
+"""The producer that appends and writers of one client share: its id, and a sender per partition."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final, NamedTuple, Protocol, Self
-from weakref import WeakSet
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Self
+from weakref import WeakMethod
 
 from drumlin.client.arguments import ACKS_ALL, acks_number
 from drumlin.client.errors import DeliveryFailed, as_delivery_failed
@@ -19,16 +20,19 @@ from drumlin.wire.messages import ZERO, Shape
 #: How long known partitions are taken as current, as by Kafka's metadata.max.age.ms.
 _PARTITIONS_FOR_S: Final = 300.0
 
+#: A method of something that collects records for a producer, and takes no more of them then.
+GiveUp = Callable[[Exception], object]
 
-class Manner(NamedTuple):
-    """How batches are delivered: acks, and whether brokers recognise duplicates."""
+
+class DeliveryMode(NamedTuple):
+    """A way to deliver batches: acks, and whether brokers recognise duplicates."""
 
     acks: int
     is_idempotent: bool
 
     @classmethod
     def of(cls, acks: object, retries: int | None) -> Self:
-        """Without retries there are no duplicates for a broker to recognise.
+        """The mode for these options: without retries there are no duplicates to recognise.
 
         Raises:
             ValueError: no such acks.
@@ -37,62 +41,60 @@ class Manner(NamedTuple):
         return cls(number, number == ACKS_ALL and retries != 0)
 
 
-class Dependent(Protocol):
-    """Something that collects records for a producer."""
-
-    def give_up(self, error: Exception) -> None:
-        """The producer is closed: nothing is taken any more."""
-
-
 class Producer:
     """Routes batches to senders. Lives in the loop."""
 
     def __init__(self, connections: BrokerConnections) -> None:
         self._connections = connections
-        self._senders: dict[tuple[str, int, Manner], PartitionSender] = {}
+        self._senders: dict[tuple[str, int, DeliveryMode], PartitionSender] = {}
         self._identity: asyncio.Task[ProducerIdentity] | None = None
         self._closed_by: Exception | None = None
-        self._dependents: WeakSet[Dependent] = WeakSet()
+        self._dependents: set[WeakMethod[GiveUp]] = set()
 
-    def put(self, topic: str, partition: int, manner: Manner, batch: Batch) -> None:
+    def put(self, topic: str, partition: int, mode: DeliveryMode, batch: Batch) -> None:
         """Deliver a batch after all that were put for the same partition."""
         try:
-            self._sender(topic, partition, manner).put(batch)
+            self._sender(topic, partition, mode).put(batch)
         except Exception as error:  # noqa: BLE001 - callers that wait for the batch must see it
             if not batch.done.done():
                 batch.done.set_exception(as_delivery_failed(topic, partition, error))
 
-    def _sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         if self._closed_by is not None:
             raise self._closed_by
-        sender = self._senders.get((topic, partition, manner))
+        sender = self._senders.get((topic, partition, mode))
         if sender is None:
-            sender = self._new_sender(topic, partition, manner)
-            self._senders[topic, partition, manner] = sender
+            sender = self._new_sender(topic, partition, mode)
+            self._senders[topic, partition, mode] = sender
         return sender
 
-    def _new_sender(self, topic: str, partition: int, manner: Manner) -> PartitionSender:
+    def _new_sender(self, topic: str, partition: int, mode: DeliveryMode) -> PartitionSender:
         return PartitionSender(
             self._connections,
             topic,
             partition,
-            manner.acks,
+            mode.acks,
             self._identify,
-            is_idempotent=manner.is_idempotent,
+            is_idempotent=mode.is_idempotent,
         )
 
-    def attach(self, dependent: Dependent) -> None:
-        """Call its `give_up` when this is closed, if it still exists then."""
+    def attach(self, give_up: GiveUp) -> None:
+        """Call this method once no more batches are taken, if its object still exists then."""
         if self._closed_by is not None:
-            dependent.give_up(self._closed_by)
+            give_up(self._closed_by)
         else:
-            self._dependents.add(dependent)
+            self._dependents.add(WeakMethod(give_up, self._dependents.discard))
+
+    def _tell_dependents(self, error: Exception) -> None:
+        for each in list(self._dependents):
+            give_up = each()
+            if give_up is not None:
+                give_up(error)
 
     def close(self) -> None:
         """Give up what is not delivered yet."""
         self._closed_by = DeliveryFailed("the client was closed before the records were written")
-        for dependent in list(self._dependents):
-            dependent.give_up(self._closed_by)
+        self._tell_dependents(self._closed_by)
         for sender in self._senders.values():
             sender.fail_all(self._closed_by)
 

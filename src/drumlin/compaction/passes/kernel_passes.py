@@ -1,4 +1,4 @@
-"""The passes of a cleaning as machine code: wrappers that call the kernels with buffers."""
+"""The passes of a cleaning in machine code: wrappers that call the kernels with buffers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class KernelFilterPass:
         state[at.FILTER_INTERVAL] = index_interval_bytes
         state[at.FILTER_LARGEST_TIMESTAMP] = state[at.FILTER_LARGEST_OFFSET] = NO_TIMESTAMP
         state[at.FILTER_END_OFFSET] = state[at.FILTER_EARLIEST_HORIZON] = INT64_MAX
-        # Everything whose address the kernels get is kept alive as long as the pass.
+        # Everything whose address is passed to kernels must live as long as this object.
         self._kept_empty = (ctypes.c_int64 * len(rules.kept_empty))(*rules.kept_empty)
         state[at.FILTER_KEPT_EMPTY] = ctypes.addressof(self._kept_empty)
         state[at.FILTER_KEPT_EMPTY_COUNT] = len(rules.kept_empty)
@@ -252,10 +252,10 @@ def _pointer(buffer: Buffer) -> Any:
 
 
 def _take_header(state: Any, header: BatchHeader) -> None:
-    """Put the fields of a header where the kernels look for them.
+    """Store the fields of a header in the state of the kernels.
 
     Raises:
-        CorruptRecord: the numbers in it are impossible.
+        CorruptRecord: they are impossible.
     """
     check_header(header)
     state[: at.HEAD_WIDTH] = (

@@ -1,6 +1,6 @@
-"""The choice between the passes in machine code and those in plain Python, for machines without it.
+"""The choice of the passes: in machine code, or in plain Python on machines without kernels.
 
-Each kind of pass is imported on first use: a broker needs only one of them.
+Each implementation is imported on first use, as a broker needs only one of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def map_pass(
     kernels: CompactionKernels | None, offset_map: OffsetMap, *, first_offset: int, end_offset: int
 ) -> MapPass:
-    """Pass 1 over records from `first_offset` (that of the map, or later) up to `end_offset`."""
+    """Pass 1 over the records from `first_offset`, which the map must cover, to `end_offset`."""
     if kernels is None:
         from drumlin.compaction.passes.plain_passes import PlainMapPass
 
@@ -34,7 +34,7 @@ def filter_pass(
     *,
     index_interval_bytes: int,
 ) -> FilterPass:
-    """Pass 2 with a map that is complete up to its `latest_offset`.
+    """Pass 2, with a map that is complete up to its `latest_offset`.
 
     An index entry is due for a batch after more than `index_interval_bytes` since the last entry;
     with -1 every batch gets one.

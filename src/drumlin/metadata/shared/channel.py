@@ -246,7 +246,7 @@ class Channel:
             answer = [_ANSWER, number, await self._handlers[kind](body)]
         except KafkaError as error:
             answer = [_REFUSE, number, int(error.code), error.message]
-        except Exception:  # noqa: BLE001  whoever asked must not wait for ever
+        except Exception:  # noqa: BLE001  the other side must not wait for ever
             _log.exception("%s failed", kind)
             answer = [_REFUSE, number, int(ErrorCode.unknown_server_error), "failed"]
         self.send(encode(answer))

@@ -45,7 +45,7 @@ def uncancelled(mutation: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Aw
 
 def _ended_alone(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("a change for which nobody waited any more has failed: %r", error)
+        _log.warning("a change whose caller was cancelled has failed: %r", error)
 
 
 class Locks:

@@ -38,7 +38,7 @@ _WORD: Final = (1 << 64) - 1
 
 
 class Program(NamedTuple):
-    """What the kernel runs for each row."""
+    """The program that the kernel runs for each row."""
 
     steps: np.ndarray
     literals: bytes
@@ -47,7 +47,7 @@ class Program(NamedTuple):
 
 
 class Unreadable(SchemaError):
-    """What was written with a schema cannot be read with the other one."""
+    """Values of the writer's schema cannot be read with the reader's."""
 
 
 def program_of(writer: AvroSchema, reader: AvroSchema, part: Part) -> Program:
@@ -65,7 +65,7 @@ def program_of(writer: AvroSchema, reader: AvroSchema, part: Part) -> Program:
 
 
 class _Mark(NamedTuple):
-    """How far a program was, before a branch that may turn out to be unreadable."""
+    """The length of a program before a branch that may turn out to be unreadable."""
 
     steps: int
     tables: int
@@ -274,7 +274,7 @@ class _Making:
         self._step(at.OP_RESUME)
 
     def _within(self, body: Callable[[], None]) -> None:
-        """What is in a union, an array or a map, each of which takes a byte by itself."""
+        """Compile what is in a union, an array or a map, each of which takes a byte by itself."""
         bounded, self._bounded = self._bounded, len(self._open_names)
         body()
         self._bounded = bounded

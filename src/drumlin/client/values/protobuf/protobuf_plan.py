@@ -88,7 +88,7 @@ class _Enum(NamedTuple):
 
 
 class _Definitions:
-    """What the files define, by full names."""
+    """The definitions in the files, by full names."""
 
     def __init__(self, files: FileDescriptorSet) -> None:
         self.messages: dict[str, tuple[Any, Any]] = {}
@@ -109,7 +109,7 @@ class _Definitions:
 
 
 def plan_of(files: FileDescriptorSet, message: str | None) -> tuple[Plan, str]:
-    """How values of a message are decoded, and the message's full name.
+    """The plan by which values of a message are decoded, and the message's full name.
 
     Args:
         message: its full name; by default the first one of the last file.
@@ -236,7 +236,7 @@ class _Making:
         return Part("list", type_, node, (item,))
 
     def _default(self, descriptor: Any) -> object:
-        """What the schema says that a field is where it is not there; None: nothing."""
+        """The value that the schema gives to a field that is not there; None: it gives none."""
         if not descriptor.HasField("default_value") or descriptor.HasField("oneof_index"):
             return None
         if descriptor.type == _ENUM:
@@ -250,7 +250,7 @@ class _Making:
         return bool(self._definitions.messages[descriptor.type_name][0].options.map_entry)
 
     def _value(self, descriptor: Any, path: str) -> tuple[Part, int, int, int]:
-        """What one value becomes; the kernel's type, the wire's, and the number of a message."""
+        """The Arrow type of one value, the kernel's, the wire's, and the number of a message."""
         if descriptor.type_name == _TIMESTAMP:
             type_ = pa.timestamp("us", tz="UTC")
             return Part("plain", type_, self._node(type_)), at.TYPE_TIMESTAMP, at.WIRE_SIZED, 0

@@ -1,0 +1,49 @@
+"""A kazoo client whose connection thread survives every error.
+
+kazoo's own thread ends at the first error that it does not expect, for example one of `epoll` when
+the system runs short of a resource; then the client would wait forever for a connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
+
+_log = logging.getLogger(__name__)
+_PAUSE_S: Final = 0.5
+
+
+def reconnecting_client(**options: Any) -> KazooClient:
+    """A client that reconnects after whatever error its connection has failed with."""
+    handler = _Handler()
+    handler.client = KazooClient(handler=handler, **options)
+    return handler.client
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    client: KazooClient
+
+    def spawn(
+        self, function: Callable[..., object], *arguments: Any, **named: Any
+    ) -> threading.Thread:
+        def run() -> None:
+            while True:
+                try:
+                    function(*arguments, **named)
+                except Exception as error:  # noqa: BLE001  see above
+                    _log.warning("the connection to ZooKeeper failed, connecting again: %r", error)
+                    # Requests in flight fail, as after any lost connection.
+                    self.client._session_callback(KeeperState.CONNECTING)
+                    time.sleep(_PAUSE_S)
+                else:
+                    return
+
+        thread: threading.Thread = super().spawn(run)
+        return thread
