@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CleaningFailed(Exception):
-    """Something in the log can't be read as records; the message names file and position."""
+    """Something in the log can't be read as records, with file and position; or nothing can be."""
 
 
 class CleaningStopped(Exception):

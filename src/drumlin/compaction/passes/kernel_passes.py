@@ -1,4 +1,12 @@
-"""The passes of a cleaning as machine code: wrappers that call the kernels with buffers."""
+"""A cleaning's two passes over chunks of a log, as machine code without the GIL.
+
+Pass 1 puts the last offset of every key into the map; pass 2 writes what survives. Both go from
+batch to batch through a chunk of log bytes. A pass handles *ordinary* batches: not compressed, not
+transactional, no control batches. It stops before any other: the caller verifies the CRC of that
+batch, hands over its records decompressed (`map_body`, `filter_body`), and writes the batch itself.
+
+No pass opens a file, and no content of one can make it read or write outside its buffers.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +47,8 @@ _FilterState = ctypes.c_int64 * at.FILTER_STATE_WIDTH
 _Entries = ctypes.c_int64 * (SCAN_ENTRIES_MAX * SCAN_ENTRY_WIDTH)
 
 
-class KernelMapPass:
-    """Pass 1; see `MapPass`."""
+class MapPass:
+    """Pass 1 over one log. It has processed all up to `offset_map.latest_offset`."""
 
     def __init__(
         self, kernels: CompactionKernels, offset_map: OffsetMap, first_offset: int, end_offset: int
@@ -54,6 +62,10 @@ class KernelMapPass:
 
     @property
     def end_offset(self) -> int:
+        """Where the pass ends. A caller that goes segment by segment sets it to the end of each.
+
+        Then a batch beyond it has a damaged offset, which no CRC covers.
+        """
         return self._state[at.MAP_END_OFFSET]
 
     @end_offset.setter
@@ -61,6 +73,15 @@ class KernelMapPass:
         self._state[at.MAP_END_OFFSET] = min(offset, INT64_MAX)
 
     def run(self, chunk: Chunk, size: int, position: int = 0) -> Stop:
+        """Put the records of ordinary batches in `chunk[position:size]`.
+
+        Records below the first dirty offset are skipped, whole batches of them without being read;
+        a batch at or after the end offset ends the pass (DONE). When the map is FULL, its
+        `latest_offset` is the one before the first record that found no room (which may be before
+        all records). After CORRUPT the map is unusable.
+
+        Stops: END, SPECIAL, DONE, FULL, CORRUPT.
+        """
         state = self._state
         assert 0 <= position <= size <= len(chunk)
         state[at.MAP_POSITION] = position
@@ -70,6 +91,11 @@ class KernelMapPass:
         return Stop(*_outcome(status, state[at.MAP_POSITION], state))
 
     def map_body(self, body: Buffer, header: BatchHeader) -> Reason:
+        """Put the records of a batch whose decompressed body is given: END, DONE or FULL.
+
+        Raises:
+            CorruptRecord: the records don't match the header.
+        """
         _take_header(self._state, header)
         status = self._kernels.map_records(_pointer(body), len(body), self._map.words, self._state)
         if status >= at.FAULT_MAGIC:
@@ -77,6 +103,7 @@ class KernelMapPass:
         return Reason(status)
 
     def pass_over(self, header: BatchHeader) -> Reason:
+        """Skip a batch of which nothing is put (control, aborted): END or DONE."""
         return pass_over(
             self._map, header, self._state[at.MAP_FIRST_OFFSET], self._state[at.MAP_END_OFFSET]
         )
@@ -86,8 +113,15 @@ class KernelMapPass:
         return MapFacts._make(self._state[at.MAP_BATCHES : at.MAP_KEYLESS + 1])
 
 
-class KernelFilterPass:
-    """Pass 2; see `FilterPass`."""
+class FilterPass:
+    """Pass 2 over one log, with a map that is complete up to its `latest_offset`.
+
+    `next_offset` and `end_offset` describe the input: a batch that begins before the one, which is
+    the end of the batches processed so far, or ends after the other, that of the segment, is
+    corrupt. `unindexed_bytes` since the last index entry, and `largest_timestamp`, with the last
+    offset of the first batch that has it, describe the file being written. The caller sets them
+    when a segment or a file begins, and keeps them up to date when it handles a batch itself.
+    """
 
     def __init__(
         self,
@@ -96,6 +130,10 @@ class KernelFilterPass:
         rules: FilterRules,
         index_interval_bytes: int,
     ) -> None:
+        """An index entry is due for a batch after more than `index_interval_bytes` without one.
+
+        With -1 every batch gets one.
+        """
         self._kernels = kernels
         self._map = offset_map
         self._rules = rules
@@ -162,6 +200,18 @@ class KernelFilterPass:
         output_size: int = 0,
         file_position: int = 0,
     ) -> FilterStop:
+        """Append the surviving records of ordinary batches in `chunk[position:size]` to `output`.
+
+        A batch whose records all survive is copied as it is. Any other keeps its header but for
+        size, count, largest timestamp and CRC; a new delete horizon changes base timestamp and
+        deltas too, so that records grow. The CRC of a batch that changes is verified first.
+
+        Args:
+            output_size: bytes in the output already.
+            file_position: the position in its file of the first byte of `output`.
+
+        Stops: END, SPECIAL, FULL, CORRUPT. Index entries that came due are in `entries`.
+        """
         state = self._state
         assert 0 <= position <= size <= len(chunk)
         assert 0 <= output_size <= len(output)
@@ -187,11 +237,17 @@ class KernelFilterPass:
 
     @property
     def entries(self) -> list[IndexEntry]:
+        """The index entries of the last `run`; positions are those in the file."""
         numbers = self._entries[: self._state[at.FILTER_ENTRY_COUNT] * SCAN_ENTRY_WIDTH]
         fields = [numbers[field::SCAN_ENTRY_WIDTH] for field in range(SCAN_ENTRY_WIDTH)]
         return list(map(IndexEntry, *fields))
 
     def filter_body(self, body: Buffer, header: BatchHeader) -> FilteredBody:
+        """The surviving records of a batch whose decompressed body is given.
+
+        Raises:
+            CorruptRecord: the records don't match the header.
+        """
         state = self._state
         _take_header(state, header)
         room = len(body) * at.REBASED_BODY_GROWTH_MAX
@@ -220,6 +276,11 @@ class KernelFilterPass:
 
     @property
     def earliest_horizon_ms(self) -> int:
+        """The earliest delete horizon of tombstones that were kept; `NO_HORIZON` for none.
+
+        One that has passed counts only where the rules keep such tombstones: else nothing that
+        is left has it.
+        """
         return self._state[at.FILTER_EARLIEST_HORIZON]
 
     @property

@@ -1,4 +1,4 @@
-"""What both implementations of the passes decide in Python: whole batches, and fault messages."""
+"""What the passes decide of whole batches, and the words for what is wrong with one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_header(header: BatchHeader) -> None:
 def pass_over(
     offset_map: OffsetMap, header: BatchHeader, first_offset: int, end_offset: int
 ) -> Reason:
-    """Implements `MapPass.pass_over`."""
+    """See `MapPass.pass_over`."""
     if header.base_offset >= end_offset or header.last_offset >= end_offset:
         offset_map.latest_offset = end_offset - 1
         return Reason.DONE

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from drumlin.compaction.passes.batches import with_records, without_records
-from drumlin.compaction.passes.passes import NO_HORIZON, FilterFacts, FilterPass, Reason
+from drumlin.compaction.passes.kernel_passes import FilterPass
+from drumlin.compaction.passes.passes import NO_HORIZON, FilterFacts, Reason
 from drumlin.compaction.passes.stretches import UNFOLDED_BYTES_MAX, Stretch, Taken, Unfolded
 from drumlin.records.batch.batch import HEADER_SIZE, BatchHeader, Buffer, iterate_headers
 

@@ -106,10 +106,9 @@ class Unfolded:
         Successive frames are read like one. That spares creating a decompressor, and releasing the
         GIL, for each batch. The headers tell where the records of each batch end.
         """
-        kernels = compaction_kernels.loaded
         codec = batches[0].header.compression
         decoder = JOINED.get(codec)
-        if kernels is None or decoder is None:
+        if decoder is None:
             return False
         bodies = [taken.batch[HEADER_SIZE:] for taken in batches]
         if any(taken.header.compression != codec for taken in batches) or (
@@ -123,7 +122,7 @@ class Unfolded:
         except CorruptRecord:
             return False
         ends = (ctypes.c_int64 * len(batches))()
-        count = kernels.lay_out(
+        count = compaction_kernels.required().lay_out(
             _address(unfolded),
             len(unfolded),
             headers,

@@ -8,8 +8,8 @@ What happens to a log whose cleaning fails:
 
 - its disk is full: after a backoff the same group of segments is tried again, as soon as there is
   more room than last time; other logs do not wait
-- something in it can't be read as records: uncleanable until the broker restarts, or until a
-  cleaning is requested
+- something in it can't be read as records, or the package has no kernels for this machine:
+  uncleanable until the broker restarts, or until a cleaning is requested
 - its log dir fails: that goes offline as with any other access
 - it changed meanwhile (truncated, shortened), or memory is short: retried after a backoff
 """
@@ -352,7 +352,10 @@ class CleanerPool:
                 self._unfinished[_key(log)] = unfinished
 
     def _give_up(self, log: PartitionLog, reason: str) -> None:
-        _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
+        with self._lock:
+            is_known = reason in self._uncleanable.values()  # of all logs, as it may be
+        if not is_known:
+            _log.error("%s is uncleanable, and will only grow: %s", log.name, reason)
         with self._lock:
             self.totals.failures += 1
             self._uncleanable[_key(log)] = reason

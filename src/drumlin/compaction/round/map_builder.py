@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from drumlin.compaction.failures import CleaningFailed
 from drumlin.compaction.passes.batches import marker_in, records_of, sound_header, special_size
-from drumlin.compaction.passes.passes import MapPass, Reason
+from drumlin.compaction.passes.kernel_passes import MapPass
+from drumlin.compaction.passes.passes import Reason
 from drumlin.compaction.passes.stretches import Stretch, Taken, Unfolded
 from drumlin.compaction.passes.transactions import TransactionFilter
 from drumlin.compaction.round.crew import Crew, InOrder
